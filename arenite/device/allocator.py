@@ -1,0 +1,202 @@
+"""Allocator: what a device is, seen from memory, and the bookkeeping allocators share.
+
+In: requests of so many bytes with options. Out: RawBuffers, and statistics of what is live.
+What must hold: `free` may be called by the garbage collector, in any thread, at any moment, also
+while that same thread is inside the allocator; so it never waits. `Ledger` makes that easy:
+
+    free ──► returned (a deque) ──► taken back by whoever holds the lock, or gets it without waiting
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from arenite.device.raw import RawBuffer
+from arenite.errors import AreniteError, InvalidArgument
+
+MIN_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BufferOptions:
+    """How memory is wanted. `alignment` under 64 is given as 64; a mapped file has its own."""
+
+    zeroed: bool = False
+    alignment: int = MIN_ALIGNMENT
+    file_offset: int = 0  # where in the file a disk buffer starts
+
+    def __post_init__(self) -> None:
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            raise InvalidArgument(f"alignment {self.alignment} is not a power of two")
+        if self.file_offset < 0:
+            raise InvalidArgument(f"file_offset {self.file_offset} is negative")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AllocatorStats:
+    """A moment of one allocator, in bytes as the system gives them (on the CPU: whole pages)."""
+
+    live_nbytes: int = 0
+    n_live: int = 0
+    peak_nbytes: int = 0  # the most that was ever live at once
+    pooled_nbytes: int = 0  # freed, kept for reuse
+    pool_cap_nbytes: int = 0
+    hits: int = 0  # allocations served from the pool
+    misses: int = 0  # allocations the system served
+
+    def __repr__(self) -> str:
+        return (
+            f"AllocatorStats(live {readable_nbytes(self.live_nbytes)} in {self.n_live}, "
+            f"peak {readable_nbytes(self.peak_nbytes)}, "
+            f"pooled {readable_nbytes(self.pooled_nbytes)} "
+            f"of at most {readable_nbytes(self.pool_cap_nbytes)}, "
+            f"{self.hits} hits, {self.misses} misses)"
+        )
+
+
+class Allocator(ABC):
+    """Makes and frees RawBuffers on one device."""
+
+    name: str
+
+    def check_request(self, nbytes: int, options: BufferOptions) -> None:
+        """Raise for a request this device can never serve. Called when a Buffer is made, which
+        may be long before it is allocated."""
+        if as_integer("nbytes", nbytes) < 0:
+            raise InvalidArgument(f"{self.name}: {nbytes} bytes were asked for")
+        if options.file_offset:
+            raise InvalidArgument(
+                f"{self.name}: file_offset {options.file_offset} has a meaning on disk devices only"
+            )
+
+    @abstractmethod
+    def allocate(self, nbytes: int, options: BufferOptions) -> RawBuffer:
+        """Memory for `nbytes` bytes, or OutOfMemory."""
+
+    @abstractmethod
+    def free(self, raw: RawBuffer) -> None:
+        """Take memory back. Never waits; a handle that is not live is left alone."""
+
+    @abstractmethod
+    def copyin(self, raw: RawBuffer, offset: int, source: memoryview) -> None:
+        """Copy all of `source` (contiguous bytes) to `offset`; done when it returns."""
+
+    @abstractmethod
+    def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
+        """Fill all of `target` (contiguous, writable) from `offset`; done when it returns."""
+
+    @property
+    @abstractmethod
+    def stats(self) -> AllocatorStats:
+        """What is live, pooled and so on, now."""
+
+    def synchronize(self) -> None:  # noqa: B027 - devices that finish at once have nothing to do
+        """Wait until everything started on this device has finished."""
+
+    def trim(self) -> int:
+        """Give pooled memory back to the system; returns how many bytes that were."""
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.stats!r}>"
+
+
+Raw = TypeVar("Raw", bound=RawBuffer)
+
+
+class Ledger(Generic[Raw]):
+    """What is live and how many bytes it takes, under one lock.
+
+    `reclaim` is called under the lock with each handle that came back, exactly once for each
+    `add`. It must not refer to whoever owns the ledger, or the two would need the collector to go.
+    """
+
+    def __init__(self, reclaim: Callable[[Raw], None]) -> None:
+        self._reclaim = reclaim
+        self._lock = threading.Lock()
+        self._holder: int | None = None  # the thread inside `locked`
+        self._returned: deque[RawBuffer] = deque()
+        self._live: dict[RawBuffer, int] = {}
+        self.live_nbytes = 0
+        self.peak_nbytes = 0
+
+    @property
+    def n_live(self) -> int:
+        return len(self._live)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Everything that was freed before has been taken back inside, and everything freed
+        meanwhile (the collector runs where it likes) is taken back on the way out."""
+        if self._holder == threading.get_ident():
+            raise AreniteError(
+                "the allocator was entered again from within, by a finaliser that the garbage "
+                "collector ran there: a __del__ method may free buffers, not allocate them"
+            )
+        try:
+            with self._lock:
+                self._holder = threading.get_ident()
+                try:
+                    self._take_back()
+                    yield
+                finally:
+                    self._holder = None
+        finally:
+            self._settle()
+
+    def add(self, raw: Raw, nbytes: int) -> None:
+        """Count a handle as live. To be called under the lock."""
+        self._live[raw] = nbytes
+        self.live_nbytes += nbytes
+        self.peak_nbytes = max(self.peak_nbytes, self.live_nbytes)
+
+    def give_back(self, raw: RawBuffer) -> None:
+        """Never waits: where the lock is taken, its holder settles after letting go."""
+        self._returned.append(raw)
+        self._settle()
+
+    def hold(self) -> None:
+        """Take the lock, so that a fork finds the books in order."""
+        self._lock.acquire()
+
+    def let_go(self) -> None:
+        self._lock.release()
+        self._settle()
+
+    def _settle(self) -> None:
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._take_back()
+            finally:
+                self._lock.release()
+
+    def _take_back(self) -> None:
+        while self._returned:
+            raw = self._returned.popleft()
+            nbytes = self._live.pop(raw, None)
+            if nbytes is not None:
+                self.live_nbytes -= nbytes
+                self._reclaim(raw)  # type: ignore[arg-type]  # what is live came from `add`
+
+
+def as_integer(what: str, value: object) -> int:
+    """`value` as an int (NumPy's integers too), or InvalidArgument."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # the TypeError is the answer
+    except TypeError:
+        raise InvalidArgument(f"{what} must be an integer, not {value!r}") from None
+
+
+def readable_nbytes(nbytes: int) -> str:
+    """1536 -> '1.5 KiB'."""
+    if nbytes < 1024:
+        return f"{nbytes} bytes"
+    power = min((nbytes.bit_length() - 1) // 10, 4)
+    return f"{nbytes / 1024**power:.4g} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"

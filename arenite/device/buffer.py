@@ -1,0 +1,397 @@
+"""Buffer: typed, shaped storage on a device, allocated lazily, or a view of it.
+
+In: an allocator, a dtype, a shape. Out: the bytes as memoryviews, arrays, DLPack tensors, copies.
+What must hold: a view shares its parent's storage and adds its own offset to the parent's exactly
+once; nothing leaves the storage; whatever was handed out keeps the storage alive.
+
+`as_array` and `as_host_bytes` are read-only, their `_mut` forms are not. Python's own protocols
+(`__array__`, `__buffer__`, DLPack) share the memory as it is: writable where the storage is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.device import dlpack
+from arenite.device.allocator import Allocator, BufferOptions, as_integer
+from arenite.device.cpu import CPU
+from arenite.device.host import BytesLike, bytes_of, target_bytes_of
+from arenite.device.raw import BorrowedMemory, RawBuffer
+from arenite.device.storage import Storage
+from arenite.dtype import DType, uint8
+from arenite.dtype import of as dtype_of
+from arenite.errors import (
+    InvalidArgument,
+    InvalidView,
+    NotAllocated,
+    NotCpuAccessible,
+    ReadOnly,
+    SizeMismatch,
+    TypeMismatch,
+)
+
+DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
+
+# What a copy between two devices that the host cannot reach takes of host memory.
+STAGING_NBYTES = 4 * 2**20
+
+_DEFAULT_OPTIONS = BufferOptions()
+_buffer_ids = itertools.count(1)
+
+
+class Buffer:
+    """A handle on some bytes of a storage. `id` is the handle's, `storage_id` the storage's."""
+
+    __slots__ = ("__weakref__", "_dtype", "_id", "_nbytes", "_offset", "_shape", "_storage")
+
+    _storage: Storage
+    _offset: int
+    _nbytes: int
+    _dtype: DType
+    _shape: tuple[int, ...]
+    _id: int
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        dtype: DTypeLike,
+        shape: Sequence[int],
+        options: BufferOptions = _DEFAULT_OPTIONS,
+    ) -> None:
+        """Nothing is allocated yet; a request the device can never serve raises now."""
+        dtype = dtype_of(dtype)
+        shape = _checked_shape(shape)
+        nbytes = dtype.nbytes(shape)
+        allocator.check_request(nbytes, options)
+        self._set(Storage(allocator, nbytes, options), 0, nbytes, dtype, shape)
+
+    @classmethod
+    def allocate(
+        cls,
+        allocator: Allocator,
+        dtype: DTypeLike,
+        shape: Sequence[int],
+        options: BufferOptions = _DEFAULT_OPTIONS,
+    ) -> Buffer:
+        """A buffer that has its memory."""
+        buffer = cls(allocator, dtype, shape, options)
+        buffer.ensure_allocated()
+        return buffer
+
+    @classmethod
+    def from_array(cls, array: NDArray[Any]) -> Buffer:
+        """Borrow a C-contiguous NumPy array: no copy, read-only where it is. The buffer keeps the
+        array; two buffers borrowed from one array are two storages over the same bytes."""
+        if not isinstance(array, np.ndarray):
+            raise TypeMismatch(f"a NumPy array is needed, not {type(array).__name__}")
+        if not array.flags.c_contiguous:
+            raise InvalidArgument(
+                f"the array of shape {array.shape} has strides {array.strides} and is not "
+                "C-contiguous; copy it first (numpy.ascontiguousarray)"
+            )
+        address: int = array.__array_interface__["data"][0]
+        raw = BorrowedMemory(array.nbytes, address, True, not array.flags.writeable, array)
+        return cls._over(
+            Storage.borrowed(CPU, raw, None), 0, raw.nbytes, dtype_of(array.dtype), array.shape
+        )
+
+    @classmethod
+    def from_dlpack(cls, producer: Any) -> Buffer:
+        """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous."""
+        taken = dlpack.take(producer)
+        nbytes = taken.dtype.nbytes(taken.shape)
+        raw = BorrowedMemory(nbytes, taken.address, True, taken.read_only, taken.release)
+        storage = Storage.borrowed(CPU, raw, taken.release)
+        return cls._over(storage, 0, nbytes, taken.dtype, taken.shape)
+
+    def view(
+        self,
+        offset: int,
+        nbytes: int,
+        dtype: DTypeLike = uint8,
+        shape: Sequence[int] | None = None,
+    ) -> Buffer:
+        """`nbytes` bytes of this buffer from byte `offset` on, as `dtype`; flat without a shape."""
+        offset, nbytes = as_integer("offset", offset), as_integer("nbytes", nbytes)
+        if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
+            raise InvalidView(
+                f"a view of {nbytes} bytes at offset {offset} leaves the {self._nbytes} bytes of "
+                f"{self!r}"
+            )
+        dtype = dtype_of(dtype)
+        if shape is None:
+            shape = _flat_shape(dtype, nbytes)
+        else:
+            shape = _checked_shape(shape)
+            if dtype.nbytes(shape) != nbytes:
+                raise InvalidView(
+                    f"{dtype} of shape {shape} takes {dtype.nbytes(shape)} bytes; the view has "
+                    f"{nbytes}"
+                )
+        return Buffer._over(self._storage, self._offset + offset, nbytes, dtype, shape)
+
+    @classmethod
+    def _over(
+        cls, storage: Storage, offset: int, nbytes: int, dtype: DType, shape: tuple[int, ...]
+    ) -> Buffer:
+        buffer = cls.__new__(cls)
+        buffer._set(storage, offset, nbytes, dtype, shape)
+        return buffer
+
+    def _set(
+        self, storage: Storage, offset: int, nbytes: int, dtype: DType, shape: tuple[int, ...]
+    ) -> None:
+        self._storage = storage
+        self._offset = offset
+        self._nbytes = nbytes
+        self._dtype = dtype
+        self._shape = shape
+        self._id = next(_buffer_ids)
+
+    @property
+    def id(self) -> int:
+        """One per handle: a view has its own."""
+        return self._id
+
+    @property
+    def storage_id(self) -> int:
+        """One per allocation, shared by all views of it, never used again."""
+        return self._storage.id
+
+    @property
+    def dtype(self) -> DType:
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def offset(self) -> int:
+        """Where this buffer starts within its storage, in bytes."""
+        return self._offset
+
+    @property
+    def total_nbytes(self) -> int:
+        """Bytes of the whole storage."""
+        return self._storage.nbytes
+
+    @property
+    def allocator(self) -> Allocator:
+        return self._storage.allocator
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        return self._storage.allocator.name
+
+    @property
+    def is_allocated(self) -> bool:
+        return self._storage.raw is not None
+
+    @property
+    def raw_ptr(self) -> int:
+        """The address of the first byte, on its device; valid while anyone holds the storage."""
+        raw = self._allocated()
+        if raw.address is None:
+            raise NotCpuAccessible(f"{self!r} has no flat address")
+        return raw.address + self._offset
+
+    def ensure_allocated(self) -> None:
+        """Allocate the storage where it is not yet; many threads may ask, one allocates."""
+        self._storage.ensure()
+
+    def as_host_bytes(self) -> memoryview:
+        return self._bytes_array(writable=False).data
+
+    def as_host_bytes_mut(self) -> memoryview:
+        return self._bytes_array(writable=True).data
+
+    def as_array(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """The elements in their shape, read-only."""
+        self._check_dtype(dtype)
+        return self._typed_array(self._shape, writable=False)
+
+    def as_array_mut(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """The elements in their shape, writable. No kernel may be using them meanwhile."""
+        self._check_dtype(dtype)
+        return self._typed_array(self._shape, writable=True)
+
+    def as_slice(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """The elements in one dimension, read-only."""
+        self._check_dtype(dtype)
+        return self._typed_array((prod(self._shape),), writable=False)
+
+    def item(self) -> bool | int | float | complex:
+        """The only element."""
+        if prod(self._shape) != 1:
+            raise SizeMismatch(f"{self!r} has {prod(self._shape)} elements, not one")
+        value: bool | int | float | complex = self.as_slice().item()
+        return value
+
+    def copyin(self, source: BytesLike) -> None:
+        """Copy bytes or an array in; allocates where that has not happened yet."""
+        data = bytes_of(source)
+        if data.nbytes != self._nbytes:
+            raise SizeMismatch(
+                f"{data.nbytes} bytes cannot fill {self!r}, which has {self._nbytes}"
+            )
+        raw = self._writable_raw()
+        self.allocator.copyin(raw, self._offset, data)
+
+    @overload
+    def copyout(self, target: None = None) -> bytes: ...
+    @overload
+    def copyout(self, target: BytesLike) -> None: ...
+    def copyout(self, target: BytesLike | None = None) -> bytes | None:
+        """Copy the bytes out: as `bytes`, or into a writable target of exactly this size."""
+        raw = self._allocated()
+        if target is not None:
+            data = target_bytes_of(target)
+            if data.readonly:
+                raise ReadOnly(f"{self!r} cannot be copied out into a target that is read-only")
+            if data.nbytes != self._nbytes:
+                raise SizeMismatch(f"{self!r} has {self._nbytes} bytes, the target {data.nbytes}")
+            self.allocator.copyout(raw, self._offset, data)
+            return None
+        if raw.cpu_accessible:
+            return bytes(self.as_host_bytes())
+        copied = bytearray(self._nbytes)
+        self.allocator.copyout(raw, self._offset, memoryview(copied))
+        return bytes(copied)
+
+    def copy_from(self, source: Buffer) -> None:
+        """Copy all bytes of `source`, from any device to any device; the two may overlap."""
+        if source.nbytes != self._nbytes:
+            raise SizeMismatch(f"{source!r} has {source.nbytes} bytes, {self!r} {self._nbytes}")
+        source_raw = source._allocated()
+        raw = self._writable_raw()
+        if raw.cpu_accessible:
+            source.allocator.copyout(source_raw, source.offset, self.as_host_bytes_mut())
+        elif source_raw.cpu_accessible:
+            self.allocator.copyin(raw, self._offset, source.as_host_bytes())
+        else:
+            self._copy_staged(raw, source, source_raw)
+
+    def _copy_staged(self, raw: RawBuffer, source: Buffer, source_raw: RawBuffer) -> None:
+        staging = memoryview(bytearray(min(STAGING_NBYTES, self._nbytes)))
+        starts = range(0, self._nbytes, STAGING_NBYTES)
+        # As memmove does: from the end on where the target overlaps the source's later bytes.
+        for start in reversed(starts) if self._offset > source.offset else starts:
+            chunk = staging[: min(STAGING_NBYTES, self._nbytes - start)]
+            source.allocator.copyout(source_raw, source.offset + start, chunk)
+            self.allocator.copyin(raw, self._offset + start, chunk)
+
+    def synchronize(self) -> None:
+        """Wait until everything started on the device has finished."""
+        self.allocator.synchronize()
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        shared = self._shared_array()
+        if copy:
+            return shared.astype(shared.dtype if dtype is None else dtype, copy=True)
+        if dtype is None or np.dtype(dtype) == shared.dtype:
+            return shared
+        if copy is False:
+            raise InvalidArgument(f"{self._dtype} cannot become {np.dtype(dtype)} without a copy")
+        return shared.astype(dtype)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        try:
+            return self._shared_array().data
+        except (TypeMismatch, ValueError) as error:
+            raise BufferError(
+                f"the buffer protocol has no form of {self._dtype}; view the bytes as uint8"
+            ) from error
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if not self._allocated().cpu_accessible:
+            raise NotCpuAccessible(f"{self!r} is not on a device that DLPack names; copy it out")
+        return dlpack.CPU_DEVICE
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if stream is not None:
+            raise InvalidArgument(f"host memory has no streams; stream must be None, not {stream}")
+        data = self._bytes_array(writable=not self._allocated().read_only)
+        return dlpack.export(
+            data, self._dtype, self._shape, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __repr__(self) -> str:
+        within = (
+            ""
+            if self._nbytes == self.total_nbytes
+            else f", bytes {self._offset}..{self._offset + self._nbytes} of {self.total_nbytes}"
+        )
+        state = "" if self.is_allocated else ", not allocated"
+        return (
+            f"<Buffer {self._id} on {self.device}: {self._dtype} {self._shape}{within}, "
+            f"storage {self.storage_id}{state}>"
+        )
+
+    def _allocated(self) -> RawBuffer:
+        raw = self._storage.raw
+        if raw is None:
+            raise NotAllocated(f"{self!r}: call ensure_allocated() or copyin() first")
+        return raw
+
+    def _writable_raw(self) -> RawBuffer:
+        raw = self._storage.ensure()
+        if raw.read_only:
+            raise ReadOnly(f"{self!r} is read-only; copy it to the cpu and write there")
+        return raw
+
+    def _check_dtype(self, dtype: DTypeLike | None) -> None:
+        if dtype is not None and dtype_of(dtype) != self._dtype:
+            raise TypeMismatch(
+                f"{self!r} was asked for as {dtype_of(dtype)}; to reinterpret its bytes, view it"
+            )
+
+    def _bytes_array(self, writable: bool) -> NDArray[np.uint8]:
+        raw = self._allocated()
+        if writable and raw.read_only:
+            raise ReadOnly(f"{self!r} is read-only; copy it to the cpu and write there")
+        return self._storage.host_array(self._offset, self._nbytes, writable)
+
+    def _typed_array(self, shape: tuple[int, ...], writable: bool) -> NDArray[Any]:
+        return np.ndarray(shape, self._dtype.to_numpy(), buffer=self._bytes_array(writable))
+
+    def _shared_array(self) -> NDArray[Any]:
+        return self._typed_array(self._shape, writable=not self._allocated().read_only)
+
+
+def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        raise InvalidArgument(f"a shape is a sequence of integers, not {shape!r}") from None
+
+
+def _flat_shape(dtype: DType, nbytes: int) -> tuple[int]:
+    count, rest = divmod(nbytes * 8, dtype.bits)
+    if rest:
+        raise InvalidView(
+            f"{nbytes} bytes are no whole number of {dtype} "
+            f"{'blocks' if dtype.is_block else 'elements'} of {dtype.bits} bits"
+        )
+    return (count * dtype.block_length,)

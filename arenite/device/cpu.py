@@ -1,0 +1,180 @@
+"""The CPU device: page-aligned anonymous memory, with a pool of what was freed.
+
+In: requests in bytes. Out: HostMemory, zeroed only where that was asked for. Sizes are rounded up
+to whole pages, which is what the system gives and what the statistics count; a request of 0 bytes
+takes one page. Freed mappings wait in the pool, keyed by their exact size, for the next request of
+that size; all of them together stay under one cap, and the least recently used goes first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections import OrderedDict, deque
+
+from arenite.device.allocator import (
+    MIN_ALIGNMENT,
+    Allocator,
+    AllocatorStats,
+    BufferOptions,
+    Ledger,
+    as_integer,
+    readable_nbytes,
+)
+from arenite.device.host import mapping_of, read_host, write_host
+from arenite.device.raw import HostMemory, Mapping, RawBuffer
+from arenite.errors import InvalidArgument, OutOfMemory
+
+PAGE_NBYTES = mmap.PAGESIZE
+DEFAULT_POOL_CAP_NBYTES = 256 * 2**20
+
+
+class Pool:
+    """Freed mappings in the order they came back. Not locked: the ledger's lock guards it."""
+
+    def __init__(self, cap_nbytes: int) -> None:
+        self.cap_nbytes = cap_nbytes
+        self.nbytes = 0
+        self._oldest_first: OrderedDict[Mapping, None] = OrderedDict()
+        self._by_nbytes: dict[int, deque[Mapping]] = {}  # each oldest first too
+
+    def put(self, raw: HostMemory) -> None:
+        mapping = raw.mapping
+        if mapping.nbytes > self.cap_nbytes:
+            return  # emptying the pool would not make room for it
+        self._oldest_first[mapping] = None
+        self._by_nbytes.setdefault(mapping.nbytes, deque()).append(mapping)
+        self.nbytes += mapping.nbytes
+        self.shrink(self.cap_nbytes)
+
+    def take(self, nbytes: int) -> Mapping | None:
+        """The most recently used mapping of exactly this size: its pages are the warmest."""
+        same = self._by_nbytes.get(nbytes)
+        if not same:
+            return None
+        mapping = same.pop()
+        del self._oldest_first[mapping]
+        self._forget(mapping)
+        return mapping
+
+    def shrink(self, to_nbytes: int) -> int:
+        """Unmap the oldest until at most `to_nbytes` are left; returns the bytes unmapped."""
+        before = self.nbytes
+        while self.nbytes > to_nbytes:
+            mapping, _ = self._oldest_first.popitem(last=False)
+            self._by_nbytes[mapping.nbytes].popleft()
+            self._forget(mapping)
+        return before - self.nbytes
+
+    def _forget(self, mapping: Mapping) -> None:
+        self.nbytes -= mapping.nbytes
+        if not self._by_nbytes[mapping.nbytes]:
+            del self._by_nbytes[mapping.nbytes]
+
+
+class CpuAllocator(Allocator):
+    """Host memory. `device.get("cpu")` is one of these, shared by the whole process."""
+
+    name = "cpu"
+
+    def __init__(self, pool_cap_nbytes: int = DEFAULT_POOL_CAP_NBYTES) -> None:
+        self._pool = Pool(_checked_cap(pool_cap_nbytes))
+        self.ledger: Ledger[HostMemory] = Ledger(self._pool.put)
+        self._hits = 0
+        self._misses = 0
+
+    def allocate(self, nbytes: int, options: BufferOptions) -> HostMemory:
+        self.check_request(nbytes, options)
+        alignment = max(options.alignment, MIN_ALIGNMENT)
+        mapped_nbytes = max(1, -(-nbytes // PAGE_NBYTES)) * PAGE_NBYTES
+        if alignment > PAGE_NBYTES:
+            mapped_nbytes += alignment - PAGE_NBYTES  # an aligned address is somewhere within
+        with self.ledger.locked():
+            mapping = self._pool.take(mapped_nbytes)
+            is_fresh = mapping is None
+            if mapping is None:
+                mapping = self._map(nbytes, mapped_nbytes)
+                self._misses += 1
+            else:
+                self._hits += 1
+            address = -(-mapping.address // alignment) * alignment
+            raw = HostMemory(nbytes, address, True, False, mapping)
+            self.ledger.add(raw, mapped_nbytes)
+        if options.zeroed and not is_fresh:  # the system's pages come zeroed
+            ctypes.memset(address, 0, nbytes)
+        return raw
+
+    def free(self, raw: RawBuffer) -> None:
+        self.ledger.give_back(raw)
+
+    def copyin(self, raw: RawBuffer, offset: int, source: memoryview) -> None:
+        write_host(raw, offset, source)
+
+    def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
+        read_host(raw, offset, target)
+
+    def trim(self) -> int:
+        with self.ledger.locked():
+            return self._pool.shrink(0)
+
+    @property
+    def pool_cap_nbytes(self) -> int:
+        """The most bytes the pool may keep; lowering it gives back what is over at once."""
+        return self._pool.cap_nbytes
+
+    @pool_cap_nbytes.setter
+    def pool_cap_nbytes(self, cap_nbytes: int) -> None:
+        with self.ledger.locked():
+            self._pool.cap_nbytes = _checked_cap(cap_nbytes)
+            self._pool.shrink(cap_nbytes)
+
+    @property
+    def stats(self) -> AllocatorStats:
+        with self.ledger.locked():
+            return AllocatorStats(
+                live_nbytes=self.ledger.live_nbytes,
+                n_live=self.ledger.n_live,
+                peak_nbytes=self.ledger.peak_nbytes,
+                pooled_nbytes=self._pool.nbytes,
+                pool_cap_nbytes=self._pool.cap_nbytes,
+                hits=self._hits,
+                misses=self._misses,
+            )
+
+    def _map(self, nbytes: int, mapped_nbytes: int) -> Mapping:
+        try:
+            return _new_mapping(mapped_nbytes)
+        except (OSError, OverflowError):
+            given_back = self._pool.shrink(0)
+        try:
+            return _new_mapping(mapped_nbytes)
+        except (OSError, OverflowError) as error:
+            live_nbytes, n_live = self.ledger.live_nbytes, self.ledger.n_live
+            raise OutOfMemory(
+                f"{self.name}: the system did not give {mapped_nbytes} bytes "
+                f"({readable_nbytes(mapped_nbytes)}) for a request of {nbytes}: {error}. "
+                f"Live here: {live_nbytes} bytes ({readable_nbytes(live_nbytes)}) in {n_live} "
+                f"allocations; the {given_back} bytes that were pooled have been given back. "
+                "Ask for less, or let go of buffers first"
+            ) from None
+
+
+def _new_mapping(nbytes: int) -> Mapping:
+    # Private: the module's default, shared memory, would be one with forked children.
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return mapping_of(mmap.mmap(-1, nbytes, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+
+
+def _checked_cap(cap_nbytes: int) -> int:
+    if as_integer("pool_cap_nbytes", cap_nbytes) < 0:
+        raise InvalidArgument(f"a pool cannot keep {cap_nbytes} bytes; 0 keeps nothing")
+    return cap_nbytes
+
+
+CPU = CpuAllocator()
+
+# A child forked while another thread is inside the allocator would find its lock taken for ever.
+os.register_at_fork(
+    before=CPU.ledger.hold, after_in_parent=CPU.ledger.let_go, after_in_child=CPU.ledger.let_go
+)

@@ -1,0 +1,162 @@
+"""The DISK device: one regular file, mapped read-only, as memory.
+
+In: a path. Out: buffers that are regions of the file, zero-copy, at any offset, so typed views may
+be misaligned. The file is mapped once; its bytes stay readable until the last buffer, view and
+array over them has gone, also when the path is unlinked or replaced meanwhile. A file that is cut
+short or rewritten in place changes under the mapping (reading past its new end kills the process):
+`check()` tells whether that has happened. No descriptor is held while the file is in use, except
+that before Python 3.13 the mmap module keeps one of its own for each mapping.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import sys
+from dataclasses import dataclass, fields
+from typing import NoReturn
+
+from arenite.device.allocator import Allocator, AllocatorStats, BufferOptions, Ledger, as_integer
+from arenite.device.buffer import Buffer
+from arenite.device.host import mapping_of, read_host
+from arenite.device.raw import MappedFile, Mapping, RawBuffer
+from arenite.dtype import uint8
+from arenite.errors import (
+    FileChanged,
+    FileMissing,
+    InvalidArgument,
+    InvalidFile,
+    InvalidView,
+    ReadOnly,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What tells one state of one file from another."""
+
+    device: int
+    inode: int
+    nbytes: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileIdentity:
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class DiskAllocator(Allocator):
+    """Regions of one file. `device.get("disk:PATH")` opens PATH anew each time."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = f"disk:{os.fspath(path)}"
+        self.path = os.path.abspath(path)
+        self._mapping, self.identity = _map_file(self.path)
+        self._ledger: Ledger[MappedFile] = Ledger(_let_go)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file when it was opened."""
+        return self.identity.nbytes
+
+    def file(self) -> Buffer:
+        """The whole file as uint8."""
+        return Buffer.allocate(self, uint8, (self.nbytes,))
+
+    def check(self) -> None:
+        """Raise FileChanged where the path no longer leads to the file as it was opened."""
+        try:
+            now = FileIdentity.of(os.stat(self.path))
+        except OSError as error:
+            raise FileChanged(
+                f"{self.path} was opened and cannot be found any more: {error.strerror}"
+            ) from None
+        if now != self.identity:
+            changes = ", ".join(
+                f"{field.name} was {getattr(self.identity, field.name)} and is "
+                f"{getattr(now, field.name)}"
+                for field in fields(now)
+                if getattr(now, field.name) != getattr(self.identity, field.name)
+            )
+            raise FileChanged(f"{self.path} changed since it was opened: {changes}; open it again")
+
+    def check_request(self, nbytes: int, options: BufferOptions) -> None:
+        if as_integer("nbytes", nbytes) < 0:
+            raise InvalidArgument(f"{self.name}: {nbytes} bytes were asked for")
+        if options.zeroed:
+            self._refuse_writing("zeroed memory was asked for")
+        if options.file_offset + nbytes > self.nbytes:
+            raise InvalidView(
+                f"{self.path} has {self.nbytes} bytes; {nbytes} bytes at offset "
+                f"{options.file_offset} would end at {options.file_offset + nbytes}"
+            )
+
+    def allocate(self, nbytes: int, options: BufferOptions) -> MappedFile:
+        self.check_request(nbytes, options)
+        address = self._mapping.address + options.file_offset
+        raw = MappedFile(nbytes, address, True, True, self._mapping)
+        with self._ledger.locked():
+            self._ledger.add(raw, nbytes)
+        return raw
+
+    def free(self, raw: RawBuffer) -> None:
+        self._ledger.give_back(raw)
+
+    def copyin(self, raw: RawBuffer, offset: int, source: memoryview) -> None:
+        self._refuse_writing(f"a copy of {source.nbytes} bytes was asked for")
+
+    def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
+        read_host(raw, offset, target)
+
+    @property
+    def stats(self) -> AllocatorStats:
+        """Live bytes are those of the regions handed out; regions that overlap count twice."""
+        with self._ledger.locked():
+            return AllocatorStats(
+                live_nbytes=self._ledger.live_nbytes,
+                n_live=self._ledger.n_live,
+                peak_nbytes=self._ledger.peak_nbytes,
+            )
+
+    def _refuse_writing(self, why: str) -> NoReturn:
+        raise ReadOnly(
+            f"{self.name} is mapped read-only: {why}; copy it to the cpu and write there"
+        )
+
+
+def _let_go(raw: MappedFile) -> None:
+    """A region needs no more than to be forgotten: the handle's death lets the mapping go."""
+
+
+def _map_file(path: str) -> tuple[Mapping, FileIdentity]:
+    try:
+        # Before opening: a FIFO would block and opening a device node may do things to it.
+        _check_regular(path, os.stat(path))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            _check_regular(path, status)
+            if status.st_size == 0:
+                raise InvalidFile(f"{path} is empty: there is nothing to map")
+            return mapping_of(_map_readonly(descriptor, status.st_size)), FileIdentity.of(status)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise FileMissing(f"{path} cannot be opened: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, InvalidFile):
+            raise
+        raise InvalidFile(f"{path!r} cannot be mapped: {error}") from error
+
+
+def _map_readonly(descriptor: int, nbytes: int) -> mmap.mmap:
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ, trackfd=False)
+    return mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_READ)
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise InvalidFile(f"{path} is {kind}; a disk device is one regular file")

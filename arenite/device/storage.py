@@ -1,0 +1,92 @@
+"""Storage: the allocation that a Buffer and all its views share.
+
+In: an allocator and a request, or borrowed memory. Out: one RawBuffer, made at the first call of
+`ensure` and by exactly one thread; arrays over its bytes. What must hold: the memory goes back
+exactly once, after the last Buffer, view, array, memoryview or DLPack consumer has let go:
+
+    array ──► HostSpan ──► Storage ──► token   (its death is what frees the RawBuffer)
+    Buffer ──────────────────┘
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.device.allocator import Allocator, BufferOptions
+from arenite.device.host import host_address
+from arenite.device.raw import BorrowedMemory, RawBuffer
+
+_storage_ids = itertools.count(1)
+
+
+class Storage:
+    """At most one allocation; `id` is never reused."""
+
+    __slots__ = ("_lock", "_token", "allocator", "id", "nbytes", "options", "raw")
+
+    def __init__(self, allocator: Allocator, nbytes: int, options: BufferOptions) -> None:
+        self.allocator = allocator
+        self.nbytes = nbytes
+        self.options = options
+        self.id = next(_storage_ids)
+        self.raw: RawBuffer | None = None
+        self._lock = threading.Lock()
+        self._token: NDArray[np.uint8] | None = None
+
+    @classmethod
+    def borrowed(
+        cls, allocator: Allocator, raw: BorrowedMemory, release: Callable[[], object] | None
+    ) -> Storage:
+        """Over memory that exists; `release` is called once when the storage goes."""
+        storage = cls(allocator, raw.nbytes, BufferOptions())
+        if release is not None:
+            storage._call_at_end(release)
+        storage.raw = raw
+        return storage
+
+    def ensure(self) -> RawBuffer:
+        """The memory, allocated now where it is not yet, once however many threads ask."""
+        if self.raw is None:
+            with self._lock:
+                if self.raw is None:
+                    raw = self.allocator.allocate(self.nbytes, self.options)
+                    self._call_at_end(self.allocator.free, raw)
+                    self.raw = raw  # last: readers do not take the lock
+        return self.raw
+
+    def host_array(self, offset: int, nbytes: int, writable: bool) -> NDArray[np.uint8]:
+        """The bytes as an array that keeps this storage; only a writable one can be written,
+        whatever is done to its flags."""
+        assert self.raw is not None
+        address = host_address(self.raw, offset, nbytes)
+        return np.asarray(cast(Any, HostSpan(self, address, nbytes, not writable)))
+
+    def _call_at_end(self, function: Callable[..., object], *arguments: object) -> None:
+        # The storage itself would be the natural thing to watch. But where it is part of a garbage
+        # cycle, the collector calls such finalisers before the cycle's `__del__` methods, which
+        # may still use the bytes. NumPy arrays the collector does not see: one goes when the last
+        # reference goes, and not earlier.
+        self._token = np.empty(0, np.uint8)
+        weakref.finalize(self._token, function, *arguments).atexit = False
+
+
+class HostSpan:
+    """What exported arrays rest on (`array.base`): an address, and the storage it belongs to."""
+
+    __slots__ = ("__array_interface__", "_storage")
+
+    def __init__(self, storage: Storage, address: int, nbytes: int, read_only: bool) -> None:
+        self._storage = storage
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, read_only),
+        }

@@ -1,0 +1,128 @@
+"""Every error Arenite raises on purpose.
+
+One hierarchy rooted in `AreniteError`; each class also inherits the builtin a Python user would
+catch. A message says what was asked, what is wrong, where, and what to do.
+"""
+
+
+class AreniteError(Exception):
+    """Root of all errors raised by Arenite."""
+
+
+class InvalidArgument(AreniteError, ValueError):
+    """An argument that no device and no plan could accept."""
+
+
+class InvalidFile(AreniteError, ValueError):
+    """A file that is not what it claims to be: the message names file, place and reason."""
+
+
+class FileMissing(InvalidFile, FileNotFoundError):
+    """A file that is not there, or can't be opened."""
+
+
+class FileChanged(AreniteError, OSError):
+    """A file differs from what it was when it was opened."""
+
+
+class NotAllocated(AreniteError, RuntimeError):
+    """The bytes of a lazily allocated buffer were asked for before they exist."""
+
+
+class NotCpuAccessible(AreniteError, RuntimeError):
+    """A zero-copy host view was asked of memory the host cannot reach; copy it out instead."""
+
+
+class TypeMismatch(AreniteError, TypeError):
+    """A typed access with another dtype than the buffer's; reinterpreting bytes is a view."""
+
+
+class InvalidView(AreniteError, ValueError):
+    """A view that would leave its parent's bytes or whose shape does not fill its bytes."""
+
+
+class SizeMismatch(AreniteError, ValueError):
+    """A copy or an access whose byte count differs from what the other side has."""
+
+
+class ReadOnly(AreniteError, ValueError):
+    """A write to memory that is mapped or borrowed read-only."""
+
+
+class DeviceUnavailable(AreniteError, RuntimeError):
+    """A device that does not exist here, with the reason."""
+
+
+class OutOfMemory(AreniteError, MemoryError):
+    """An allocation failed: the system did not give the bytes."""
+
+
+class InvalidPlan(AreniteError, ValueError):
+    """A memory plan that breaks a rule: two values share bytes while both live, or the like."""
+
+
+class RaceFound(AreniteError, RuntimeError):
+    """Two launches touch the same bytes, one of them writing, and nothing orders them."""
+
+
+class DoesNotFit(AreniteError, MemoryError):
+    """No plan within the capacity is known; says what fills the memory when it is fullest."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        capacity: int,
+        lower_bound: int,
+        smallest_known: int,
+        peak_tick: int,
+        live: tuple[tuple[int | str, int], ...],
+        plan: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.capacity = capacity  # bytes asked for
+        self.lower_bound = lower_bound  # bytes no plan can go below
+        self.smallest_known = smallest_known  # bytes of the best plan found
+        self.peak_tick = peak_tick  # when the most bytes are live
+        self.live = live  # (value id, bytes) live at that tick, largest first
+        self.plan = plan  # the best plan found, which needs `smallest_known` bytes
+
+
+class CompileFailed(AreniteError, RuntimeError):
+    """A kernel could not be compiled or linked: names the kernels and says what the compiler did."""
+
+
+class DamagedCache(InvalidFile):
+    """A compiled model's file that does not pass its checks; it is dropped and built again."""
+
+
+class InvalidTable(AreniteError, ValueError):
+    """A launch table that breaks a rule: the message names the entry."""
+
+
+class RunFailed(AreniteError, RuntimeError):
+    """A kernel or a check reported an error while running: the message names the site."""
+
+
+class Cancelled(AreniteError, RuntimeError):
+    """A run that was cancelled before its end."""
+
+
+class ShapeMismatch(AreniteError, ValueError):
+    """Shapes or axes that do not go together; the message has the shapes."""
+
+
+class BoundsError(AreniteError, ValueError):
+    """A size outside the bounds its variable declares, or a division that may be by zero."""
+
+
+class IndexOutOfRange(AreniteError, IndexError):
+    """An index that points outside its axis."""
+
+
+class InvalidGraph(AreniteError, ValueError):
+    """A graph that breaks a rule of the IR; the message names the node."""
+
+
+class NotSupported(AreniteError, TypeError):
+    """A call Arenite understands and declines, with the reason and what to do instead."""

@@ -1,0 +1,134 @@
+"""Arena: one buffer bound to one plan, every value of the arena's regions by its offset.
+
+Host access is by value or by byte range and always within bounds: a value never reaches into its
+neighbour, a range never leaves the arena. Each value keeps its own width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from arenite import device as devices
+from arenite.device import Allocator, Buffer, BufferOptions
+from arenite.dtype import DType, uint8
+from arenite.errors import InvalidArgument, InvalidView, SizeMismatch, TypeMismatch
+from arenite.memory.plan import MemoryPlan, Slot
+from arenite.memory.values import ARENA_REGIONS, ValueId, align_up
+
+Float32Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Arena:
+    """The memory of one compiled model: planned bytes, then an optional scratch tail."""
+
+    def __init__(self, buffer: Buffer, plan: MemoryPlan, scratch_nbytes: int = 0) -> None:
+        slots = [slot for slot in plan.slots.values() if slot.region in ARENA_REGIONS]
+        self._scratch_at = align_up(plan.peak_nbytes, 64) if scratch_nbytes else plan.peak_nbytes
+        if buffer.nbytes != self._scratch_at + scratch_nbytes:
+            raise SizeMismatch(
+                f"the plan needs {self._scratch_at + scratch_nbytes} bytes, scratch included, and "
+                f"the buffer has {buffer.nbytes}"
+            )
+        self.buffer = buffer
+        self.plan = plan
+        self.scratch_nbytes = scratch_nbytes
+        self._slots = {slot.id: slot for slot in slots}
+        self._actual = {slot.id: slot.nbytes for slot in slots}
+
+    @classmethod
+    def from_plan(cls, device: Allocator | str, plan: MemoryPlan, scratch_nbytes: int = 0) -> Arena:
+        """Allocate the plan's bytes, and `scratch_nbytes` behind them, on a device."""
+        if scratch_nbytes < 0:
+            raise InvalidArgument(f"a scratch tail of {scratch_nbytes} bytes makes no sense")
+        allocator = devices.get(device) if isinstance(device, str) else device
+        total = plan.peak_nbytes
+        if scratch_nbytes:
+            total = align_up(total, 64) + scratch_nbytes
+        arena_slots = (s for s in plan.slots.values() if s.region in ARENA_REGIONS)
+        alignment = max((slot.alignment for slot in arena_slots), default=1)
+        options = BufferOptions(alignment=max(64, alignment))
+        return cls(Buffer.allocate(allocator, uint8, (total,), options), plan, scratch_nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes of the arena, the scratch tail included."""
+        return self.buffer.nbytes
+
+    def has(self, value_id: ValueId) -> bool:
+        """Whether the value lies in the arena; those in mapped or caller memory don't."""
+        return value_id in self._slots
+
+    def offset(self, value_id: ValueId) -> int:
+        return self._slot(value_id).offset
+
+    def len_of(self, value_id: ValueId) -> int:
+        """The actual bytes of the value."""
+        self._slot(value_id)
+        return self._actual[value_id]
+
+    def capacity_of(self, value_id: ValueId) -> int:
+        """The padded bytes of its slot."""
+        return self._slot(value_id).capacity
+
+    def set_actual_len(self, value_id: ValueId, nbytes: int) -> None:
+        """Say how many bytes of its slot the value truly has."""
+        capacity = self._slot(value_id).capacity
+        if not 0 <= nbytes <= capacity:
+            raise SizeMismatch(f"value {value_id!r} has {capacity} bytes; {nbytes} do not fit")
+        self._actual[value_id] = nbytes
+
+    def view(
+        self, value_id: ValueId, dtype: DType = uint8, shape: tuple[int, ...] | None = None
+    ) -> Buffer:
+        """The value's actual bytes as a buffer that shares the arena's storage."""
+        slot = self._slot(value_id)
+        return self.buffer.view(slot.offset, self._actual[value_id], dtype, shape)
+
+    @property
+    def scratch(self) -> Buffer:
+        """The scratch tail as a buffer; of no bytes when none was asked for."""
+        return self.buffer.view(self._scratch_at, self.scratch_nbytes)
+
+    def write_f32(self, value_id: ValueId, data: Any) -> None:
+        """Write 32-bit floats that fill the value's actual bytes exactly."""
+        array = np.ascontiguousarray(data, dtype=np.float32)
+        if array.nbytes != self.len_of(value_id):
+            raise SizeMismatch(
+                f"value {value_id!r} has {self.len_of(value_id)} bytes and the data "
+                f"{array.nbytes}; set_actual_len says how many it truly has"
+            )
+        self.view(value_id).copyin(array)
+
+    def read_f32(self, value_id: ValueId) -> Float32Array:
+        """The value's actual bytes as a new flat array of 32-bit floats."""
+        nbytes = self.len_of(value_id)
+        if nbytes % 4:
+            raise TypeMismatch(f"value {value_id!r} has {nbytes} bytes: no whole 32-bit floats")
+        return np.frombuffer(self.view(value_id).copyout(), dtype=np.float32).copy()
+
+    def read_bytes_range(self, offset: int, nbytes: int) -> bytes:
+        """A copy of [offset, offset + nbytes) of the arena."""
+        return self._range(offset, nbytes).copyout()
+
+    def write_bytes_range(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Write raw bytes from `offset` on."""
+        self._range(offset, memoryview(data).nbytes).copyin(data)
+
+    def _range(self, offset: int, nbytes: int) -> Buffer:
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise InvalidView(
+                f"bytes [{offset}, {offset + nbytes}) leave the arena of {self.nbytes} bytes"
+            )
+        return self.buffer.view(offset, nbytes)
+
+    def _slot(self, value_id: ValueId) -> Slot:
+        slot = self._slots.get(value_id)
+        if slot is None:
+            raise InvalidArgument(f"the arena has no value {value_id!r}")
+        return slot
+
+    def __repr__(self) -> str:
+        where = self.buffer.allocator.name
+        return f"<Arena of {self.nbytes} bytes on {where}: {len(self._slots)} values>"

@@ -1,0 +1,255 @@
+"""MemoryPlan: where every value lives, as plain data that prints and saves.
+
+A plan is made by `memory.plan` and never changed. Values of the packed, state and work regions
+have offsets in one arena; those of the mapped and io regions in address spaces of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from arenite.errors import InvalidPlan
+from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, Lifetime, ValueId
+
+SCHEMA = 1
+#: Regions of the arena start at multiples of this, or of a larger alignment inside.
+REGION_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used."""
+
+    id: ValueId
+    region: str
+    offset: int  # in the arena for its regions, else in the region's own address space
+    nbytes: int
+    capacity: int
+    alignment: int
+    lifetime: Lifetime
+    block: int  # values of a region with one block number were placed as one
+    pinned: bool = False
+    alias_of: ValueId | None = None
+    took_over: ValueId | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last byte of the slot."""
+        return self.offset + self.capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One stretch of a plan: [base, base + nbytes) of the arena, or an address space of its own."""
+
+    name: str
+    base: int
+    nbytes: int
+    lower_bound: int  # the largest sum of live bytes, each block padded to its alignment
+
+    @property
+    def in_arena(self) -> bool:
+        return self.name in ARENA_REGIONS
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Every value's slot, the regions, and how the plan came about."""
+
+    slots: Mapping[ValueId, Slot]
+    regions: Mapping[str, Region]
+    peak_tick: int  # when the most arena bytes are live
+    capacity: int | None = None
+    method: str = ""  # what placed the work region
+    work: int = 0  # neighbours looked at while placing
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def peak_nbytes(self) -> int:
+        """Bytes of the arena."""
+        return max((r.base + r.nbytes for r in self.regions.values() if r.in_arena), default=0)
+
+    @property
+    def lower_bound(self) -> int:
+        """Bytes that no arena for these values can go below, its regions being stacked."""
+        return sum(r.lower_bound for r in self.regions.values() if r.in_arena)
+
+    @property
+    def ratio(self) -> float:
+        return self.peak_nbytes / self.lower_bound if self.lower_bound else 1.0
+
+    @property
+    def reused_nbytes(self) -> int:
+        """What the arena saves: bytes of all its blocks, each counted once, above the peak."""
+        blocks: dict[tuple[str, int], int] = {}
+        for slot in self.slots.values():
+            if slot.region in ARENA_REGIONS and slot.alias_of is None:
+                key = (slot.region, slot.block)
+                blocks[key] = max(blocks.get(key, 0), slot.capacity)
+        return sum(blocks.values()) - self.peak_nbytes
+
+    def live_at(self, tick: int) -> list[Slot]:
+        """Slots live at a tick, the largest first; aliases are their owners' business."""
+        live = [
+            slot
+            for slot in self.slots.values()
+            if slot.alias_of is None and slot.lifetime.start <= tick < slot.lifetime.end
+        ]
+        return sorted(live, key=lambda slot: (-slot.capacity, str(slot.id)))
+
+    def verify(self) -> None:
+        """Run the validator, which shares no code with the planner; InvalidPlan if it objects."""
+        from arenite.memory.validator import validate
+
+        validate(self)
+
+    def to_json(self) -> str:
+        """The whole plan as JSON text with a schema number; `from_json` reads it back."""
+        data = {
+            "schema": SCHEMA,
+            "kind": "arenite.MemoryPlan",
+            "peak_nbytes": self.peak_nbytes,
+            "lower_bound": self.lower_bound,
+            "peak_tick": self.peak_tick,
+            "capacity": self.capacity,
+            "method": self.method,
+            "work": self.work,
+            "seconds": self.seconds,
+            "regions": [asdict(region) for region in self.regions.values()],
+            "slots": [_slot_to_json(slot) for slot in self.slots.values()],
+        }
+        return json.dumps(data, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> MemoryPlan:
+        """Read a saved plan; whatever is missing, wrongly typed or unsound raises InvalidPlan."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPlan(f"saved plan is not JSON: {error}") from None
+        top = _Fields(data, "saved plan")
+        if top.number("schema") != SCHEMA:
+            raise InvalidPlan(f"saved plan has schema {data['schema']}, not {SCHEMA}")
+        regions = [_region(_Fields(r, f"region {k}")) for k, r in enumerate(top.items("regions"))]
+        slots = [_slot(_Fields(s, f"slot {k}")) for k, s in enumerate(top.items("slots"))]
+        plan = cls(
+            slots={slot.id: slot for slot in slots},
+            regions={region.name: region for region in regions},
+            peak_tick=top.number("peak_tick"),
+            capacity=top.number("capacity", optional=True),
+            method=top.text("method"),
+            work=top.number("work"),
+            seconds=float(data["seconds"]) if isinstance(data.get("seconds"), int | float) else 0.0,
+        )
+        if len(plan.slots) != len(slots) or len(plan.regions) != len(regions):
+            raise InvalidPlan("saved plan names a value or a region twice")
+        plan.verify()
+        return plan
+
+    def to_svg(self) -> str:
+        """A drawing: time across, bytes up, one box a value."""
+        from arenite.memory.svg import draw
+
+        return draw(self)
+
+    def table(self, limit: int = 20) -> str:
+        """The summary, then the largest slots, as aligned text."""
+        from arenite.memory.tables import plan_table
+
+        return plan_table(self, limit)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return (
+            f"<MemoryPlan of {len(self.slots)} values: {self.peak_nbytes} bytes, "
+            f"{self.ratio:.3f} of the lower bound>"
+        )
+
+
+def _slot_to_json(slot: Slot) -> dict[str, Any]:
+    data = asdict(slot)
+    data["lifetime"] = [slot.lifetime.start, slot.lifetime.end]
+    return data
+
+
+class _Fields:
+    """Checked access to the fields of one JSON object from a file of unknown origin."""
+
+    def __init__(self, data: Any, where: str) -> None:
+        if not isinstance(data, dict):
+            raise InvalidPlan(f"{where} is not a JSON object")
+        self.data: dict[str, Any] = data
+        self.where = where
+
+    def wrong(self, name: str, wanted: str) -> InvalidPlan:
+        return InvalidPlan(f"{self.where}: field {name!r} must be {wanted}")
+
+    def _is_number(self, value: Any) -> bool:
+        return type(value) is int and 0 <= value <= MAX_NUMBER
+
+    def number(self, name: str, optional: bool = False) -> Any:
+        value = self.data.get(name)
+        if (value is None and optional) or self._is_number(value):
+            return value
+        raise self.wrong(name, f"a whole number from 0 to {MAX_NUMBER}")
+
+    def text(self, name: str) -> str:
+        value = self.data.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "text")
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        value = self.data.get(name)
+        if not isinstance(value, list):
+            raise self.wrong(name, "a list")
+        return value
+
+    def value_id(self, name: str, optional: bool = False) -> Any:
+        value = self.data.get(name)
+        if (value is None and optional) or type(value) in (int, str):
+            return value
+        raise self.wrong(name, "a value's id: a whole number or text")
+
+    def region(self, name: str) -> str:
+        if self.data.get(name) not in REGIONS:
+            raise self.wrong(name, f"one of {', '.join(REGIONS)}")
+        return str(self.data[name])
+
+    def lifetime(self, name: str) -> Lifetime:
+        value = self.data.get(name)
+        if not (isinstance(value, list) and len(value) == 2 and all(map(self._is_number, value))):
+            raise self.wrong(name, "[start, end]")
+        if value[0] > value[1]:
+            raise self.wrong(name, "[start, end] with start <= end")
+        return Lifetime(*value)
+
+
+def _region(fields: _Fields) -> Region:
+    return Region(
+        fields.region("name"),
+        fields.number("base"),
+        fields.number("nbytes"),
+        fields.number("lower_bound"),
+    )
+
+
+def _slot(fields: _Fields) -> Slot:
+    return Slot(
+        fields.value_id("id"),
+        fields.region("region"),
+        fields.number("offset"),
+        fields.number("nbytes"),
+        fields.number("capacity"),
+        fields.number("alignment"),
+        fields.lifetime("lifetime"),
+        fields.number("block"),
+        fields.data.get("pinned") is True,
+        fields.value_id("alias_of", optional=True),
+        fields.value_id("took_over", optional=True),
+    )

@@ -1,0 +1,58 @@
+"""How many bytes are live at each tick: the lower bound of any placement.
+
+Ticks are compressed to the instants at which a lifetime starts or ends, so that lifetimes over
+2^60 ticks cost no more than short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+Ints = Sequence[int] | IntArray
+
+
+@dataclass(slots=True)
+class LiveProfile:
+    """`live[i]` bytes are live from tick `ticks[i]` until the next one."""
+
+    ticks: IntArray
+    live: IntArray
+
+    @classmethod
+    def of(cls, starts: Ints, ends: Ints, sizes: Ints) -> LiveProfile:
+        """From the lifetimes and bytes of all blocks; sums must stay below 2^63."""
+        births = np.asarray(starts, dtype=np.int64)
+        deaths = np.asarray(ends, dtype=np.int64)
+        nbytes = np.asarray(sizes, dtype=np.int64)
+        # A value is also looked at one tick after its birth (see blocks.py), so that is an instant.
+        ticks = np.unique(np.concatenate([births, births + 1, deaths]))
+        change = np.zeros(len(ticks), dtype=np.int64)
+        np.add.at(change, np.searchsorted(ticks, births), nbytes)
+        np.subtract.at(change, np.searchsorted(ticks, deaths), nbytes)
+        return cls(ticks, np.cumsum(change))
+
+    @property
+    def peak_nbytes(self) -> int:
+        return int(self.live.max(initial=0))
+
+    @property
+    def peak_tick(self) -> int:
+        """The first tick at which the most bytes are live."""
+        return int(self.ticks[int(self.live.argmax())]) if len(self.ticks) else 0
+
+    def peak_between(self, start: int, end: int) -> int:
+        """The most bytes live at a tick of [start, end)."""
+        return int(self.live[self._instants(start, end)].max(initial=0))
+
+    def add(self, start: int, end: int, nbytes: int) -> None:
+        """Count `nbytes` more over [start, end), both of them ticks of the profile."""
+        self.live[self._instants(start, end)] += nbytes
+
+    def _instants(self, start: int, end: int) -> slice:
+        first, last = np.searchsorted(self.ticks, [start, end])
+        return slice(int(first), int(last))

@@ -1,0 +1,57 @@
+"""Plans as aligned text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arenite.device.allocator import readable_nbytes
+from arenite.memory.values import ARENA_REGIONS
+
+if TYPE_CHECKING:
+    from arenite.memory.plan import MemoryPlan
+
+
+def printable(name: object) -> str:
+    """A name from a file, with control characters shown and not sent to the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(name))
+
+
+def aligned(rows: list[list[str]], right: set[int]) -> str:
+    """Rows of equal length as columns; those in `right` end flush, the first row is the head."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def plan_table(plan: MemoryPlan, limit: int) -> str:
+    """The summary, the regions and the `limit` largest slots of the arena and around it."""
+    summary = (
+        f"arena {plan.peak_nbytes} bytes ({readable_nbytes(plan.peak_nbytes)}), lower bound "
+        f"{plan.lower_bound}, ratio {plan.ratio:.4f}, fullest at tick {plan.peak_tick}; "
+        f"{len(plan.slots)} values, {readable_nbytes(plan.reused_nbytes)} saved by reuse"
+    )
+    regions = [["region", "where", "bytes", "lower bound", "values"]]
+    for region in plan.regions.values():
+        count = sum(slot.region == region.name for slot in plan.slots.values())
+        where = f"arena from {region.base}" if region.name in ARENA_REGIONS else "outside"
+        row = [region.name, where, str(region.nbytes), str(region.lower_bound), str(count)]
+        regions.append(row)
+    slots = [["value", "region", "offset", "bytes", "live", "note"]]
+    largest = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)[:limit]
+    for slot in largest:
+        note = f"alias of {printable(slot.alias_of)}" if slot.alias_of is not None else ""
+        note = f"took over {printable(slot.took_over)}" if slot.took_over is not None else note
+        live = f"[{slot.lifetime.start}, {slot.lifetime.end})"
+        offset = f"{slot.offset} pinned" if slot.pinned else str(slot.offset)
+        slots.append([printable(slot.id), slot.region, offset, str(slot.nbytes), live, note])
+    parts = [summary, aligned(regions, {2, 3, 4}), aligned(slots, {2, 3, 4})]
+    if len(plan.slots) > len(largest):
+        parts.append(f"… and {len(plan.slots) - len(largest)} smaller ones")
+    return "\n\n".join(parts)

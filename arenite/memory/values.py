@@ -1,0 +1,138 @@
+"""What the planner places: values with a size, a lifetime and a region.
+
+Ticks are non-negative whole numbers; a lifetime is half-open, so a value written by the launch at
+tick 3 and last read by the launch at tick 5 lives over [3, 6). Sizes and offsets are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from arenite.errors import InvalidArgument
+
+ValueId = int | str
+
+#: Regions that lie in the arena, in the order they are stacked there.
+ARENA_REGIONS = ("packed", "state", "work")
+#: Regions with an address space of their own: weights in a mapped file, memory of the caller.
+OUTSIDE_REGIONS = ("mapped", "io")
+REGIONS = ARENA_REGIONS + OUTSIDE_REGIONS
+
+#: The largest tick, size, offset and sum of sizes: a few of them add up within 64 signed bits.
+MAX_NUMBER = 2**60
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lifetime:
+    """The ticks [start, end) in which a value must keep its bytes."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end <= MAX_NUMBER:
+            raise InvalidArgument(
+                f"lifetime [{self.start}, {self.end}) is not a span of ticks: it must have "
+                f"0 <= start <= end <= {MAX_NUMBER}"
+            )
+
+    def overlaps(self, other: Lifetime) -> bool:
+        """Whether some tick lies in both; an empty lifetime overlaps nothing."""
+        return max(self.start, other.start) < min(self.end, other.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Bytes inside another value: `nbytes` of it from `offset` on."""
+
+    of: ValueId
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One thing that needs bytes.
+
+    `pin` fixes the offset within the region. `alias` makes it a view that takes no bytes of its
+    own and keeps its owner alive. `takes_over` names values whose bytes it may take in place: such
+    a value dies at the very tick this one is born (its last live tick is this one's first).
+    """
+
+    id: ValueId
+    nbytes: int
+    lifetime: Lifetime
+    alignment: int = 64
+    region: str = "work"
+    pin: int | None = None
+    alias: Alias | None = None
+    takes_over: tuple[ValueId, ...] = ()
+
+    @property
+    def padded_nbytes(self) -> int:
+        """The size rounded up to the alignment: what the value takes in its region."""
+        return align_up(self.nbytes, self.alignment)
+
+
+def align_up(number: int, alignment: int) -> int:
+    return -(-number // alignment) * alignment
+
+
+def check_values(values: Iterable[Value]) -> dict[ValueId, Value]:
+    """The values by id, or InvalidArgument naming the first one that makes no sense."""
+    by_id: dict[ValueId, Value] = {}
+    for value in values:
+        if value.id in by_id:
+            raise InvalidArgument(f"two values are called {value.id!r}; ids must be distinct")
+        by_id[value.id] = value
+    total_nbytes = 0
+    for value in by_id.values():
+        _check(value, by_id)
+        total_nbytes += value.padded_nbytes
+    if total_nbytes > MAX_NUMBER:
+        raise InvalidArgument(f"all values together take {total_nbytes} bytes, over {MAX_NUMBER}")
+    return by_id
+
+
+def _check(value: Value, by_id: dict[ValueId, Value]) -> None:
+    def wrong(reason: str) -> InvalidArgument:
+        return InvalidArgument(f"value {value.id!r}: {reason}")
+
+    if not 0 <= value.nbytes <= MAX_NUMBER:
+        raise wrong(f"its size of {value.nbytes} bytes is not within 0..{MAX_NUMBER}")
+    alignment = value.alignment
+    if not (0 < alignment <= 2**30 and alignment & (alignment - 1) == 0):
+        raise wrong(f"its alignment {alignment} is not a power of two up to {2**30}")
+    if value.region not in REGIONS:
+        raise wrong(f"region {value.region!r} is none of {', '.join(REGIONS)}")
+    if value.alias is not None:
+        _check_alias(value, value.alias, by_id)
+    if value.pin is not None:
+        if not 0 <= value.pin <= MAX_NUMBER:
+            raise wrong(f"its pin {value.pin} is not an offset within 0..{MAX_NUMBER}")
+        if value.pin % alignment:
+            raise wrong(f"its pin {value.pin} is not a multiple of its alignment {alignment}")
+    for other_id in value.takes_over:
+        if other_id == value.id or other_id not in by_id:
+            raise wrong(f"it may take over {other_id!r}, which is not another value")
+        if by_id[other_id].region != value.region:
+            raise wrong(
+                f"it may take over {other_id!r}, which lies in region "
+                f"{by_id[other_id].region!r}, not in {value.region!r}"
+            )
+
+
+def _check_alias(value: Value, alias: Alias, by_id: dict[ValueId, Value]) -> None:
+    owner = by_id.get(alias.of)
+    if owner is None or owner is value:
+        raise InvalidArgument(f"value {value.id!r} is an alias of {alias.of!r}, not another value")
+    if not 0 <= alias.offset <= owner.nbytes - value.nbytes:
+        raise InvalidArgument(
+            f"value {value.id!r} is an alias of bytes [{alias.offset}, "
+            f"{alias.offset + value.nbytes}) of {owner.id!r}, which has {owner.nbytes} bytes"
+        )
+    if value.region != owner.region or value.pin is not None or value.takes_over:
+        raise InvalidArgument(
+            f"value {value.id!r} is an alias of {owner.id!r}: it has its owner's region, and "
+            "neither a pin nor values to take over"
+        )

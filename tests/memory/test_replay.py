@@ -1,0 +1,76 @@
+"""Replay: new sizes on a known plan, never an overlap."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arenite import memory
+from arenite.errors import DoesNotFit, InvalidArgument
+from arenite.memory import Alias, Lifetime, Replay, Value
+from tests.memory.problems import graph_like, values
+
+
+@settings(max_examples=300)
+@given(values(), st.data())
+def test_any_new_sizes_give_a_sound_plan(given_values: list[Value], data: st.DataObject) -> None:
+    plan = memory.plan(given_values, effort=2000)
+    aliased = {v.alias.of for v in given_values if v.alias} | {
+        v.id for v in given_values if v.alias
+    }
+    free = [v.id for v in given_values if v.id not in aliased]
+    sizes = {v: data.draw(st.integers(0, 40)) for v in free}
+    new = Replay(plan).resize(sizes)
+    new.verify()
+    assert all(new.slots[v].nbytes == size for v, size in sizes.items())
+    assert list(new.slots) == list(plan.slots)
+
+
+def test_sizes_that_all_double_double_the_peak_at_most() -> None:
+    given_values = graph_like(2000, 4)
+    plan = memory.plan(given_values)
+    double = Replay(plan).resize({v.id: 2 * v.nbytes for v in given_values})
+    double.verify()
+    assert double.peak_nbytes <= 2 * plan.peak_nbytes
+    assert double.lower_bound == 2 * plan.lower_bound
+    assert double.peak_tick == plan.peak_tick
+    same = Replay(plan).resize({})
+    assert same.peak_nbytes <= plan.peak_nbytes
+
+
+def test_regions_and_outside_values_move_along() -> None:
+    always = Lifetime(0, 9)
+    plan = memory.plan(
+        [
+            Value("w", 64, always, region="packed"),
+            Value("t", 64, Lifetime(0, 1)),
+            Value("half", 32, Lifetime(0, 2), 32, alias=Alias("t", 32)),
+            Value("x", 64, always, region="io"),
+        ]
+    )
+    new = Replay(plan).resize({"w": 640, "t": 128, "x": 10})
+    assert (new.slots["t"].offset, new.slots["half"].offset) == (640, 672)
+    assert new.peak_nbytes == 768
+    assert new.slots["x"].capacity == 64
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    pinned = memory.plan(
+        [
+            Value("a", 64, Lifetime(0, 2)),
+            Value("p", 64, Lifetime(0, 2), pin=64),
+            Value("part", 8, Lifetime(0, 1), 1, alias=Alias("a", 8)),
+        ],
+        capacity=128,
+    )
+    with pytest.raises(InvalidArgument, match="'p' is pinned to offset 64"):
+        Replay(pinned).resize({"a": 65})
+    with pytest.raises(InvalidArgument, match="'part' is an alias that would end 16 bytes"):
+        Replay(pinned).resize({"a": 12})
+    with pytest.raises(InvalidArgument, match="no value of the plan"):
+        Replay(pinned).resize({"z": 1})
+    with pytest.raises(InvalidArgument, match="no value of the plan"):
+        Replay(pinned).resize({"a": -1})
+    with pytest.raises(DoesNotFit, match="within 128 bytes"):
+        Replay(pinned).resize({"p": 128})
