@@ -89,7 +89,11 @@ class DoesNotFit(AreniteError, MemoryError):
 
 
 class CompileFailed(AreniteError, RuntimeError):
-    """A kernel could not be compiled or linked: names the kernels and says what the compiler did."""
+    """A kernel could not be compiled: the message names it and quotes the compiler."""
+
+
+class BadObject(CompileFailed):
+    """An object whose code would not run at any address by itself: names the kernel and why."""
 
 
 class DamagedCache(InvalidFile):
@@ -102,10 +106,6 @@ class InvalidTable(AreniteError, ValueError):
 
 class RunFailed(AreniteError, RuntimeError):
     """A kernel or a check reported an error while running: the message names the site."""
-
-
-class Cancelled(AreniteError, RuntimeError):
-    """A run that was cancelled before its end."""
 
 
 class ShapeMismatch(AreniteError, ValueError):
@@ -126,3 +126,7 @@ class InvalidGraph(AreniteError, ValueError):
 
 class NotSupported(AreniteError, TypeError):
     """A call Arenite understands and declines, with the reason and what to do instead."""
+
+
+class NotCompiled(AreniteError, NotImplementedError):
+    """Something the graph can say and no kernel can do yet: names the op and the dtype."""

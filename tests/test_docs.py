@@ -48,6 +48,16 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert test_command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+def test_the_readmes_main_job_runs() -> None:
+    commands = [line for _, code in blocks("sh") for line in code.strip().splitlines()]
+    [script] = [line.split("bin/python ")[1] for line in commands if "bin/python examples/" in line]
+    run = subprocess.run(
+        [sys.executable, *script.split()], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "every conflicting byte range ordered" in run.stdout
+
+
 def test_arenite_commands_in_the_docs_work(tmp_path: Path) -> None:
     arenite = [line for _, code in blocks("sh") for line in code.splitlines() if "arenite " in line]
     shown = [line.split("bin/arenite ")[1] for line in arenite if "bin/arenite " in line]

@@ -136,6 +136,13 @@ def test_a_launch_can_race_with_itself_in_the_next_iteration() -> None:
     verify(ACCUMULATE, Order(loops=(Loop(0, 1, back_edges=((0, 0),)),)))
 
 
+def test_of_races_across_back_edges_the_smallest_is_named_whatever_the_order_of_loops() -> None:
+    launches = program((writes(0, 8),), (), (writes(8, 16),))
+    for loops in ((Loop(0, 1, ()), Loop(2, 3, ())), (Loop(2, 3, ()), Loop(0, 1, ()))):
+        race = find_race(launches, Order(loops=loops))
+        assert race == Race(0, 0, HazardKind.WAW, 0, 0, 8, next_iteration=True)
+
+
 def test_double_buffering_needs_the_back_edge_from_the_reader() -> None:
     launches = program((writes(0, 8),), (reads(0, 8), writes(8, 16)))
     once = Order(edges=((0, 1),), loops=(Loop(0, 2, back_edges=((0, 0), (1, 1))),))
@@ -240,8 +247,18 @@ def test_all_readers_wait_for_the_write_before_them() -> None:
     ]
     edges = tuple((0, i + 1) for i in range(n))
     verify(launches, Order(edges))
-    race = find_race(launches, Order((*edges[:99], *edges[100:])))
+    race = find_race(launches, Order((*edges[:99], *edges[100:299], *edges[300:])))
     assert race == Race(0, 100, HazardKind.RAW, 0, 4, 6)
+
+
+def test_many_launches_that_declare_the_same_bytes_twice_are_all_waited_for() -> None:
+    n = 100
+    readers = [Launch(f"read{i}", (reads(0, 4), reads(0, 8))) for i in range(n)]
+    launches = [*readers, Launch("w", (writes(6, 8),))]
+    edges = tuple((i, n) for i in range(n))
+    verify(launches, Order(edges))
+    race = find_race(launches, Order((*edges[:50], *edges[51:])))
+    assert race == Race(50, n, HazardKind.WAR, 0, 6, 8)
 
 
 def test_the_verifier_shares_no_code_with_what_it_judges() -> None:

@@ -1,0 +1,1 @@
+"""Kernels become machine code: targets, loop IR, LLVM."""

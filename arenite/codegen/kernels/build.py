@@ -1,0 +1,400 @@
+"""A Kernel becomes a LoopKernel: passes over rows, reductions, epilogues, stores.
+
+The stages of a kernel are dealt out to passes over its reduced axes; a stage that needs a finished
+reduction comes in a later pass. Softmax over rows:
+
+    for row in tile
+        pass 1   m = max(x)
+        pass 2   e = exp(x - m), kept in the output's row;  s = sum(e)
+        pass 3   out = e / s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.loops import BLOCK, Axis, nest
+from arenite.codegen.kernels.values import (
+    Scope,
+    Values,
+    check_dtype,
+    compute_dtype,
+    guard_expr,
+    index_expr,
+)
+from arenite.dtype import Kind
+from arenite.errors import NotCompiled
+from arenite.ir.dim import Dim, Expr, maximum, product, variables
+from arenite.ir.node import Node
+from arenite.ir.ops.reductions import greatest, least
+from arenite.schedule.access import Guard, Index, is_elementwise, is_view, linear, sources
+from arenite.schedule.fuse import COSTS, MADE_UP
+from arenite.schedule.kernel import Kernel, Role, Stage, outer_index, space_vars
+from arenite.schedule.reduce import Reduction, reduction_of
+
+#: A row value needed in two passes is kept, not computed again, from this many operations on.
+KEEP_OPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Loops to lower, and how many tiles they are cut into."""
+
+    loops: ir.LoopKernel
+    tiles: Dim
+
+
+@dataclass(slots=True)
+class _Pass:
+    """Stages that one walk over the reduced axes computes, then what follows from them."""
+
+    walked: list[Stage]
+    after: list[Stage]
+
+
+class Builder:
+    """Turns one kernel into loops."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.made = {stage.node: stage.role for stage in kernel.stages}
+        self.names = {node: f"in{k}" for k, node in enumerate(kernel.inputs)}
+        self.stores = {node: f"out{k}" for k, node in enumerate(kernel.outputs)}
+        self.values = Values(self.names)
+        for node in (*kernel.inputs, *self.made):
+            check_dtype(node)
+        self.kept = self._choose_kept()
+        self.nest = nest(kernel, self._accesses())
+        self.point = self.nest.map_index(space_vars(kernel.space))
+        self.outer_point = self.nest.map_index(outer_index(kernel.axes, space_vars(kernel.space)))
+
+    def build(self) -> Built:
+        loops = self.nest
+        tile, scope = ir.Name("tile"), Scope()
+        row_tile, chunk = _taken_apart(tile, loops.n_chunks)
+        row_tile, across = _taken_apart(row_tile, loops.n_blocks)
+        first = row_tile * loops.tile_rows
+        n_rows = index_expr(loops.n_rows)
+        last = ir.Binary("min", first + loops.tile_rows, n_rows)
+        body = self._body(scope.inner(), chunk, across)
+        row_scope = Scope()
+        self._name_rows(row_scope)
+        block: ir.Block
+        if loops.n_rows == 1:
+            block = body
+        else:
+            block = (ir.For("row", first, last, (*row_scope.block, *body)),)
+        return self._kernel(loops.n_tiles, block)
+
+    def _kernel(self, n_tiles: Dim, block: ir.Block) -> Built:
+        arrays = [ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()] + [
+            ir.ArrayArg(name, node.dtype, "inout" if self._is_reread(node) else "out")
+            for node, name in self.stores.items()
+        ]
+        sizes = sorted(
+            {var.name for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
+        )
+        loops = ir.LoopKernel(
+            self.kernel.name, tuple(arrays), tuple(sizes), index_expr(n_tiles), "tile", block
+        )
+        return Built(loops, n_tiles)
+
+    def _dims(self) -> list[Dim]:
+        """All sizes the kernel may need, those in attributes too."""
+        nodes = [*self.kernel.inputs, *self.made, *self._inlined()]
+        found: list[Dim] = [dim for node in nodes for dim in node.shape]
+        pending: list[object] = [value for node in nodes for _, value in node.attrs]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, tuple):
+                pending += value
+            elif isinstance(value, Expr):
+                found.append(value)
+        return found
+
+    def _inlined(self) -> list[Node]:
+        found: dict[Node, None] = {}
+        pending = list(self.made)
+        while pending:
+            node = pending.pop()
+            if node not in found:
+                found[node] = None
+                pending += [v for v in node.inputs if v not in self.names]
+        return list(found)
+
+    def _is_reread(self, node: Node) -> bool:
+        return any(place == self.stores[node] for place in self.kept.values()) or (
+            self.made[node] is Role.ROW and self.kernel.axes != ()
+        )
+
+    def _name_rows(self, scope: Scope, axes: Sequence[Axis] | None = None) -> None:
+        """Take the row number apart into the row axes."""
+        row: ir.Expr = ir.Name("row")
+        axes = self.nest.rows if axes is None else axes
+        for k, axis in enumerate(axes):
+            below = product([later.size for later in axes[k + 1 :]])
+            if below != 1:
+                inner = index_expr(maximum(below, 1))
+                scope.statements.append(ir.Let(axis.var.name, row // inner))
+                row = row % inner
+            else:
+                scope.statements.append(ir.Let(axis.var.name, row))
+                row = ir.index(0)
+
+    # What is read and written where, to choose the loops by.
+
+    def _accesses(self) -> list[Dim]:
+        space = space_vars(self.kernel.space)
+        outer = outer_index(self.kernel.axes, space)
+        found: list[Dim] = []
+        pending: list[tuple[Node, Index]] = []
+        for stage in self.kernel.stages:
+            index = space if stage.role is Role.ROW else outer
+            if stage.node in self.stores:
+                found.append(linear(index, stage.node.shape))
+            if stage.role is Role.REDUCE:
+                reduction = self._reduction(stage.node)
+                for factor in reduction.factors(space):
+                    pending.append((factor.node, factor.index))
+                    found += [guard.position for guard in factor.guards]
+                if reduction.op in ("argmax", "argmin"):
+                    found.append(space[reduction.axes[0]])
+            else:
+                pending += self._parts(stage.node, index, found)
+        seen: set[tuple[Node, Index]] = set()
+        while pending:
+            node, index = pending.pop()
+            if (node, index) in seen or node in self.made:
+                continue
+            seen.add((node, index))
+            if node in self.names:
+                found.append(linear(index, node.shape))
+            elif node.op == "iota":
+                found.append(index[node.attr("axis")])
+            elif node.op not in MADE_UP:
+                pending += self._parts(node, index, found)
+        return found
+
+    def _parts(self, node: Node, index: Index, found: list[Dim]) -> list[tuple[Node, Index]]:
+        if not is_elementwise(node) and not is_view(node):
+            if node.op in MADE_UP:
+                return []
+            raise NotCompiled(f"no kernel can do {node.op} yet")
+        parts = sources(node, index)
+        found += [guard.position for part in parts for guard in part.guards]
+        return [(part.node, part.index) for part in parts]
+
+    def _reduction(self, node: Node) -> Reduction:
+        reduction = reduction_of(node)
+        assert reduction is not None
+        return reduction
+
+    # Passes.
+
+    def _choose_kept(self) -> dict[Node, str]:
+        """Row values that are not stored and too dear to compute twice, and whose row they use."""
+        kept: dict[Node, str] = {}
+        rows = [s.node for s in self.kernel.stages if s.role is Role.ROW]
+        if not self.kernel.axes:
+            return kept
+        for node in rows:
+            if node in self.stores:
+                continue
+            cost = sum(COSTS.get(n.op, 1) for n in self._below(node) if not is_view(n))
+            users = [
+                s for s in self.kernel.stages if node in self._below(s.node) and s.node != node
+            ]
+            if cost < KEEP_OPS or len(users) < 2:
+                continue
+            for place in rows:
+                if (
+                    place in self.stores
+                    and place.dtype == node.dtype
+                    and users[-1].node is place
+                    and self.stores[place] not in kept.values()
+                ):
+                    kept[node] = self.stores[place]
+        return kept
+
+    def _below(self, node: Node) -> dict[Node, None]:
+        """What a node is computed from inside the kernel, itself included."""
+        found: dict[Node, None] = {}
+        pending = [node]
+        while pending:
+            current = pending.pop()
+            if current not in found and current not in self.names:
+                found[current] = None
+                if current is node or current not in self.made or self.made[current] is Role.ROW:
+                    pending += current.inputs
+        return found
+
+    def _passes(self) -> list[_Pass]:
+        passes: list[_Pass] = []
+        complete: set[Node] = set()
+        for stage in self.kernel.stages:
+            needs = {
+                n
+                for n in self._below(stage.node)
+                if n is not stage.node and n in self.made and self.made[n] is not Role.ROW
+            }
+            if stage.role is Role.SCALAR:
+                if not passes:
+                    passes.append(_Pass([], []))
+                passes[-1].after.append(stage)
+                continue
+            walked_here = (
+                stage.role is Role.REDUCE or stage.node in self.stores or stage.node in self.kept
+            )
+            if not walked_here:
+                continue
+            if not passes or not needs <= complete:
+                complete |= {s.node for p in passes for s in (*p.walked, *p.after)}
+                passes.append(_Pass([], []))
+            passes[-1].walked.append(stage)
+        return passes
+
+    def _body(self, scope: Scope, chunk: ir.Expr, across: ir.Expr) -> ir.Block:
+        """What happens for one row, or for one chunk of the vector axis in it."""
+        vector = self.nest.vector
+        if vector is None or vector.is_reduced:
+            self._row(scope)
+            return scope.block
+        inner = scope.inner()
+        self._row(inner)
+        loop = _chunk_loop(vector, chunk, self.nest.chunk, inner.block)
+        if self.nest.across is not None:
+            loop = _chunk_loop(self.nest.across, across, BLOCK, (loop,))
+        return (*scope.block, loop)
+
+    def _row(self, scope: Scope) -> None:
+        if not self.kernel.axes:
+            for stage in self.kernel.stages:
+                self._store_row(stage.node, scope)
+            return
+        for one in self._passes():
+            self._walk(one, scope)
+            for stage in one.after:
+                self._scalar(stage.node, scope)
+
+    def _walk(self, one: _Pass, scope: Scope) -> None:
+        """The accumulators, the loops over the reduced axes, and what they leave behind."""
+        if not one.walked:
+            return
+        inner = Scope(scope)
+        finishes: list[tuple[Node, str]] = []
+        for stage in one.walked:
+            if stage.role is Role.REDUCE:
+                finishes.append((stage.node, self._accumulate(stage.node, scope, inner)))
+            else:
+                self._store_row(stage.node, inner)
+        block = inner.block
+        for axis in reversed(self.nest.reduced):
+            block = (self._loop(axis, block),)
+        scope.statements += block
+        for node, name in finishes:
+            self._finish(node, name, scope)
+
+    def _loop(self, axis: Axis, block: ir.Block) -> ir.For:
+        is_vector = axis is self.nest.vector
+        return ir.For(axis.var.name, ir.index(0), index_expr(axis.size), block, vector=is_vector)
+
+    def _accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
+        """Declare the accumulator outside the loops and feed it inside; its name."""
+        reduction = self._reduction(node)
+        name = self.values.fresh("acc")
+        product_of: ir.Expr | None = None
+        point = space_vars(self.kernel.space)
+        for factor in reduction.factors(point):
+            mask = guard_expr(self._mapped_guards(factor.guards), inner, self.values)
+            index = self.nest.map_index(factor.index)
+            value = self.values.at(factor.node, index, inner, mask)
+            if mask is not None:
+                value = ir.Select(mask, value, ir.Const(0, value.dtype))
+            wide = compute_dtype(node.dtype if reduction.op in ("add", "mul") else value.dtype)
+            value = value if value.dtype == wide else ir.Cast(value, wide)
+            product_of = value if product_of is None else ir.Binary("mul", product_of, value)
+        assert product_of is not None
+        op = reduction.op
+        if op in ("argmax", "argmin"):
+            first = least if op == "argmax" else greatest
+            dtype = product_of.dtype
+            scope.statements += [
+                ir.Accumulator(name, ir.Const(first(dtype), dtype)),
+                ir.Accumulator(f"{name}_at", ir.index(2**62)),
+            ]
+            at = index_expr(self.nest.map_index((point[reduction.axes[0]],))[0])
+            inner.statements.append(
+                ir.AccumulateArg(name, f"{name}_at", op, product_of, at)  # type: ignore[arg-type]
+            )
+            return name
+        if product_of.dtype.kind is Kind.BOOL:
+            op = {"max": "or", "min": "and"}.get(op, op)
+        start = {
+            "add": 0,
+            "mul": 1,
+            "or": False,
+            "and": True,
+            "max": least(product_of.dtype),
+            "min": greatest(product_of.dtype),
+        }[op]
+        scope.statements.append(ir.Accumulator(name, ir.Const(start, product_of.dtype)))
+        inner.statements.append(ir.Accumulate(name, op, product_of))
+        return name
+
+    def _mapped_guards(self, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
+        return tuple(Guard(*self.nest.map_index((g.position, g.size))) for g in guards)
+
+    def _finish(self, node: Node, name: str, scope: Scope) -> None:
+        """Name the reduced value for the stages that follow, and store it where it is an output."""
+        reduction = self._reduction(node)
+        if reduction.op in ("argmax", "argmin"):
+            at = ir.Name(f"{name}_at")
+            empty = ir.Binary("eq", at, ir.index(2**62))
+            value: ir.Expr = ir.Select(empty, ir.index(0), at)
+        else:
+            dtype = node.dtype
+            held = next(
+                s.init.dtype
+                for s in scope.statements
+                if isinstance(s, ir.Accumulator) and s.name == name
+            )
+            value = ir.Name(name, held)
+            value = value if held == dtype else ir.Cast(value, dtype)
+        self._name_scalar(node, value, scope)
+
+    def _scalar(self, node: Node, scope: Scope) -> None:
+        self._name_scalar(node, self.values.at(node, self.outer_point, scope, None), scope)
+
+    def _name_scalar(self, node: Node, value: ir.Expr, scope: Scope) -> None:
+        if not isinstance(value, ir.Name):
+            name = self.values.fresh()
+            scope.statements.append(ir.Let(name, value))
+            value = ir.Name(name, value.dtype)
+        scope.known[node, self.outer_point, None] = value
+        if node in self.stores:
+            at = index_expr(linear(self.outer_point, node.shape))
+            scope.statements.append(ir.Store(self.stores[node], at, value))
+
+    def _store_row(self, node: Node, scope: Scope) -> None:
+        value = self.values.at(node, self.point, scope, None)
+        place = self.stores.get(node) or self.kept.get(node)
+        if place is not None:
+            at = index_expr(linear(self.point, node.shape))
+            scope.statements.append(ir.Store(place, at, value))
+            if self.kernel.axes:
+                self.values.rereadable[node] = place
+
+
+def _taken_apart(number: ir.Expr, size: Dim) -> tuple[ir.Expr, ir.Expr]:
+    """Quotient and remainder."""
+    if size == 1:
+        return number, ir.index(0)
+    return number // index_expr(size), number % index_expr(size)
+
+
+def _chunk_loop(axis: Axis, chunk: ir.Expr, length: int, block: ir.Block) -> ir.For:
+    start = chunk * length
+    stop = ir.Binary("min", start + length, index_expr(axis.size))
+    return ir.For(axis.var.name, start, stop, block, vector=True)

@@ -1,0 +1,186 @@
+"""The loops of a kernel: which axes become one, which is vectorised, how work is cut into tiles.
+
+Neighbouring axes that every access walks as one are joined, so that an elementwise kernel over
+[8, 3, 64] is a loop over 1536. The vector axis is the one along which most accesses are
+contiguous. A tile is a block of rows (all outer axes but the vector one, counted through) and a
+chunk of the vector axis; tiles depend on sizes alone, never on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, product
+from arenite.schedule.access import Index, coefficient, substitute
+from arenite.schedule.kernel import Kernel, space_vars
+
+#: Points of the space in one tile: some ten microseconds of plain arithmetic.
+TILE_POINTS = 32_768
+#: Elements of a chunk of the vector axis.
+CHUNK = 4096
+#: Elements of the side of a block that is transposed.
+BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop: its variable and size, and whether it is reduced."""
+
+    var: Var
+    size: Dim
+    is_reduced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """`position` maps the variables of the kernel's space to those of the loops."""
+
+    axes: tuple[Axis, ...]
+    position: dict[Var, Dim]
+    vector: Axis | None  # None for a space of one point
+    tile_rows: int
+    chunk: int
+    #: A row axis along which some access is contiguous that is not along the vector axis: the two
+    #: are walked in square blocks, which are transposed in registers.
+    across: Axis | None = None
+
+    @property
+    def reduced(self) -> tuple[Axis, ...]:
+        return tuple(axis for axis in self.axes if axis.is_reduced)
+
+    @property
+    def outer(self) -> tuple[Axis, ...]:
+        return tuple(axis for axis in self.axes if not axis.is_reduced)
+
+    @property
+    def rows(self) -> tuple[Axis, ...]:
+        """Outer axes other than the vector axis and the one across it."""
+        special = (self.vector, self.across)
+        return tuple(axis for axis in self.outer if axis not in special)
+
+    @property
+    def n_rows(self) -> Dim:
+        return product([axis.size for axis in self.rows])
+
+    @property
+    def vector_is_outer(self) -> bool:
+        return self.vector is not None and not self.vector.is_reduced
+
+    @property
+    def n_chunks(self) -> Dim:
+        if self.vector is None or self.vector.is_reduced:
+            return 1
+        return ceildiv(self.vector.size, self.chunk)
+
+    @property
+    def n_blocks(self) -> Dim:
+        return 1 if self.across is None else ceildiv(self.across.size, BLOCK)
+
+    @property
+    def n_tiles(self) -> Dim:
+        return ceildiv(self.n_rows, self.tile_rows) * self.n_blocks * self.n_chunks
+
+    def map_index(self, index: Index) -> Index:
+        return tuple(substitute(dim, self.position) for dim in index)
+
+
+def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
+    """The loops for a kernel whose accesses (positions, guards) are given in its space."""
+    variables = space_vars(kernel.space)
+    axes = [
+        Axis(var, size, k in kernel.axes)
+        for k, (var, size) in enumerate(zip(variables, kernel.space, strict=True))
+    ]
+    position: dict[Var, Dim] = {var: var for var in variables}
+    used = list(dict.fromkeys(accesses))
+    axes, position, used = _without_ones(axes, position, used)
+    axes, position, used = _joined(axes, position, used)
+    vector = _vector_axis(axes, used)
+    across = None if kernel.axes else _across_axis(axes, used, vector)
+    inner = product([axis.size for axis in axes if axis.is_reduced])
+    if vector is not None and not vector.is_reduced:
+        width = min(bounds(vector.size)[1], CHUNK)
+        alone = all(axis is vector or axis.is_reduced for axis in axes)
+        chunk = (
+            max(64, TILE_POINTS // max(1, min(bounds(inner)[1], TILE_POINTS))) if alone else CHUNK
+        )
+        chunk = min(chunk, 4 * CHUNK) // 64 * 64
+    else:
+        width, chunk = 1, 1
+    row_points = max(1, bounds(inner)[1]) * max(1, width)
+    tile_rows = 1 if across is not None else max(1, TILE_POINTS // row_points)
+    chunk = 4 * BLOCK if across is not None else chunk
+    return Nest(tuple(axes), position, vector, tile_rows, chunk, across)
+
+
+_State = tuple[list[Axis], dict[Var, Dim], list[Dim]]
+
+
+def _replaced(
+    position: dict[Var, Dim], used: list[Dim], new: dict[Var, Dim]
+) -> tuple[dict[Var, Dim], list[Dim]]:
+    return (
+        {var: substitute(dim, new) for var, dim in position.items()},
+        list(dict.fromkeys(substitute(dim, new) for dim in used)),
+    )
+
+
+def _without_ones(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _State:
+    ones: dict[Var, Dim] = {axis.var: 0 for axis in axes if axis.size == 1}
+    position, used = _replaced(position, used, ones)
+    return [axis for axis in axes if axis.size != 1], position, used
+
+
+def _joined(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _State:
+    """Neighbours that every access walks as one, made one."""
+    k = len(axes) - 2
+    while k >= 0:
+        outer, inner = axes[k], axes[k + 1]
+        if outer.is_reduced == inner.is_reduced and all(
+            _walks_as_one(dim, outer, inner) for dim in used
+        ):
+            size = outer.size * inner.size
+            var = Var(f"{outer.var.name}_", 0, max(0, bounds(size)[1] - 1))
+            whole = var // maximum(inner.size, 1)
+            position, used = _replaced(
+                position, used, {outer.var: whole, inner.var: var - whole * inner.size}
+            )
+            axes[k : k + 2] = [Axis(var, size, outer.is_reduced)]
+        k -= 1
+        k = min(k, len(axes) - 2)
+    return axes, position, used
+
+
+def _walks_as_one(dim: Dim, outer: Axis, inner: Axis) -> bool:
+    far, near = coefficient(dim, outer.var), coefficient(dim, inner.var)
+    return far is not None and near is not None and far == near * inner.size
+
+
+def _vector_axis(axes: list[Axis], used: list[Dim]) -> Axis | None:
+    """The last outer or the last reduced axis, whichever accesses like better."""
+    candidates = [a for a in axes if not a.is_reduced][-1:] + [a for a in axes if a.is_reduced][-1:]
+    best: Axis | None = None
+    best_score = -(10**9)
+    for axis in candidates:
+        score = 0
+        for dim in used:
+            step = coefficient(dim, axis.var)
+            score += 3 if step == 1 else 1 if step == 0 else -4
+        if bounds(axis.size)[1] < 8:
+            score -= 100
+        if score > best_score:
+            best, best_score = axis, score
+    return best
+
+
+def _across_axis(axes: list[Axis], used: list[Dim], vector: Axis | None) -> Axis | None:
+    """The axis that most accesses want which the vector axis does not suit."""
+    if vector is None:
+        return None
+    unsuited = [dim for dim in used if coefficient(dim, vector.var) not in (0, 1, None)]
+    for axis in reversed(axes):
+        is_wanted = any(coefficient(dim, axis.var) == 1 for dim in unsuited)
+        if axis is not vector and is_wanted and bounds(axis.size)[1] >= 8:
+            return axis
+    return None

@@ -1,0 +1,173 @@
+"""Elements as loop-IR expressions: what one element of a node is, at an index of loop variables.
+
+Inlined nodes are computed on the spot, views only change the index, values in memory are loaded.
+Each element is named once in the block where it is computed and found again by (node, index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arenite.codegen import loop_ir as ir
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import NotCompiled
+from arenite.ir.dim import Dim, Floordiv, Positive, Var
+from arenite.ir.node import Node
+from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
+
+FLOAT32 = BY_NAME["float32"]
+
+#: Where the names of the graph's ops and the loop IR's differ.
+_BINARY = {"maximum": "max", "minimum": "min"}
+_BOOL_BINARY = {"maximum": "or", "minimum": "and", "mul": "and", "add": "or"}
+
+
+def index_expr(dim: Dim) -> ir.Expr:
+    """A size or position as an int64 expression."""
+    if isinstance(dim, int):
+        return ir.index(dim)
+    if isinstance(dim, Var):
+        return ir.Name(dim.name)
+    if isinstance(dim, Floordiv):
+        return index_expr(dim.numerator) // index_expr(dim.divisor)
+    if isinstance(dim, Positive):
+        return ir.Binary("max", index_expr(dim.inner), ir.index(0))
+    total: ir.Expr | None = None
+    for monomial, number in dim.terms:
+        term: ir.Expr = ir.index(abs(number)) if abs(number) != 1 or not monomial else ir.index(1)
+        for atom in monomial:
+            term = index_expr(atom) if term == ir.index(1) else term * index_expr(atom)
+        if total is None:
+            total = term if number > 0 else ir.index(0) - term
+        else:
+            total = total + term if number > 0 else total - term
+    return ir.index(0) if total is None else total
+
+
+def compute_dtype(dtype: DType) -> DType:
+    """What is computed with: float32 for the small floats, which are storage only."""
+    return FLOAT32 if dtype.kind is Kind.FLOAT and dtype.bits < 32 else dtype
+
+
+def check_dtype(node: Node) -> None:
+    """NotCompiled for elements that kernels cannot hold yet."""
+    if not node.dtype.has_numpy or node.dtype.kind is Kind.COMPLEX:
+        raise NotCompiled(f"{node.op} of {node.dtype}: kernels cannot hold {node.dtype} yet")
+
+
+class Scope:
+    """Statements of one block in the making, and the elements named in it or around it."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.outer = outer
+        self.statements: list[ir.Stmt] = []
+        self.known: dict[tuple[Node, Index, ir.Expr | None], ir.Expr] = {}
+
+    def find(self, key: tuple[Node, Index, ir.Expr | None]) -> ir.Expr | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if key in scope.known:
+                return scope.known[key]
+            scope = scope.outer
+        return None
+
+    def inner(self) -> Scope:
+        return Scope(self)
+
+    @property
+    def block(self) -> ir.Block:
+        return tuple(self.statements)
+
+
+class Values:
+    """Makes expressions for the elements of one kernel's nodes."""
+
+    def __init__(self, arrays: Mapping[Node, str]) -> None:
+        self.arrays = dict(arrays)  # values in memory: arguments of the kernel
+        self.rereadable: dict[Node, str] = {}  # rows an earlier pass has stored
+        self._n_names = 0
+
+    def fresh(self, prefix: str = "t") -> str:
+        self._n_names += 1
+        return f"{prefix}{self._n_names - 1}"
+
+    def at(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None = None) -> ir.Expr:
+        """The element of a node; lanes where `mask` is false may be anything but touch nothing."""
+        known = scope.find((node, index, mask))
+        if known is not None:
+            return known
+        place = self.arrays.get(node) or self.rereadable.get(node)
+        if place is not None:
+            at = index_expr(linear(index, node.shape))
+            made: ir.Expr = ir.Load(place, at, node.dtype, mask)
+        elif node.op == "full":
+            return ir.Const(node.attr("value"), node.dtype)
+        elif node.op == "size":
+            made = _cast(index_expr(node.attr("value")), node.dtype)
+        elif node.op == "iota":
+            made = _cast(index_expr(index[node.attr("axis")]), node.dtype)
+        elif is_elementwise(node):
+            operands = [self.at(s.node, s.index, scope, mask) for s in sources(node, index)]
+            made = _apply(node, operands)
+        elif node.op in ("pad", "concat"):
+            made = self._guarded(node, index, scope, mask)
+        else:
+            [source] = sources(node, index)
+            made = self.at(source.node, source.index, scope, mask)
+            scope.known[node, index, mask] = made
+            return made
+        name = self.fresh()
+        scope.statements.append(ir.Let(name, made))
+        named = ir.Name(name, made.dtype)
+        scope.known[node, index, mask] = named
+        return named
+
+    def _guarded(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> ir.Expr:
+        """An element that comes from an input only where that has one."""
+        padding = node.attr("value") if node.op == "pad" else 0
+        made: ir.Expr = ir.Const(padding, node.dtype)
+        for source in sources(node, index):
+            inside = guard_expr(source.guards, scope, self)
+            if inside is None:
+                return self.at(source.node, source.index, scope, mask)
+            both = inside if mask is None else inside & mask
+            value = self.at(source.node, source.index, scope, both)
+            made = ir.Select(inside, value, made)
+        return made
+
+
+def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Expr | None:
+    """Whether all guards hold, named in the scope; None where there is nothing to guard."""
+    inside: ir.Expr | None = None
+    for guard in guards:
+        position = index_expr(guard.position)
+        one = (position >= 0) & (position < index_expr(guard.size))
+        inside = one if inside is None else inside & one
+    if inside is None:
+        return None
+    name = values.fresh("ok")
+    scope.statements.append(ir.Let(name, inside))
+    return ir.Name(name, ir.BOOL)
+
+
+def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
+    return value if value.dtype == dtype else ir.Cast(value, dtype)
+
+
+def _apply(node: Node, operands: list[ir.Expr]) -> ir.Expr:
+    """An elementwise op; small floats are computed in float32 and rounded once."""
+    check_dtype(node)
+    if node.op == "cast":
+        return _cast(operands[0], node.dtype)
+    if node.op == "bitcast":
+        return ir.Bitcast(operands[0], node.dtype)
+    if node.op == "where":
+        return ir.Select(*operands)
+    wide = [_cast(value, compute_dtype(value.dtype)) for value in operands]
+    if len(wide) == 1:
+        made: ir.Expr = ir.Unary(node.op, wide[0])
+    elif wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
+        made = ir.Binary(_BOOL_BINARY[node.op], *wide)
+    else:
+        made = ir.Binary(_BINARY.get(node.op, node.op), *wide)
+    return _cast(made, node.dtype)

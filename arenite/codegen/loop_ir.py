@@ -1,0 +1,367 @@
+"""The loop IR: what one kernel does, as loops over flat arrays, neutral between devices.
+
+    kernel   body for each tile in [tile_begin, tile_end)
+    stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
+    expr     Const | Name | Load | Unary | Binary | Select | Cast | Bitcast
+
+Every expression has a dtype; indices count elements and are int64. Nothing traps and nothing is
+undefined: the meaning of each op is fixed here and is the same on every device.
+
+Numbers. Arithmetic is NumPy's: `max`, `min` hand NaN on; `floordiv`, `mod` round towards minus
+infinity and take the divisor's sign, `div`, `fmod` of integers round towards zero; an integer
+divided by zero gives 0; integers wrap; a shift by the width or more gives 0, or the sign; `pow` of
+integers with a negative exponent is 0 unless the base is 1 or -1; `round` goes to even; `not` and
+the bitwise ops work on bool and on integers. A cast of a float to an integer rounds towards zero,
+saturates, and makes NaN 0; to bool it is `!= 0`; between integers it wraps; to a narrower float it
+rounds to nearest even (an integer passes through float32 on its way to one below float32).
+float16, bfloat16 and the float8 kinds are storage: load, store, select, cast, bitcast, nothing
+else; cast them to float32 to compute. Operations are not contracted, with one exception: an
+accumulated `add` of a float product is a fused multiply-add where the target has one.
+
+Loops. Iterations of a vector loop are independent but for what they accumulate, and so may run in
+any order and side by side. A vector loop directly around another one, with nothing beside it, is a
+tile: loads that are contiguous in the outer variable are then transposed in registers. Partial
+results of a reduction are combined in a fixed order: a result depends on the target and on the
+loop bounds, never on how tiles are dealt out.
+
+Memory. Two arrays may share bytes only in place: each element shared is read, by the iteration
+that writes it, before it is written, and by no other iteration of that loop or of a later one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from arenite.dtype import BY_NAME, DType
+
+INT64 = BY_NAME["int64"]
+BOOL = BY_NAME["bool"]
+
+#: For floats only.
+FLOAT_UNARY_OPS = frozenset(
+    "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
+    "asinh acosh atanh erf floor ceil round trunc isnan isinf".split()
+)
+UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
+COMPARISONS = frozenset("eq ne lt le gt ge".split())
+BITWISE_OPS = frozenset("and or xor".split())
+SHIFTS = frozenset("shift_left shift_right".split())
+ARITHMETIC_OPS = frozenset("add sub mul div floordiv mod fmod pow max min".split())
+BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | {"atan2"}
+
+#: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
+ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
+
+Role = Literal["in", "out", "inout"]
+
+
+class Expr:
+    """A value. Python's operators build index arithmetic; plain numbers become constants."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def __add__(self, other: Expr | int) -> Expr:
+        return _arithmetic("add", self, _constant(other, self.dtype))
+
+    def __radd__(self, other: int) -> Expr:
+        return _arithmetic("add", _constant(other, self.dtype), self)
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return _arithmetic("sub", self, _constant(other, self.dtype))
+
+    def __rsub__(self, other: int) -> Expr:
+        return _arithmetic("sub", _constant(other, self.dtype), self)
+
+    def __mul__(self, other: Expr | int) -> Expr:
+        return _arithmetic("mul", self, _constant(other, self.dtype))
+
+    def __rmul__(self, other: int) -> Expr:
+        return _arithmetic("mul", _constant(other, self.dtype), self)
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        return _arithmetic("floordiv", self, _constant(other, self.dtype))
+
+    def __mod__(self, other: Expr | int) -> Expr:
+        return _arithmetic("mod", self, _constant(other, self.dtype))
+
+    def __lt__(self, other: Expr | int) -> Expr:
+        return Binary("lt", self, _constant(other, self.dtype))
+
+    def __le__(self, other: Expr | int) -> Expr:
+        return Binary("le", self, _constant(other, self.dtype))
+
+    def __gt__(self, other: Expr | int) -> Expr:
+        return Binary("gt", self, _constant(other, self.dtype))
+
+    def __ge__(self, other: Expr | int) -> Expr:
+        return Binary("ge", self, _constant(other, self.dtype))
+
+    def __and__(self, other: Expr) -> Expr:
+        return Binary("and", self, other)
+
+    def __or__(self, other: Expr) -> Expr:
+        return Binary("or", self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expr):
+    value: bool | int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Expr):
+    """A loop variable, a Let, an Accumulator, a size argument, the tile or `WORKER`."""
+
+    name: str
+    dtype: DType = INT64
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expr):
+    """Element `index` of an array. Where `mask` is false nothing is touched and `other` is it."""
+
+    array: str
+    index: Expr
+    dtype: DType
+    mask: Expr | None = None
+    other: Expr | None = None  # zero if not given
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    op: str
+    x: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        dtype = BOOL if self.op in ("isnan", "isinf") else self.x.dtype
+        object.__setattr__(self, "dtype", dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    op: str
+    a: Expr
+    b: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", BOOL if self.op in COMPARISONS else self.a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    cond: Expr
+    a: Expr  # where cond holds
+    b: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expr):
+    x: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Bitcast(Expr):
+    """The same bits as another dtype of the same width."""
+
+    x: Expr
+    dtype: DType
+
+
+#: Which worker runs the tile, as an int64: picks a worker's own part of a scratch array.
+WORKER = Name("worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Names a value until the end of the enclosing block."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    array: str
+    index: Expr
+    value: Expr
+    mask: Expr | None = None  # where it is false nothing is written
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`var` runs over [start, stop). `unroll` 0 leaves it to the lowering.
+
+    In a vector loop `unroll` counts vectors, which run through the body together: loops inside the
+    body are entered once for all of them.
+    """
+
+    var: str
+    start: Expr
+    stop: Expr
+    body: Block
+    vector: bool = False
+    unroll: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    cond: Expr
+    then: Block
+    else_: Block = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """Declares a variable that Accumulate changes; `Name(name)` is what it holds so far.
+
+    Declared inside a vector loop it has a value for each iteration. Declared outside, it may be
+    read after the loop only.
+    """
+
+    name: str
+    init: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    name: str
+    op: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulateArg:
+    """If `value` beats accumulator `best`, or ties at a smaller index, it and `index` take over.
+
+    NaN beats all. Start `best` at the least value (argmax) or the greatest (argmin) and `at` at the
+    greatest index, or both at the first element.
+    """
+
+    best: str
+    at: str
+    op: Literal["argmax", "argmin"]
+    value: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Where `cond` is false, sets the run's error word to `error` unless it is set; then goes on.
+
+    What follows must be safe all the same, so mask loads and stores with the same condition.
+    """
+
+    cond: Expr
+    error: Expr
+
+
+Stmt: TypeAlias = Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
+Block: TypeAlias = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    name: str
+    dtype: DType
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """`body` runs for each value of `tile_var`; tiles write different elements.
+
+    Its window holds the addresses of the arrays, in order, then the sizes, in order, all i64.
+    """
+
+    name: str
+    arrays: tuple[ArrayArg, ...]
+    sizes: tuple[str, ...]
+    tiles: Expr  # how many there are, over the sizes
+    tile_var: str
+    body: Block
+
+    def array(self, name: str) -> ArrayArg:
+        return next(array for array in self.arrays if array.name == name)
+
+
+def index(value: int) -> Const:
+    """An int64 constant."""
+    return Const(value, INT64)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside an expression."""
+    match expr:
+        case Unary(x=x) | Cast(x=x) | Bitcast(x=x):
+            return (x,)
+        case Binary(a=a, b=b):
+            return (a, b)
+        case Select(cond=cond, a=a, b=b):
+            return (cond, a, b)
+        case Load(index=at, mask=mask, other=other):
+            return (at, *(part for part in (mask, other) if part is not None))
+        case _:
+            return ()
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions directly inside a statement, without those of its blocks."""
+    match stmt:
+        case Let(value=value) | Accumulate(value=value):
+            return (value,)
+        case Store(index=at, value=value, mask=mask):
+            return (at, value) if mask is None else (at, value, mask)
+        case For(start=start, stop=stop):
+            return (start, stop)
+        case If(cond=cond):
+            return (cond,)
+        case Accumulator(init=init):
+            return (init,)
+        case AccumulateArg(value=value, index=at):
+            return (value, at)
+        case Require(cond=cond, error=error):
+            return (cond, error)
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks directly inside a statement."""
+    match stmt:
+        case For(body=body):
+            return (body,)
+        case If(then=then, else_=else_):
+            return (then, else_)
+        case _:
+            return ()
+
+
+def _constant(value: Expr | int, dtype: DType) -> Expr:
+    return value if isinstance(value, Expr) else Const(value, dtype)
+
+
+#: What a constant on the right, or for the first two on the left, leaves unchanged.
+_NEUTRAL = {"add": 0, "mul": 1, "sub": 0, "floordiv": 1}
+
+
+def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
+    """The operation, folded where that needs no thought: constants of int64, adding 0, times 1."""
+    if a.dtype == INT64:
+        if isinstance(a, Const) and isinstance(b, Const) and (op not in ("floordiv", "mod")):
+            x, y = int(a.value), int(b.value)
+            return Const({"add": x + y, "sub": x - y, "mul": x * y}[op], INT64)
+        if isinstance(b, Const) and _NEUTRAL.get(op) == b.value:
+            return a
+        if op in ("add", "mul") and isinstance(a, Const) and _NEUTRAL[op] == a.value:
+            return b
+        if op == "mul" and any(isinstance(x, Const) and x.value == 0 for x in (a, b)):
+            return Const(0, INT64)
+    return Binary(op, a, b)

@@ -1,0 +1,54 @@
+"""Loop kernels become the text of one LLVM module for a target.
+
+Each kernel is a hidden function `void name(ptr window, i64 tile_begin, i64 tile_end, ptr worker)`
+that runs the kernel's body for its tiles in order. The module needs no symbol from outside and
+holds no writable data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.check import check
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.scope import SCALAR, Binding
+from arenite.codegen.target import Target
+from arenite.codegen.tile import Tiles
+from arenite.codegen.vector import I64, Builder, Vec
+
+
+def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> str:
+    """One module with these kernels, each checked first."""
+    if isinstance(kernels, ir.LoopKernel):
+        kernels = (kernels,)
+    declarations: set[str] = set()
+    shared: dict[str, str] = {}
+    functions = []
+    for kernel in kernels:
+        check(kernel)
+        builder = Builder(target)
+        _function(builder, kernel)
+        declarations |= builder.declarations
+        shared |= builder.globals
+        shared |= builder.helpers
+        functions.append(
+            f"define hidden void @{kernel.name}(ptr %window, i64 %tile_begin, i64 %tile_end, "
+            f"ptr %worker) {FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
+        )
+    return "\n".join([*sorted(declarations), *shared.values(), *functions])
+
+
+def _function(b: Builder, kernel: ir.LoopKernel) -> None:
+    loops = Tiles(b, kernel)
+    for at, array in enumerate(kernel.arrays):
+        where = b.offset("%window", 8 * at)
+        loops.pointers[array.name] = b.emit_pointer(f"load ptr, ptr {where}, align 8")
+    for at, size in enumerate(kernel.sizes, len(kernel.arrays)):
+        value = b.emit(f"load i64, ptr {b.offset('%window', 8 * at)}, align 8", I64)
+        loops.scope.bind(size, Binding(ir.INT64, 0, values={SCALAR: value}))
+    worker = b.emit("load i64, ptr %worker, align 8", I64)
+    loops.scope.bind(ir.WORKER.name, Binding(ir.INT64, 0, values={SCALAR: worker}))
+    begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
+    loops.serial_loop(kernel.tile_var, begin, end, kernel.body, 1)
+    b.block.end = "ret void"

@@ -1,0 +1,71 @@
+"""erf of float32 and float64.
+
+Near 0: x + x P(x^2). Beyond 1.125, float32: 1 - R(x)^4, with R a polynomial for the fourth root of
+erfc, which is almost a straight line. Beyond 1, float64: 1 - exp(-x^2) T(x), with T a polynomial for
+exp(x^2) erfc(x). Beyond 3.92 (5.9) it is 1.
+"""
+
+from __future__ import annotations
+
+from arenite.codegen.maths.exponential import exp
+from arenite.codegen.vector import Vec, fma, polynomial
+
+_SMALL_SINGLE = (0.12837916612625122, -0.3761260211467743, 0.11283256113529205, -0.02683922089636326, 0.005160253029316664, -0.0007765729678794742, 7.063264638418332e-05)
+_SMALL_DOUBLE = (
+    0.12837916709551256,
+    -0.37612638903183343,
+    0.11283791670936949,
+    -0.026866170641958648,
+    0.0052239775967294864,
+    -0.0008548325484582094,
+    0.0001205528048103558,
+    -1.4924465288031216e-05,
+    1.6444145655765087e-06,
+    -1.6183949764637659e-07,
+    1.3616506529422654e-08,
+    -7.607431757686828e-10,
+)
+#: The fourth root of erfc(t + 2.5), and exp(x^2) erfc(x) at x = t + 3.5.
+_ERFC_ROOT_SINGLE = (0.14203262329101562, -0.1900612860918045, 0.09363431483507156, -0.012316749431192875, -0.006501446478068829, 0.0027409554459154606, 9.31617760215886e-05, -0.00017946558364201337)
+_SCALED_ERFC_DOUBLE = (
+    0.15529365560917088,
+    -0.04132357782747914,
+    0.010661133208335748,
+    -0.0026730745276120796,
+    0.0006526858249878742,
+    -0.00015546956632227704,
+    3.618272581814923e-05,
+    -8.234033281506392e-06,
+    1.840959052060643e-06,
+    -4.0331854886166704e-07,
+    7.956705872227708e-08,
+    -2.3718498460271755e-08,
+    3.4280910185229647e-09,
+    2.1353554701538658e-09,
+    2.5707962672460585e-09,
+    6.716887190928099e-10,
+    -1.9210318454340244e-10,
+    -2.6440748800579235e-10,
+    -1.1270607979199931e-10,
+    -2.688623011600916e-11,
+    -3.5638619496523366e-12,
+    -2.1457964175055984e-13,
+)
+
+
+def erf(x: Vec) -> Vec:
+    magnitude = x.abs()
+    z = x * x
+    if x.type.bits == 64:
+        is_small = magnitude.lt(1.0)
+        small = polynomial(z, _SMALL_DOUBLE)
+        y = magnitude.clamp(0.0, 6.0)
+        tail = exp(-(y * y)) * polynomial(y - 3.5, _SCALED_ERFC_DOUBLE)
+    else:
+        is_small = magnitude.lt(1.125)
+        small = polynomial(z, _SMALL_SINGLE)
+        root = polynomial(magnitude.clamp(0.0, 4.05) - 2.5, _ERFC_ROOT_SINGLE)
+        square = root * root
+        tail = square * square
+    great = (1.0 - tail).with_sign_of(x)
+    return is_small.select(fma(x, small, x), great)

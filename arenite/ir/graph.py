@@ -1,0 +1,157 @@
+"""Graph: outputs, the inputs they may depend on, and everything between, in a fixed order.
+
+What must hold: every `input` node the outputs reach is among `inputs`; the order of `nodes` depends
+on the structure alone, so texts and digests are the same in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from arenite.dtype import DType
+from arenite.errors import InvalidGraph
+from arenite.ir.dim import Expr, Var, variables
+from arenite.ir.node import Node, Origins, attr_key, typed
+from arenite.ir.ops import BufferSource, ConstantData, make
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """Every node the roots reach, each once, after its inputs."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    pending = list(roots)[::-1]
+    while pending:
+        node = pending[-1]
+        if node in done:
+            pending.pop()
+            continue
+        missing = [value for value in node.inputs if value not in done]
+        if missing:
+            pending += missing[::-1]
+        else:
+            pending.pop()
+            done.add(node)
+            order.append(node)
+    return order
+
+
+@dataclass(frozen=True)
+class Graph:
+    """`names` are those of the outputs; inputs carry their own."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    names: tuple[str, ...] = ()
+    origins: Origins = field(default_factory=Origins, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = self.names or tuple(f"out{i}" for i in range(len(self.outputs)))
+        if len(names) != len(self.outputs):
+            raise InvalidGraph(f"{len(self.outputs)} outputs have {len(names)} names: {names}")
+        object.__setattr__(self, "names", tuple(names))
+
+    @staticmethod
+    def of(outputs: Sequence[Node], origins: Origins | None = None) -> Graph:
+        """The graph of some nodes, with the inputs they reach in the order of their index."""
+        order = topological(outputs)
+        inputs = [node for node in order if node.op == "input"]
+        inputs.sort(key=lambda node: node.attr("index"))
+        known = Origins() if origins is None else origins.subset(order)
+        return Graph(tuple(inputs), tuple(outputs), (), known)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, each after its inputs; the graph's inputs first."""
+        return tuple(topological((*self.inputs, *self.outputs)))
+
+    @cached_property
+    def vars(self) -> tuple[Var, ...]:
+        """The variables in shapes and attributes, by name."""
+        found: dict[str, Var] = {}
+        for node in self.nodes:
+            for var in _variables_in((node.shape, node.attrs)):
+                if found.setdefault(var.name, var) != var:
+                    other = found[var.name]
+                    raise InvalidGraph(
+                        f"variable {var.name!r} has bounds {other.low}..{other.high} and "
+                        f"{var.low}..{var.high}, at {node!r}"
+                    )
+        return tuple(found[name] for name in sorted(found))
+
+    def users(self) -> dict[Node, tuple[Node, ...]]:
+        """For each node those that take it as an input, each once, in order."""
+        users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                users[value].append(node)
+        return {node: tuple(found) for node, found in users.items()}
+
+    def replace(self, mapping: Mapping[Node, Node]) -> Graph:
+        """The graph with some nodes replaced and their users rebuilt; origins are carried over.
+
+        A replacement is taken as it is: what it is made of is not replaced again.
+        """
+        new: dict[Node, Node] = {}
+        origins = Origins()
+        for node in self.nodes:
+            if node in mapping:
+                result = mapping[node]
+                if result.shape != node.shape or result.dtype != node.dtype:
+                    raise InvalidGraph(
+                        f"{result!r} cannot replace {node!r}: "
+                        f"{typed(result.shape, result.dtype)} is another type"
+                    )
+            else:
+                inputs = tuple(new[value] for value in node.inputs)
+                same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+                result = node if same else make(node.op, *inputs, **dict(node.attrs))
+            new[node] = result
+            origins.add(result, *self.origins.of(node))
+        inputs = tuple(new[node] for node in self.inputs)
+        inputs = tuple(node for node in inputs if node.op == "input")
+        return Graph(inputs, tuple(new[node] for node in self.outputs), self.names, origins)
+
+    def digest(self) -> str:
+        """What the graph computes, hashed: equal in every process, constants by content. Buffers
+        count as arguments: their shape and dtype are hashed, what is in them is not."""
+        numbers = {node: i for i, node in enumerate(self.nodes)}
+        buffers: dict[Hashable, int] = {}
+        hashed = hashlib.blake2b(digest_size=20)
+
+        def content(value: Hashable) -> Hashable:
+            if isinstance(value, tuple):
+                return tuple(map(content, value))
+            if isinstance(value, ConstantData):
+                return "constant", value.digest
+            if isinstance(value, BufferSource):
+                return "buffer", buffers.setdefault(value.id, len(buffers))
+            if isinstance(value, Expr):
+                return "size", value.key
+            if isinstance(value, DType):
+                return "dtype", value.name
+            return attr_key(value)
+
+        for node in self.nodes:
+            inputs = tuple(numbers[value] for value in node.inputs)
+            line = (node.op, inputs, content(node.attrs), content(node.shape), node.dtype.name)
+            hashed.update(repr(line).encode())
+        ends = [tuple(numbers[node] for node in side) for side in (self.inputs, self.outputs)]
+        hashed.update(repr((*ends, self.names)).encode())
+        return hashed.hexdigest()
+
+    def __str__(self) -> str:
+        from arenite.ir.text import text
+
+        return text(self)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def _variables_in(value: object) -> list[Var]:
+    if isinstance(value, tuple):
+        return [var for item in value for var in _variables_in(item)]
+    return sorted(variables(value), key=lambda var: var.key) if isinstance(value, Expr) else []

@@ -1,0 +1,168 @@
+"""Node: one operation of the dataflow, immutable and interned.
+
+In: the name of an op, input nodes, attributes. Out: the one node that stands for them: two nodes
+with the same op, inputs and attributes are the same object, so `is` compares whole graphs. Shape
+and dtype follow from these three (a source has them as attributes).
+
+Where a node came from is kept beside the graph, in `Origins`, so that equal nodes merge and every
+origin survives. Nothing here follows inputs recursively: graphs are deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias, cast
+
+from arenite.dtype import DType
+from arenite.errors import InvalidArgument
+from arenite.ir.dim import Dim, ceildiv, product
+
+Shape: TypeAlias = tuple[Dim, ...]
+AttrItems: TypeAlias = tuple[tuple[str, Hashable], ...]
+
+
+class Node:
+    """Made by `arenite.ir.make`. Equality and hash are identity."""
+
+    __slots__ = ("__weakref__", "attrs", "dtype", "inputs", "op", "shape")
+
+    op: str
+    inputs: tuple[Node, ...]
+    attrs: AttrItems  # sorted by name
+    shape: Shape
+    dtype: DType
+
+    def __init__(self) -> None:
+        raise InvalidArgument("nodes are made by arenite.ir.make, which finds equal ones")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Node is immutable; {name!r} cannot be set")
+
+    def attr(self, name: str) -> Any:
+        for key, value in self.attrs:
+            if key == name:
+                return value
+        known = ", ".join(key for key, _ in self.attrs) or "none"
+        raise InvalidArgument(f"{self.op} has no attribute {name!r}; it has: {known}")
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        """Bytes of the value, row-major and packed."""
+        return nbytes_of(self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"<Node {self.op} {typed(self.shape, self.dtype)}>"
+
+
+_set_op = Node.__dict__["op"].__set__
+_set_inputs = Node.__dict__["inputs"].__set__
+_set_attrs = Node.__dict__["attrs"].__set__
+_set_shape = Node.__dict__["shape"].__set__
+_set_dtype = Node.__dict__["dtype"].__set__
+
+# Keys hold the ids of inputs, not the inputs: a node keeps its inputs alive, so an id stands for
+# one node as long as the entry exists, and a dying node's key frees nothing, which would recurse.
+_interned: weakref.WeakValueDictionary[Hashable, Node] = weakref.WeakValueDictionary()
+_intern_lock = threading.RLock()
+
+
+def intern(
+    op: str,
+    inputs: tuple[Node, ...],
+    attrs: AttrItems,
+    infer: Callable[[], tuple[Shape, DType]],
+) -> Node:
+    """The node for (op, inputs, attrs); `infer` gives shape and dtype where it is new."""
+    key = (op, *map(id, inputs), *[(name, attr_key(value)) for name, value in attrs])
+    found = _interned.get(key)
+    if found is not None:
+        return found
+    shape, dtype = infer()
+    node = Node.__new__(Node)
+    _set_op(node, op)
+    _set_inputs(node, inputs)
+    _set_attrs(node, attrs)
+    _set_shape(node, shape)
+    _set_dtype(node, dtype)
+    with _intern_lock:
+        return _interned.setdefault(key, node)
+
+
+def is_interned(node: Node) -> bool:
+    """Whether `node` is the one object for its op, inputs and attributes."""
+    attrs = [(name, attr_key(value)) for name, value in node.attrs]
+    return _interned.get((node.op, *map(id, node.inputs), *attrs)) is node
+
+
+def attr_key(value: Hashable) -> Hashable:
+    """What tells attributes apart: Python holds 1, 1.0 and True equal, 0.0 and -0.0 too."""
+    kind = type(value)
+    if kind is int or kind is str:
+        return value
+    if kind is tuple:
+        return tuple([attr_key(item) for item in cast("tuple[Hashable, ...]", value)])
+    if isinstance(value, float):
+        return "float", value.hex()
+    if isinstance(value, complex):
+        return "complex", value.real.hex(), value.imag.hex()
+    if isinstance(value, bool):
+        return "bool", value
+    return value
+
+
+def nbytes_of(shape: Iterable[Dim], dtype: DType) -> Dim:
+    """Bytes a tensor takes, as a size."""
+    return ceildiv(product(shape) * dtype.bits, 8 * dtype.block_length)
+
+
+def typed(shape: Iterable[Dim], dtype: DType) -> str:
+    """`float32[batch, 64]`"""
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a node comes from: a line of a source file, or a named node of a model file."""
+
+    file: str
+    line: int = 0  # 0: the file has no lines
+    name: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place} {self.name}".rstrip()
+
+
+class Origins:
+    """Origins by node, each once, in the order they came. Does not keep nodes alive."""
+
+    __slots__ = ("_by_node",)
+
+    def __init__(self, origins: Mapping[Node, Iterable[Origin]] | None = None) -> None:
+        self._by_node: weakref.WeakKeyDictionary[Node, tuple[Origin, ...]]
+        self._by_node = weakref.WeakKeyDictionary()
+        for node, known in (origins or {}).items():
+            self.add(node, *known)
+
+    def of(self, node: Node) -> tuple[Origin, ...]:
+        return self._by_node.get(node, ())
+
+    def add(self, node: Node, *origins: Origin) -> None:
+        known = self._by_node.get(node, ())
+        new = tuple(dict.fromkeys(origin for origin in origins if origin not in known))
+        if new:
+            self._by_node[node] = known + new
+
+    def subset(self, nodes: Iterable[Node]) -> Origins:
+        """A copy with what is known of `nodes`."""
+        return Origins({node: self.of(node) for node in nodes})
+
+    def __len__(self) -> int:
+        return len(self._by_node)

@@ -1,0 +1,34 @@
+"""The ops, one file a family; importing this package fills `OPS`."""
+
+from arenite.ir.ops import (  # noqa: F401
+    contraction,
+    convolution,
+    elementwise,
+    indexing,
+    movement,
+    reductions,
+    sources,
+)
+from arenite.ir.ops.define import OPS, OpDef, make
+from arenite.ir.ops.sources import (
+    BufferSource,
+    ConstantData,
+    buffer,
+    constant,
+    full,
+    graph_input,
+    size,
+)
+
+__all__ = [
+    "OPS",
+    "BufferSource",
+    "ConstantData",
+    "OpDef",
+    "buffer",
+    "constant",
+    "full",
+    "graph_input",
+    "make",
+    "size",
+]

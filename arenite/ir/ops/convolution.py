@@ -1,0 +1,185 @@
+"""Convolution over one to three spatial axes, channels second.
+
+    conv(x[N, C, *S], w[O, C/groups, *K]; strides, padding, dilations, groups)
+    conv_transpose(x[N, C, *S], w[C, O/groups, *K];
+        strides, padding, output_padding, dilations, groups)
+
+`padding` is (before, after) for each spatial axis. Dtypes are those of matmul. As everywhere in
+machine learning the kernel is not flipped: this is correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as places
+from typing import Any
+
+import numpy as np
+
+from arenite.dtype import DType
+from arenite.errors import ShapeMismatch
+from arenite.ir.dim import Dim, known_le
+from arenite.ir.node import Node
+from arenite.ir.ops.contraction import accumulated, product_dtype
+from arenite.ir.ops.define import (
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_dim_pairs,
+    is_int,
+    is_ints,
+)
+from arenite.ir.ops.element import rounded
+from arenite.ir.ops.movement import window_count
+from arenite.ir.ops.sources import check_sizes
+
+
+def _check(op: str, x: Node, w: Node, attrs: Attrs) -> None:
+    n_spatial = x.ndim - 2
+    shapes = f"{op}: x of shape {x.shape}, w of shape {w.shape}"
+    if not 1 <= n_spatial <= 3 or w.ndim != x.ndim:
+        raise ShapeMismatch(f"{shapes}: both need two axes and then one to three spatial ones")
+    if not n_spatial == len(attrs["strides"]) == len(attrs["dilations"]) == len(attrs["padding"]):
+        raise ShapeMismatch(
+            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']}, padding "
+            f"{attrs['padding']} are not one each for {n_spatial} spatial axes"
+        )
+    positive = all(number > 0 for number in (*attrs["strides"], *attrs["dilations"]))
+    padded = all(known_le(0, side) for pair in attrs["padding"] for side in pair)
+    if not (positive and padded and attrs["groups"] > 0):
+        raise ShapeMismatch(
+            f"{shapes}: strides, dilations and groups are positive and padding is not negative; "
+            f"got {attrs['strides']}, {attrs['dilations']}, {attrs['groups']}, {attrs['padding']}"
+        )
+
+
+def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, w = inputs
+    _check("conv", x, w, attrs)
+    groups: int = attrs["groups"]
+    if x.shape[1] != w.shape[1] * groups or w.shape[0] % groups != 0:
+        raise ShapeMismatch(
+            f"conv: x of shape {x.shape} has {x.shape[1]} channels, w of shape {w.shape} in "
+            f"{groups} groups takes {w.shape[1] * groups}; w's {w.shape[0]} must divide by groups"
+        )
+    sizes: list[Dim] = []
+    for size, kernel, stride, (before, after), dilation in zip(
+        x.shape[2:],
+        w.shape[2:],
+        attrs["strides"],
+        attrs["padding"],
+        attrs["dilations"],
+        strict=True,
+    ):
+        padded = size + before + after
+        if not known_le(1, kernel) or not known_le(dilation * (kernel - 1) + 1, padded):
+            raise ShapeMismatch(
+                f"conv: a kernel of {dilation * (kernel - 1) + 1} does not fit {padded} padded "
+                f"elements (x of shape {x.shape}, w of shape {w.shape})"
+            )
+        sizes.append(window_count(padded, kernel, stride, dilation))
+    return (x.shape[0], w.shape[0], *sizes), product_dtype("conv", x, w)
+
+
+def _at(array: Array, place: Sequence[Any]) -> Array:
+    """A view: the last axes indexed."""
+    spatial: tuple[Any, ...] = (..., *place)
+    return np.asarray(array[spatial])
+
+
+def _conv_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    x, w = (accumulated(array, dtype) for array in arrays)
+    x = np.pad(x, ((0, 0), (0, 0), *attrs["padding"]))
+    groups, sizes = attrs["groups"], shape[2:]
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    result = np.zeros((shape[0], groups, w.shape[1], *sizes), x.dtype)
+    for place in places(*(range(kernel) for kernel in w.shape[3:])):
+        spans: list[Any] = [
+            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
+            for at, d, size, s in zip(
+                place, attrs["dilations"], sizes, attrs["strides"], strict=True
+            )
+        ]
+        # n batch, g group, c channel in, o channel out; the rest are places
+        result += np.einsum("ngc...,goc->ngo...", _at(x, spans), _at(w, place))
+    return rounded(result.reshape(shape), dtype)
+
+
+_CONV_ATTRS = {
+    "strides": is_ints,
+    "padding": is_dim_pairs,
+    "dilations": is_ints,
+    "groups": is_int,
+}
+
+define(OpDef("conv", "convolution", (2, 2), _infer_conv, _conv_reference, _CONV_ATTRS))
+
+
+def _infer_transpose(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, w = inputs
+    _check("conv_transpose", x, w, attrs)
+    groups: int = attrs["groups"]
+    extra: tuple[int, ...] = attrs["output_padding"]
+    if len(extra) != x.ndim - 2 or any(number < 0 for number in extra):
+        raise ShapeMismatch(f"conv_transpose: output_padding {extra} for x of shape {x.shape}")
+    if x.shape[1] != w.shape[0] or x.shape[1] % groups != 0:
+        raise ShapeMismatch(
+            f"conv_transpose: x of shape {x.shape} has {x.shape[1]} channels, w of shape {w.shape} "
+            f"takes {w.shape[0]}; they must divide into {groups} groups"
+        )
+    sizes = tuple(
+        (size - 1) * stride - before - after + dilation * (kernel - 1) + 1 + more
+        for size, kernel, stride, (before, after), dilation, more in zip(
+            x.shape[2:],
+            w.shape[2:],
+            attrs["strides"],
+            attrs["padding"],
+            attrs["dilations"],
+            extra,
+            strict=True,
+        )
+    )
+    shape = (x.shape[0], w.shape[1] * groups, *check_sizes("conv_transpose", sizes))
+    return shape, product_dtype("conv_transpose", x, w)
+
+
+def _transpose_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    x, w = (accumulated(array, dtype) for array in arrays)
+    groups, sizes = attrs["groups"], x.shape[2:]
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *sizes)
+    w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    # Every element of x is spread over the unpadded result, which is then cropped.
+    padding: list[tuple[int, int]] = list(attrs["padding"])
+    whole = [size + sum(pair) for size, pair in zip(shape[2:], padding, strict=True)]
+    result = np.zeros((shape[0], groups, w.shape[2], *whole), x.dtype)
+    for place in places(*(range(kernel) for kernel in w.shape[3:])):
+        spans: list[Any] = [
+            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
+            for at, d, size, s in zip(
+                place, attrs["dilations"], sizes, attrs["strides"], strict=True
+            )
+        ]
+        _at(result, spans)[...] += np.einsum("ngc...,gco->ngo...", x, _at(w, place))
+    crop: list[Any] = [
+        slice(before, before + size) for size, (before, _) in zip(shape[2:], padding, strict=True)
+    ]
+    return rounded(_at(result, crop).reshape(shape), dtype)
+
+
+define(
+    OpDef(
+        "conv_transpose",
+        "convolution",
+        (2, 2),
+        _infer_transpose,
+        _transpose_reference,
+        {**_CONV_ATTRS, "output_padding": is_ints},
+    )
+)

@@ -1,0 +1,169 @@
+"""OpDef: what an op is. Each op is defined in one place and found by name in `OPS`.
+
+    infer(inputs, attrs) -> (shape, dtype)                the type rule, with precise errors
+    reference(arrays, attrs, shape, dtype) -> ndarray     the meaning, in NumPy; sizes are numbers
+    reads(node) -> one half-open byte interval an input   the hull of the bytes it may touch
+
+Every op writes all bytes of its result. Intervals are over row-major, packed values; they are
+sizes themselves, and (0, 0) where nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, Expr
+from arenite.ir.node import Node, Shape, intern, typed
+
+Attrs: TypeAlias = Mapping[str, Any]
+Array: TypeAlias = NDArray[Any]
+Interval: TypeAlias = tuple[Dim, Dim]
+Inferred: TypeAlias = tuple[Shape, DType]
+Check: TypeAlias = Callable[[object], bool]
+
+BOOL, INT32, INT64 = BY_NAME["bool"], BY_NAME["int32"], BY_NAME["int64"]
+UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
+INTEGER = (Kind.SIGNED, Kind.UNSIGNED)
+FLOAT = (Kind.FLOAT,)
+REAL = (*INTEGER, Kind.FLOAT)
+NUMBER = (*REAL, Kind.COMPLEX)
+BITS = (Kind.BOOL, *INTEGER)
+ANY = (Kind.BOOL, *NUMBER)
+
+
+def reads_all(node: Node) -> tuple[Interval, ...]:
+    return tuple((0, value.nbytes) for value in node.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    name: str
+    family: str  # the file it is defined in: source, elementwise, movement, ...
+    arity: tuple[int, int | None]  # fewest and most inputs
+    infer: Callable[[tuple[Node, ...], Attrs], Inferred]
+    reference: Callable[[list[Array], Attrs, tuple[int, ...], DType], Array]
+    attrs: Mapping[str, Check] = field(default_factory=dict)
+    reads: Callable[[Node], tuple[Interval, ...]] = reads_all
+
+
+OPS: dict[str, OpDef] = {}
+
+
+def define(op: OpDef) -> None:
+    assert op.name not in OPS, f"{op.name} is defined twice"
+    OPS[op.name] = op
+
+
+def make(op: str, *inputs: Node, **attrs: Any) -> Node:
+    """The node for an op on inputs: checked, typed and interned."""
+    definition = OPS.get(op)
+    if definition is None:
+        raise InvalidArgument(f"no op is called {op!r}; known: {', '.join(sorted(OPS))}")
+    check_call(definition, inputs, attrs)
+    items = tuple(sorted(attrs.items())) if len(attrs) > 1 else tuple(attrs.items())
+    return intern(op, inputs, items, lambda: definition.infer(inputs, attrs))
+
+
+def check_call(definition: OpDef, inputs: Sequence[Node], attrs: Attrs) -> None:
+    """Number of inputs, names and types of attributes."""
+    fewest, most = definition.arity
+    if len(inputs) < fewest or (most is not None and len(inputs) > most):
+        wanted = str(fewest) if most == fewest else f"{fewest} to {most or 'any number of'}"
+        raise InvalidArgument(f"{definition.name} takes {wanted} inputs, not {len(inputs)}")
+    if attrs.keys() != definition.attrs.keys():
+        raise InvalidArgument(
+            f"{definition.name} has attributes {sorted(definition.attrs)}, not {sorted(attrs)}"
+        )
+    for name, check in definition.attrs.items():
+        if not check(attrs[name]):
+            raise InvalidArgument(
+                f"{definition.name}: attribute {name} = {attrs[name]!r} is not what "
+                f"{check.__name__} accepts"
+            )
+
+
+def is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def is_ints(value: object) -> bool:
+    return type(value) is tuple and all(type(item) is int for item in value)
+
+
+def is_bool(value: object) -> bool:
+    return type(value) is bool
+
+
+def is_str(value: object) -> bool:
+    return type(value) is str
+
+
+def is_number(value: object) -> bool:
+    return type(value) in (bool, int, float, complex)
+
+
+def is_dtype(value: object) -> bool:
+    return isinstance(value, DType)
+
+
+def is_dim(value: object) -> bool:
+    return type(value) is int or isinstance(value, Expr)
+
+
+def is_dims(value: object) -> bool:
+    return type(value) is tuple and all(map(is_dim, value))
+
+
+def is_dim_pairs(value: object) -> bool:
+    return type(value) is tuple and all(is_dims(item) and len(item) == 2 for item in value)
+
+
+def one_of(*choices: str) -> Check:
+    def is_choice(value: object) -> bool:
+        return value in choices
+
+    return is_choice
+
+
+def need_kind(op: str, node: Node, kinds: tuple[Kind, ...]) -> None:
+    if node.dtype.kind not in kinds:
+        wanted = ", ".join(kind.value for kind in kinds)
+        raise TypeMismatch(f"{op} takes {wanted}, not {typed(node.shape, node.dtype)}")
+
+
+def need_dtype(op: str, what: str, node: Node, dtype: DType) -> None:
+    if node.dtype != dtype:
+        raise TypeMismatch(f"{op}: {what} must be {dtype}, not {typed(node.shape, node.dtype)}")
+
+
+def need_axis(op: str, axis: int, node: Node) -> None:
+    if not 0 <= axis < node.ndim:
+        raise ShapeMismatch(
+            f"{op}: axis {axis} is not within 0..{node.ndim - 1} of {typed(node.shape, node.dtype)}"
+        )
+
+
+def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
+    for axis in axes:
+        need_axis(op, axis, node)
+    if len(set(axes)) != len(axes):
+        raise ShapeMismatch(f"{op}: axes {tuple(axes)} name an axis twice")
+
+
+def broadcast(op: str, *shapes: Shape) -> Shape:
+    """NumPy's rule: aligned at the end, a size of 1 stretches."""
+    ndim = max(map(len, shapes), default=0)
+    result: list[Dim] = []
+    for sizes in zip(*[(1,) * (ndim - len(s)) + s for s in shapes], strict=True):
+        others = dict.fromkeys(size for size in sizes if size != 1)
+        if len(others) > 1:
+            written = " and ".join(str(shape) for shape in shapes)
+            raise ShapeMismatch(f"{op}: shapes {written} do not broadcast together")
+        result.append(next(iter(others), 1))
+    return tuple(result)

@@ -1,0 +1,271 @@
+"""Elementwise ops: one element of the result from one element of each input.
+
+Inputs have equal shapes and, but for `where`'s condition, equal dtypes: promotion and
+broadcasting are made explicit before. Small floats are computed in float32 and rounded once.
+Integers wrap; an integer divided by zero gives 0, as NumPy has it, and so does its remainder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from arenite.dtype import DType, Kind
+from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.node import Node, typed
+from arenite.ir.ops.define import (
+    ANY,
+    BITS,
+    BOOL,
+    FLOAT,
+    NUMBER,
+    REAL,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_dtype,
+    need_dtype,
+    need_kind,
+)
+from arenite.ir.ops.element import convert, held_dtype, reinterpreted, rounded, widened
+
+Function: TypeAlias = Callable[..., Any]
+
+
+def _need_alike(op: str, inputs: tuple[Node, ...]) -> None:
+    first = inputs[0]
+    for other in inputs[1:]:
+        if other.dtype != first.dtype:
+            raise TypeMismatch(
+                f"{op}: dtypes differ: {typed(first.shape, first.dtype)} and "
+                f"{typed(other.shape, other.dtype)}; cast one of them"
+            )
+        if other.shape != first.shape:
+            raise ShapeMismatch(
+                f"{op}: shapes differ: {typed(first.shape, first.dtype)} and "
+                f"{typed(other.shape, other.dtype)}"
+            )
+
+
+def _elementwise(
+    name: str,
+    arity: int,
+    kinds: tuple[Kind, ...],
+    function: Function,
+    *,
+    result: DType | None = None,
+    precise: bool = False,
+) -> None:
+    """`result` where it is not the dtype of the inputs. `precise`: a function that no hardware
+    rounds right, so the reference computes it in float64 and rounds that."""
+
+    def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+        _need_alike(name, inputs)
+        need_kind(name, inputs[0], kinds)
+        return inputs[0].shape, result or inputs[0].dtype
+
+    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+        # A bool result says nothing of the operands, whose own NumPy dtype is enough to widen them.
+        operands = [_computed(array) for array in arrays]
+        if precise:
+            operands = [operand.astype(np.float64) for operand in operands]
+        computed = np.asarray(function(*operands))
+        return computed.astype(np.bool_) if dtype == BOOL else rounded(computed, dtype)
+
+    define(OpDef(name, "elementwise", (arity, arity), infer, reference))
+
+
+def _computed(array: Array) -> Array:
+    """In a type NumPy computes with."""
+    if array.dtype.kind in "biufc" and array.dtype != np.float16:
+        return array
+    return widened(array, held_dtype(array.dtype))
+
+
+def _per_element(function: Callable[[float], float]) -> Function:
+    """NumPy lacks it, Python has it."""
+    mapped = np.frompyfunc(function, 1, 1)
+
+    def apply(x: Array) -> Array:
+        return np.asarray(mapped(x)).astype(np.float64)
+
+    return apply
+
+
+def _sign(x: Array) -> Array:
+    return np.asarray(np.sign(x))
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.asarray(np.divide(x.dtype.type(1), x))
+
+
+_UNARY: list[tuple[str, tuple[Kind, ...], Function]] = [
+    ("neg", NUMBER, np.negative),
+    ("abs", REAL, np.abs),
+    ("sign", REAL, _sign),
+    ("sqrt", FLOAT, np.sqrt),
+    ("reciprocal", FLOAT, _reciprocal),
+    ("floor", FLOAT, np.floor),
+    ("ceil", FLOAT, np.ceil),
+    ("round", FLOAT, np.rint),  # half to even
+    ("trunc", FLOAT, np.trunc),
+    ("not", BITS, np.invert),
+]
+_UNARY_PRECISE: list[tuple[str, Function]] = [
+    ("exp", np.exp),
+    ("exp2", np.exp2),
+    ("expm1", np.expm1),
+    ("log", np.log),
+    ("log2", np.log2),
+    ("log1p", np.log1p),
+    ("rsqrt", lambda x: 1 / np.sqrt(x)),
+    ("sin", np.sin),
+    ("cos", np.cos),
+    ("tan", np.tan),
+    ("asin", np.arcsin),
+    ("acos", np.arccos),
+    ("atan", np.arctan),
+    ("sinh", np.sinh),
+    ("cosh", np.cosh),
+    ("tanh", np.tanh),
+    ("asinh", np.arcsinh),
+    ("acosh", np.arccosh),
+    ("atanh", np.arctanh),
+    ("erf", _per_element(math.erf)),
+]
+for _name, _kinds, _function in _UNARY:
+    _elementwise(_name, 1, _kinds, _function)
+for _name, _function in _UNARY_PRECISE:
+    _elementwise(_name, 1, FLOAT, _function, precise=True)
+
+_elementwise("isnan", 1, FLOAT, np.isnan, result=BOOL)
+_elementwise("isinf", 1, FLOAT, np.isinf, result=BOOL)
+
+
+def _pow(x: Array, y: Array) -> Array:
+    """Integers to a negative power are truncated towards zero: 0, but for bases 1 and -1.
+    Zero to a negative power is 0, like a division by zero."""
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.power(x, y))
+    if x.dtype.kind == "u":
+        return np.asarray(np.power(x, y))
+    one = x.dtype.type(1)
+    inverse = np.where(x == 1, one, np.where(x == -1, np.where(y % 2 == 0, one, -one), 0 * one))
+    return np.where(y < 0, inverse, np.power(x, np.where(y < 0, 0 * one, y)))
+
+
+_BINARY: list[tuple[str, tuple[Kind, ...], Function]] = [
+    ("add", NUMBER, np.add),
+    ("sub", NUMBER, np.subtract),
+    ("mul", NUMBER, np.multiply),
+    ("div", (Kind.FLOAT, Kind.COMPLEX), np.divide),
+    ("floordiv", REAL, np.floor_divide),
+    ("mod", REAL, np.mod),  # the sign of the divisor
+    ("fmod", REAL, np.fmod),  # the sign of the dividend
+    ("maximum", (Kind.BOOL, *REAL), np.maximum),  # NaN if either is
+    ("minimum", (Kind.BOOL, *REAL), np.minimum),
+    ("and", BITS, np.bitwise_and),
+    ("or", BITS, np.bitwise_or),
+    ("xor", BITS, np.bitwise_xor),
+    ("shift_left", (Kind.SIGNED, Kind.UNSIGNED), np.left_shift),
+    ("shift_right", (Kind.SIGNED, Kind.UNSIGNED), np.right_shift),
+]
+for _name, _kinds, _function in _BINARY:
+    _elementwise(_name, 2, _kinds, _function)
+
+_elementwise("atan2", 2, FLOAT, np.arctan2, precise=True)
+
+
+def _infer_pow(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    _need_alike("pow", inputs)
+    need_kind("pow", inputs[0], REAL)
+    return inputs[0].shape, inputs[0].dtype
+
+
+def _pow_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    base, exponent = (widened(array, dtype) for array in arrays)
+    if dtype.kind is Kind.FLOAT:
+        base, exponent = base.astype(np.float64), exponent.astype(np.float64)
+    return rounded(_pow(base, exponent), dtype)
+
+
+define(OpDef("pow", "elementwise", (2, 2), _infer_pow, _pow_reference))
+
+_COMPARISON: list[tuple[str, tuple[Kind, ...], Function]] = [
+    ("eq", ANY, np.equal),
+    ("ne", ANY, np.not_equal),
+    ("lt", (Kind.BOOL, *REAL), np.less),
+    ("le", (Kind.BOOL, *REAL), np.less_equal),
+    ("gt", (Kind.BOOL, *REAL), np.greater),
+    ("ge", (Kind.BOOL, *REAL), np.greater_equal),
+]
+for _name, _kinds, _function in _COMPARISON:
+    _elementwise(_name, 2, _kinds, _function, result=BOOL)
+
+
+def _infer_where(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    condition, a, b = inputs
+    need_dtype("where", "the condition", condition, BOOL)
+    _need_alike("where", (a, b))
+    if condition.shape != a.shape:
+        raise ShapeMismatch(
+            f"where: the condition has shape {condition.shape}, the choices {a.shape}"
+        )
+    return a.shape, a.dtype
+
+
+define(
+    OpDef(
+        "where",
+        "elementwise",
+        (3, 3),
+        _infer_where,
+        lambda arrays, attrs, shape, dtype: np.where(arrays[0], arrays[1], arrays[2]),
+    )
+)
+
+
+def _infer_cast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    need_kind("cast", inputs[0], ANY)
+    if attrs["dtype"].kind not in ANY:
+        raise TypeMismatch(f"cast makes numbers, not {attrs['dtype']}")
+    return inputs[0].shape, attrs["dtype"]
+
+
+def _cast_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
+
+
+define(OpDef("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype}))
+
+
+def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    target: DType = attrs["dtype"]
+    if x.dtype.is_block or target.is_block or x.dtype.bits != target.bits:
+        raise TypeMismatch(
+            f"bitcast keeps the bits of an element: {typed(x.shape, x.dtype)} has {x.dtype.bits}, "
+            f"{target} {target.bits}"
+        )
+    return x.shape, target
+
+
+def _bitcast_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    return reinterpreted(arrays[0], held_dtype(arrays[0].dtype), dtype)
+
+
+define(
+    OpDef("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})
+)

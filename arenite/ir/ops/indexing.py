@@ -1,0 +1,197 @@
+"""Indexing by data, and sorting.
+
+    gather(data, indices; axis)                 data[..., indices, ...]: numpy.take
+    gather_elements(data, indices; axis)        numpy.take_along_axis
+    scatter_elements(data, indices, updates; axis, reduction)
+                                                a copy of data with updates put in, or combined
+    sort, argsort (axis, descending)            stable; NaN is greater than every number
+
+Indices are int64 within 0..size-1; another one is an error of the run. Updates are applied in
+row-major order, so the last one stays and sums of floats have one order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from arenite.dtype import DType, Kind
+from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
+from arenite.ir.node import Node, typed
+from arenite.ir.ops.define import (
+    INT64,
+    NUMBER,
+    REAL,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_bool,
+    is_int,
+    need_axis,
+    need_dtype,
+    need_kind,
+    one_of,
+)
+from arenite.ir.ops.element import rounded, widened
+
+
+def _check_range(op: str, indices: Array, size: int, axis: int) -> None:
+    wrong = indices[(indices < 0) | (indices >= size)]
+    if wrong.size:
+        raise IndexOutOfRange(
+            f"{op}: index {wrong.flat[0]} is not within 0..{size - 1} of axis {axis}"
+        )
+
+
+def _infer_gather(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    data, indices = inputs
+    need_dtype("gather", "indices", indices, INT64)
+    need_axis("gather", attrs["axis"], data)
+    axis: int = attrs["axis"]
+    return data.shape[:axis] + indices.shape + data.shape[axis + 1 :], data.dtype
+
+
+def _gather_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    data, indices = arrays
+    _check_range("gather", indices, data.shape[attrs["axis"]], attrs["axis"])
+    return np.take(data, indices, axis=attrs["axis"])
+
+
+define(OpDef("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}))
+
+
+def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
+    need_dtype(op, "indices", indices, INT64)
+    need_axis(op, axis, data)
+    if indices.ndim != data.ndim or any(
+        a != b for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)) if i != axis
+    ):
+        raise ShapeMismatch(
+            f"{op}: indices of shape {indices.shape} differ from {typed(data.shape, data.dtype)} "
+            f"elsewhere than on axis {axis}"
+        )
+
+
+def _infer_gather_elements(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    data, indices = inputs
+    _need_aligned("gather_elements", data, indices, attrs["axis"])
+    return indices.shape, data.dtype
+
+
+def _gather_elements_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    data, indices = arrays
+    _check_range("gather_elements", indices, data.shape[attrs["axis"]], attrs["axis"])
+    return np.take_along_axis(data, indices, axis=attrs["axis"])
+
+
+define(
+    OpDef(
+        "gather_elements",
+        "indexing",
+        (2, 2),
+        _infer_gather_elements,
+        _gather_elements_reference,
+        {"axis": is_int},
+    )
+)
+
+
+def _infer_scatter(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    data, indices, updates = inputs
+    _need_aligned("scatter_elements", data, indices, attrs["axis"])
+    need_dtype("scatter_elements", "updates", updates, data.dtype)
+    if updates.shape != indices.shape:
+        raise ShapeMismatch(
+            f"scatter_elements: updates of shape {updates.shape} for indices of {indices.shape}"
+        )
+    if attrs["reduction"] in ("add", "mul"):
+        need_kind(f"scatter_elements with {attrs['reduction']}", data, NUMBER)
+    if attrs["reduction"] in ("min", "max"):
+        need_kind(f"scatter_elements with {attrs['reduction']}", data, (Kind.BOOL, *REAL))
+    return data.shape, data.dtype
+
+
+_COMBINE: dict[str, np.ufunc] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def _scatter_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    data, indices, updates = arrays
+    axis: int = attrs["axis"]
+    _check_range("scatter_elements", indices, data.shape[axis], axis)
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = indices
+    if attrs["reduction"] == "none":
+        result = data.copy()
+        result[tuple(places)] = updates
+        return result
+    wide = np.array(widened(data, dtype))
+    _COMBINE[attrs["reduction"]].at(wide, tuple(places), widened(updates, dtype))
+    return rounded(wide, dtype)
+
+
+define(
+    OpDef(
+        "scatter_elements",
+        "indexing",
+        (3, 3),
+        _infer_scatter,
+        _scatter_reference,
+        {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
+    )
+)
+
+
+def sorted_places(array: Array, axis: int, descending: bool) -> Array:
+    """The stable order of the elements along an axis."""
+    keys = array if array.dtype.kind in "biuf" else array.astype(np.float32)
+    if not descending:
+        return np.argsort(keys, axis=axis, kind="stable")
+    # Sorted backwards from the far end, equal elements keep their order when read from the front.
+    backwards = np.argsort(np.flip(keys, axis), axis=axis, kind="stable")
+    return np.flip(keys.shape[axis] - 1 - backwards, axis)
+
+
+def _infer_sort(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    if x.dtype.kind is Kind.COMPLEX or x.dtype.is_block:
+        raise TypeMismatch(f"sort needs an order, which {x.dtype} has not")
+    need_axis("sort", attrs["axis"], x)
+    return x.shape, x.dtype
+
+
+def _sort_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    places = sorted_places(arrays[0], attrs["axis"], attrs["descending"])
+    return np.take_along_axis(arrays[0], places, axis=attrs["axis"])
+
+
+_SORT_ATTRS = {"axis": is_int, "descending": is_bool}
+
+define(OpDef("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS))
+define(
+    OpDef(
+        "argsort",
+        "sort",
+        (1, 1),
+        lambda inputs, attrs: (_infer_sort(inputs, attrs)[0], INT64),
+        lambda arrays, attrs, shape, dtype: sorted_places(
+            arrays[0], attrs["axis"], attrs["descending"]
+        ).astype(np.int64),
+        _SORT_ATTRS,
+    )
+)

@@ -1,0 +1,333 @@
+"""Movement: elements change place, not value.
+
+reshape(shape)                    row-major order stays
+permute(axes)                     axis i of the result is axis axes[i] of the input
+expand(shape)                     sizes of 1 stretch; the rank stays
+pad(padding, value)               (before, after) for each axis
+slice(start, stop, step)          the indices of range(start, stop, step) for each axis
+concat(axis)
+window(axes, sizes, strides, dilations)
+                                  sliding windows: each axis becomes the number of places the
+                                  window fits, and the windows' own axes are appended
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import DType
+from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
+from arenite.ir.node import Node, Shape, typed
+from arenite.ir.ops.define import (
+    Array,
+    Attrs,
+    Inferred,
+    Interval,
+    OpDef,
+    define,
+    is_dim_pairs,
+    is_dims,
+    is_int,
+    is_ints,
+    is_number,
+    need_axes,
+    need_axis,
+)
+from arenite.ir.ops.element import numpy_dtype
+from arenite.ir.ops.sources import check_sizes
+
+
+def _infer_reshape(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    shape = check_sizes("reshape", attrs["shape"])
+    if product(shape) != product(x.shape):
+        raise ShapeMismatch(
+            f"reshape: {typed(x.shape, x.dtype)} has {product(x.shape)} elements, shape {shape} "
+            f"{product(shape)}"
+        )
+    return shape, x.dtype
+
+
+define(
+    OpDef(
+        "reshape",
+        "movement",
+        (1, 1),
+        _infer_reshape,
+        lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
+        {"shape": is_dims},
+    )
+)
+
+
+def _infer_permute(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    axes: tuple[int, ...] = attrs["axes"]
+    if sorted(axes) != list(range(x.ndim)):
+        raise ShapeMismatch(
+            f"permute: axes {axes} are no order of the {x.ndim} axes of {typed(x.shape, x.dtype)}"
+        )
+    return tuple(x.shape[axis] for axis in axes), x.dtype
+
+
+define(
+    OpDef(
+        "permute",
+        "movement",
+        (1, 1),
+        _infer_permute,
+        lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
+        {"axes": is_ints},
+    )
+)
+
+
+def _infer_expand(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    shape = check_sizes("expand", attrs["shape"])
+    if len(shape) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, shape, strict=True)):
+        raise ShapeMismatch(f"expand: {typed(x.shape, x.dtype)} does not stretch to shape {shape}")
+    return shape, x.dtype
+
+
+define(
+    OpDef(
+        "expand",
+        "movement",
+        (1, 1),
+        _infer_expand,
+        lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
+        {"shape": is_dims},
+    )
+)
+
+
+def _infer_pad(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    padding: tuple[tuple[Dim, Dim], ...] = attrs["padding"]
+    if len(padding) != x.ndim or any(not known_le(0, side) for pair in padding for side in pair):
+        raise ShapeMismatch(
+            f"pad: {padding} is not one (before, after), neither of them negative, for each axis "
+            f"of {typed(x.shape, x.dtype)}"
+        )
+    sizes = zip(x.shape, padding, strict=True)
+    return tuple(before + size + after for size, (before, after) in sizes), x.dtype
+
+
+def _pad_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    padded = np.full(shape, np.asarray(attrs["value"]).astype(numpy_dtype(dtype)))
+    inside = [
+        slice(before, before + size)
+        for size, (before, _) in zip(arrays[0].shape, attrs["padding"], strict=True)
+    ]
+    padded[tuple(inside)] = arrays[0]
+    return padded
+
+
+define(
+    OpDef(
+        "pad",
+        "movement",
+        (1, 1),
+        _infer_pad,
+        _pad_reference,
+        {"padding": is_dim_pairs, "value": is_number},
+    )
+)
+
+
+def range_length(start: Dim, stop: Dim, step: int) -> Dim:
+    """len(range(start, stop, step)), for a stop that is not on the wrong side of start."""
+    return ceildiv(stop - start, step) if step > 0 else ceildiv(start - stop, -step)
+
+
+def _infer_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    starts, stops, steps = attrs["start"], attrs["stop"], attrs["step"]
+    if not len(starts) == len(stops) == len(steps) == x.ndim or 0 in steps:
+        raise ShapeMismatch(
+            f"slice: start {starts}, stop {stops}, step {steps} are not one each, with a step that "
+            f"is not 0, for every axis of {typed(x.shape, x.dtype)}"
+        )
+    shape = []
+    for axis, (size, start, stop, step) in enumerate(
+        zip(x.shape, starts, stops, steps, strict=True)
+    ):
+        if step > 0:
+            fits = known_le(0, start) and known_le(start, stop) and known_le(stop, size)
+        else:
+            fits = known_le(start, size - 1) and known_le(stop, start) and known_le(-1, stop)
+        if not fits:
+            raise ShapeMismatch(
+                f"slice: range({start}, {stop}, {step}) leaves axis {axis} of "
+                f"{typed(x.shape, x.dtype)}"
+            )
+        shape.append(range_length(start, stop, step))
+    return tuple(shape), x.dtype
+
+
+def _slice_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    bounds_of_axes = zip(attrs["start"], attrs["stop"], attrs["step"], strict=True)
+    # Python reads a stop of -1 as the last element; here it is the place before the first.
+    return arrays[0][tuple(slice(a, None if b < 0 else b, c) for a, b, c in bounds_of_axes)]
+
+
+def _hull(node: Node, firsts: list[Dim], lasts: list[Dim]) -> Interval:
+    """The bytes from element `firsts` to element `lasts` of a node, both included."""
+    stride: Dim = 1
+    first: Dim = 0
+    last: Dim = 0
+    for size, a, b in zip(reversed(node.shape), reversed(firsts), reversed(lasts), strict=True):
+        first, last = first + a * stride, last + b * stride
+        stride = stride * size
+    bits = node.dtype.bits
+    return first * bits // 8, ceildiv((last + 1) * bits, 8)
+
+
+def _slice_reads(node: Node) -> tuple[Interval, ...]:
+    (x,) = node.inputs
+    if product(node.shape) == 0:
+        return ((0, 0),)
+    if x.dtype.is_block or any(bounds(size)[0] < 1 for size in node.shape):
+        return ((0, x.nbytes),)
+    firsts: list[Dim] = []
+    lasts: list[Dim] = []
+    for size, start, step in zip(node.shape, node.attr("start"), node.attr("step"), strict=True):
+        end = start + (size - 1) * step
+        firsts.append(start if step > 0 else end)
+        lasts.append(end if step > 0 else start)
+    return (_hull(x, firsts, lasts),)
+
+
+define(
+    OpDef(
+        "slice",
+        "movement",
+        (1, 1),
+        _infer_slice,
+        _slice_reference,
+        {"start": is_dims, "stop": is_dims, "step": is_ints},
+        _slice_reads,
+    )
+)
+
+
+def _infer_concat(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    first, *others = inputs
+    axis: int = attrs["axis"]
+    need_axis("concat", axis, first)
+    total = first.shape[axis]
+    for other in others:
+        if other.dtype != first.dtype:
+            raise TypeMismatch(f"concat: dtypes {first.dtype} and {other.dtype} differ")
+        if other.ndim != first.ndim or any(
+            a != b
+            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
+            if i != axis
+        ):
+            raise ShapeMismatch(
+                f"concat: shapes {first.shape} and {other.shape} differ elsewhere than on axis "
+                f"{axis}"
+            )
+        total = total + other.shape[axis]
+    return (*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype
+
+
+define(
+    OpDef(
+        "concat",
+        "movement",
+        (1, None),
+        _infer_concat,
+        lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
+        {"axis": is_int},
+    )
+)
+
+
+def window_count(size: Dim, window: Dim, stride: int, dilation: int) -> Dim:
+    """How many places a window fits; the size must hold one."""
+    return (size - dilation * (window - 1) - 1) // stride + 1
+
+
+def _infer_window(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    axes, sizes = attrs["axes"], attrs["sizes"]
+    strides, dilations = attrs["strides"], attrs["dilations"]
+    need_axes("window", axes, x)
+    if not len(axes) == len(sizes) == len(strides) == len(dilations) or any(
+        number < 1 for number in (*sizes, *strides, *dilations)
+    ):
+        raise ShapeMismatch(
+            f"window: sizes {sizes}, strides {strides}, dilations {dilations} are not one positive "
+            f"number each for axes {axes}"
+        )
+    shape: list[Dim] = list(x.shape)
+    for axis, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
+        extent = dilation * (size - 1) + 1
+        if not known_le(extent, x.shape[axis]):
+            raise ShapeMismatch(
+                f"window: {extent} elements do not fit axis {axis} of {typed(x.shape, x.dtype)}"
+            )
+        shape[axis] = window_count(x.shape[axis], size, stride, dilation)
+    return (*shape, *sizes), x.dtype
+
+
+def _window_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    (x,) = arrays
+    strides = list(x.strides)
+    window_strides = []
+    for axis, stride, dilation in zip(
+        attrs["axes"], attrs["strides"], attrs["dilations"], strict=True
+    ):
+        window_strides.append(x.strides[axis] * dilation)
+        strides[axis] = x.strides[axis] * stride
+    return np.lib.stride_tricks.as_strided(x, shape, (*strides, *window_strides), writeable=False)
+
+
+def _window_reads(node: Node) -> tuple[Interval, ...]:
+    (x,) = node.inputs
+    if product(node.shape) == 0:
+        return ((0, 0),)
+    if any(bounds(size)[0] < 1 for size in node.shape):
+        return ((0, x.nbytes),)
+    lasts: list[Dim] = [size - 1 for size in x.shape]
+    for axis, size, stride, dilation in zip(
+        node.attr("axes"),
+        node.attr("sizes"),
+        node.attr("strides"),
+        node.attr("dilations"),
+        strict=True,
+    ):
+        lasts[axis] = (node.shape[axis] - 1) * stride + (size - 1) * dilation
+    return (_hull(x, [0] * x.ndim, lasts),)
+
+
+define(
+    OpDef(
+        "window",
+        "movement",
+        (1, 1),
+        _infer_window,
+        _window_reference,
+        {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
+        _window_reads,
+    )
+)
+
+
+def strides_of(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides: list[Dim] = []
+    stride: Dim = 1
+    for size in reversed(shape):
+        strides.append(stride)
+        stride = stride * size
+    return tuple(reversed(strides))

@@ -1,0 +1,153 @@
+"""Reductions and scans.
+
+    sum prod max min any all (axes)             the axes go away
+    argmax argmin (axis)                        int64, the first place where there are several
+    cumsum cumprod cummax cummin (axis)         inclusive, forwards
+
+Dtypes stay: who wants int8 summed in int64 casts before. NaN wins every max and min. Over no
+elements sum is 0, prod 1, max and min the least and the greatest value of the type, arg- ones 0.
+The reference accumulates floats in float64 and rounds once; a kernel accumulates in float32 at
+least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from arenite.dtype import DType, Kind
+from arenite.ir.node import Node
+from arenite.ir.ops.define import (
+    BOOL,
+    INT64,
+    NUMBER,
+    REAL,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_int,
+    is_ints,
+    need_axes,
+    need_axis,
+    need_kind,
+)
+from arenite.ir.ops.element import exact, limits, rounded, widened
+
+
+def least(dtype: DType) -> float | int | bool:
+    """What max gives over no elements."""
+    if dtype.kind is Kind.FLOAT:
+        return float("-inf")
+    return False if dtype == BOOL else limits(dtype)[0]
+
+
+def greatest(dtype: DType) -> float | int | bool:
+    """What min gives over no elements."""
+    if dtype.kind is Kind.FLOAT:
+        return float("inf")
+    return True if dtype == BOOL else limits(dtype)[1]
+
+
+def _reduction(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> None:
+    """`function(array, dtype, axes)`"""
+
+    def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+        (x,) = inputs
+        need_kind(name, x, kinds)
+        need_axes(name, attrs["axes"], x)
+        kept = [size for axis, size in enumerate(x.shape) if axis not in attrs["axes"]]
+        return tuple(kept), x.dtype
+
+    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+        return rounded(np.asarray(function(arrays[0], dtype, attrs["axes"])), dtype)
+
+    define(OpDef(name, "reduction", (1, 1), infer, reference, {"axes": is_ints}))
+
+
+_BOOL = (Kind.BOOL,)
+_ORDERED = (Kind.BOOL, *REAL)
+
+
+def _accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(array: Array, dtype: DType, axis: object) -> Array:
+        wide = exact(array, dtype)
+        return np.asarray(function(wide, axis=axis, dtype=wide.dtype))
+
+    return apply
+
+
+_reduction("sum", NUMBER, _accumulate(np.sum))
+_reduction("prod", NUMBER, _accumulate(np.prod))
+_reduction(
+    "max",
+    _ORDERED,
+    lambda array, dtype, axes: np.max(widened(array, dtype), axis=axes, initial=least(dtype)),
+)
+_reduction(
+    "min",
+    _ORDERED,
+    lambda array, dtype, axes: np.min(widened(array, dtype), axis=axes, initial=greatest(dtype)),
+)
+_reduction("any", _BOOL, lambda array, dtype, axes: np.any(array, axis=axes))
+_reduction("all", _BOOL, lambda array, dtype, axes: np.all(array, axis=axes))
+
+
+def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
+    def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+        (x,) = inputs
+        need_kind(name, x, _ORDERED)
+        need_axis(name, attrs["axis"], x)
+        axis: int = attrs["axis"]
+        return x.shape[:axis] + x.shape[axis + 1 :], INT64
+
+    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+        (x,) = arrays
+        if x.shape[attrs["axis"]] == 0:
+            return np.zeros(shape, np.int64)
+        return np.asarray(function(_comparable(x), axis=attrs["axis"]), np.int64)
+
+    define(OpDef(name, "reduction", (1, 1), infer, reference, {"axis": is_int}))
+
+
+def _comparable(array: Array) -> Array:
+    """ml_dtypes know no argmax; their values are exact in float32 and int8."""
+    if array.dtype.kind in "biuf":
+        return array
+    return array.astype(np.float32)
+
+
+_arg_reduction("argmax", np.argmax)
+_arg_reduction("argmin", np.argmin)
+
+
+def _scan(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> None:
+    """`function(array, dtype, axis)`"""
+
+    def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+        (x,) = inputs
+        need_kind(name, x, kinds)
+        need_axis(name, attrs["axis"], x)
+        return x.shape, x.dtype
+
+    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+        return rounded(np.asarray(function(arrays[0], dtype, attrs["axis"])), dtype)
+
+    define(OpDef(name, "scan", (1, 1), infer, reference, {"axis": is_int}))
+
+
+_scan("cumsum", NUMBER, _accumulate(np.cumsum))
+_scan("cumprod", NUMBER, _accumulate(np.cumprod))
+_scan(
+    "cummax",
+    _ORDERED,
+    lambda array, dtype, axis: np.maximum.accumulate(widened(array, dtype), axis=axis),
+)
+_scan(
+    "cummin",
+    _ORDERED,
+    lambda array, dtype, axis: np.minimum.accumulate(widened(array, dtype), axis=axis),
+)

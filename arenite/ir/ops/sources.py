@@ -1,0 +1,321 @@
+"""Sources: where values come from.
+
+input         an argument of the graph, by position
+constant      an array that belongs to the graph, known by its content
+buffer        an array that exists already, known by an id: its content is never looked at
+full, iota    made up on the spot
+size          a number that is known when sizes are: the value of an expression over Vars
+random_bits   Philox4x32-10: a function of seed, counter and position, so it needs no state
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from arenite.device import Buffer
+from arenite.dtype import DType
+from arenite.dtype import of as dtype_of
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, bounds
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.define import (
+    INT64,
+    NUMBER,
+    UINT32,
+    UINT64,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_dim,
+    is_dims,
+    is_dtype,
+    is_int,
+    is_number,
+    is_str,
+    make,
+    need_dtype,
+)
+from arenite.ir.ops.element import convert, held_dtype, numpy_dtype, packed, unpacked, widened
+
+
+class ConstantData:
+    """An array owned by the graph; equal contents are the same object."""
+
+    __slots__ = ("__weakref__", "array", "digest", "dtype")
+
+    def __init__(self, array: Array, dtype: DType, digest: str) -> None:
+        self.array, self.dtype, self.digest = array, dtype, digest
+
+    def __repr__(self) -> str:
+        return f"ConstantData({self.digest[:12]})"
+
+
+class BufferSource:
+    """An array that exists, in host memory or in a device Buffer. Equal only to itself."""
+
+    __slots__ = ("_storage", "dtype", "id", "shape")
+
+    _ids = itertools.count(1)
+
+    def __init__(self, storage: Array | Buffer) -> None:
+        self.id = next(self._ids)
+        self.dtype = storage.dtype if isinstance(storage, Buffer) else held_dtype(storage.dtype)
+        self.shape: tuple[int, ...] = storage.shape
+        if self.dtype.bits < 8 and not isinstance(storage, Buffer):
+            data = Buffer.from_array(packed(storage, self.dtype))
+            storage = data.view(0, data.nbytes, self.dtype, storage.shape)
+        self._storage = storage
+
+    @property
+    def storage(self) -> Array | Buffer:
+        """What holds the bytes; elements narrower than a byte are always in a Buffer, packed."""
+        return self._storage
+
+    def array(self) -> Array:
+        """The elements, read-only; without a copy where they are whole bytes."""
+        if isinstance(self._storage, Buffer):
+            if self.dtype.bits < 8:
+                data = np.frombuffer(self._storage.as_host_bytes(), np.uint8)
+                return unpacked(data, self.dtype, self.shape)
+            return self._storage.as_array()
+        view = self._storage.view()
+        view.flags.writeable = False
+        return view
+
+    def __repr__(self) -> str:
+        return f"BufferSource({self.id})"
+
+
+_constants: weakref.WeakValueDictionary[str, ConstantData] = weakref.WeakValueDictionary()
+
+
+def constant(array: Array, dtype: DType | None = None) -> Node:
+    """A constant node over a copy of `array`; `dtype` where NumPy's own is not enough (int4)."""
+    dtype = held_dtype(array.dtype) if dtype is None else dtype
+    owned = np.array(array, numpy_dtype(dtype), order="C")
+    owned.flags.writeable = False
+    hashed = hashlib.blake2b(f"{dtype.name}{owned.shape}".encode(), digest_size=20)
+    hashed.update(owned.tobytes())
+    digest = hashed.hexdigest()
+    data = _constants.setdefault(digest, ConstantData(owned, dtype, digest))
+    return make("constant", data=data)
+
+
+def buffer(storage: Array | Buffer) -> Node:
+    """A node for an array that exists; no copy is made, and nobody may write to it from now on."""
+    return make("buffer", source=BufferSource(storage))
+
+
+def full(shape: Sequence[Dim], value: bool | int | float | complex, dtype: DType) -> Node:
+    """`value`, rounded to `dtype`, everywhere."""
+    given = np.asarray(value)
+    with np.errstate(over="ignore"):
+        held = widened(convert(given, dtype_of(given.dtype), dtype), dtype)
+    return make("full", shape=tuple(shape), value=held.item(), dtype=dtype)
+
+
+def size(dim: Dim, dtype: DType) -> Node:
+    """The value of a size, as a tensor of no axes."""
+    return full((), dim, dtype) if isinstance(dim, int) else make("size", value=dim, dtype=dtype)
+
+
+def graph_input(name: str, index: int, shape: Sequence[Dim], dtype: DType) -> Node:
+    return make("input", name=name, index=index, shape=tuple(shape), dtype=dtype)
+
+
+def _is_constant_data(value: object) -> bool:
+    return isinstance(value, ConstantData)
+
+
+def _is_buffer_source(value: object) -> bool:
+    return isinstance(value, BufferSource)
+
+
+def check_sizes(op: str, shape: Shape) -> Shape:
+    for size in shape:
+        if bounds(size)[0] < 0:
+            raise ShapeMismatch(f"{op}: shape {shape} has size {size}, which may be negative")
+    return shape
+
+
+def _infer_typed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    return check_sizes("a source", attrs["shape"]), attrs["dtype"]
+
+
+def _never(*_: Any) -> Array:
+    raise InvalidArgument("an input has no value of its own; it is given when the graph is run")
+
+
+def _reads_nothing(node: Node) -> tuple[()]:
+    return ()
+
+
+define(
+    OpDef(
+        "input",
+        "source",
+        (0, 0),
+        _infer_typed,
+        _never,
+        {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
+        _reads_nothing,
+    )
+)
+define(
+    OpDef(
+        "constant",
+        "source",
+        (0, 0),
+        lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
+        lambda arrays, attrs, shape, dtype: attrs["data"].array,
+        {"data": _is_constant_data},
+        _reads_nothing,
+    )
+)
+define(
+    OpDef(
+        "buffer",
+        "source",
+        (0, 0),
+        lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
+        lambda arrays, attrs, shape, dtype: attrs["source"].array(),
+        {"source": _is_buffer_source},
+        _reads_nothing,
+    )
+)
+
+
+def _full_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    return np.full(shape, np.asarray(attrs["value"]).astype(numpy_dtype(dtype)))
+
+
+define(
+    OpDef(
+        "full",
+        "source",
+        (0, 0),
+        _infer_typed,
+        _full_reference,
+        {"value": is_number, "shape": is_dims, "dtype": is_dtype},
+        _reads_nothing,
+    )
+)
+
+
+def _infer_size(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    if attrs["dtype"].kind not in NUMBER:
+        raise TypeMismatch(f"size: a size is a number, not {attrs['dtype']}")
+    return (), attrs["dtype"]
+
+
+define(
+    OpDef(
+        "size",
+        "source",
+        (0, 0),
+        _infer_size,
+        lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
+        {"value": is_dim, "dtype": is_dtype},
+        _reads_nothing,
+    )
+)
+
+
+def _infer_iota(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    shape, dtype = _infer_typed(inputs, attrs)
+    if not 0 <= attrs["axis"] < len(shape):
+        raise ShapeMismatch(f"iota: axis {attrs['axis']} is none of shape {shape}")
+    if dtype.kind not in NUMBER:
+        raise TypeMismatch(f"iota counts in numbers, not in {dtype}")
+    return shape, dtype
+
+
+def _iota_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    axis: int = attrs["axis"]
+    counts = convert(np.arange(shape[axis]), INT64, dtype)
+    ones = [1] * len(shape)
+    ones[axis] = shape[axis]
+    return np.broadcast_to(counts.reshape(ones), shape)
+
+
+define(
+    OpDef(
+        "iota",
+        "source",
+        (0, 0),
+        _infer_iota,
+        _iota_reference,
+        {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
+        _reads_nothing,
+    )
+)
+
+
+def philox(counters: Array, key: tuple[int, int]) -> Array:
+    """Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
+
+    `counters` is uint32[n, 4]; so is the result.
+    """
+    x0, x1, x2, x3 = (counters[:, i].astype(np.uint64) for i in range(4))
+    low = np.uint64(0xFFFFFFFF)
+    k0, k1 = key
+    for _ in range(10):
+        a, b = x0 * np.uint64(0xD2511F53), x2 * np.uint64(0xCD9E8D57)
+        x0, x1, x2, x3 = (
+            (b >> np.uint64(32)) ^ x1 ^ np.uint64(k0),
+            b & low,
+            (a >> np.uint64(32)) ^ x3 ^ np.uint64(k1),
+            a & low,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([x0, x1, x2, x3], axis=1).astype(np.uint32)
+
+
+def _infer_random(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (seed,) = inputs
+    need_dtype("random_bits", "the seed", seed, UINT64)
+    if seed.shape != ():
+        raise ShapeMismatch(f"random_bits: the seed is one number, not of shape {seed.shape}")
+    if not 0 <= attrs["counter"] < 2**64:
+        raise InvalidArgument(f"random_bits: counter {attrs['counter']} is not within 64 bits")
+    return check_sizes("random_bits", attrs["shape"]), UINT32
+
+
+def _random_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """Element i is word i % 4 of the block with counter words (i//4 low, high, counter low, high);
+    the key is the seed, low word first."""
+    seed, counter = int(arrays[0]), attrs["counter"]
+    count = int(np.prod(shape, dtype=np.int64))
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
+    words = np.empty((len(blocks), 4), np.uint32)
+    words[:, 0] = blocks & np.uint64(0xFFFFFFFF)
+    words[:, 1] = blocks >> np.uint64(32)
+    words[:, 2], words[:, 3] = counter & 0xFFFFFFFF, counter >> 32
+    bits = philox(words, (seed & 0xFFFFFFFF, seed >> 32))
+    return bits.reshape(-1)[:count].reshape(shape)
+
+
+define(
+    OpDef(
+        "random_bits",
+        "source",
+        (1, 1),
+        _infer_random,
+        _random_reference,
+        {"counter": is_int, "shape": is_dims},
+    )
+)

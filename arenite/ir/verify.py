@@ -1,0 +1,72 @@
+"""An independent check of a graph; it runs between passes in the tests.
+
+It walks the graph its own way and trusts nothing that was computed when nodes were made: types are
+inferred again, attributes checked again, interning looked up, inputs accounted for.
+"""
+
+from __future__ import annotations
+
+from arenite.errors import AreniteError, InvalidGraph
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, is_interned, typed
+from arenite.ir.ops import OPS
+from arenite.ir.ops.define import check_call
+
+
+def verify(graph: Graph) -> None:
+    """Nothing, or InvalidGraph naming the first node that breaks a rule."""
+    reached = _reached(graph)
+    _check_inputs(graph, reached)
+    for node in reached:
+        _check_node(node)
+    if set(graph.nodes) != reached | set(graph.inputs) or len(graph.nodes) != len(set(graph.nodes)):
+        raise InvalidGraph("graph.nodes are not the nodes the outputs reach, each once")
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    for node in reached:
+        if any(position[value] >= position[node] for value in node.inputs):
+            raise InvalidGraph(f"{node!r} stands before one of its inputs")
+
+
+def _reached(graph: Graph) -> set[Node]:
+    reached: set[Node] = set()
+    frontier = set(graph.outputs)
+    while frontier:
+        reached |= frontier
+        frontier = {value for node in frontier for value in node.inputs} - reached
+    return reached
+
+
+def _check_inputs(graph: Graph, reached: set[Node]) -> None:
+    for i, node in enumerate(graph.inputs):
+        if node.op != "input":
+            raise InvalidGraph(f"graph input {i} is {node!r}, which is no input")
+    for what in ("name", "index"):
+        values = [node.attr(what) for node in graph.inputs]
+        if len(set(values)) != len(values):
+            raise InvalidGraph(f"two graph inputs have the same {what}: {values}")
+    strays = {node for node in reached if node.op == "input"} - set(graph.inputs)
+    if strays:
+        names = sorted(node.attr("name") for node in strays)
+        raise InvalidGraph(f"the outputs depend on inputs the graph does not list: {names}")
+    if len(set(graph.names)) != len(graph.names):
+        raise InvalidGraph(f"two outputs have the same name: {graph.names}")
+
+
+def _check_node(node: Node) -> None:
+    definition = OPS.get(node.op)
+    if definition is None:
+        raise InvalidGraph(f"{node!r}: no such op")
+    attrs = dict(node.attrs)
+    if list(node.attrs) != sorted(node.attrs, key=lambda item: item[0]):
+        raise InvalidGraph(f"{node!r}: attributes are not sorted: {list(attrs)}")
+    try:
+        check_call(definition, node.inputs, attrs)
+        shape, dtype = definition.infer(node.inputs, attrs)
+    except AreniteError as error:
+        raise InvalidGraph(f"{node!r}: {error}") from error
+    if shape != node.shape or dtype != node.dtype:
+        raise InvalidGraph(f"{node!r}: its inputs and attributes give {typed(shape, dtype)}")
+    if not is_interned(node):
+        raise InvalidGraph(f"{node!r} is not the one node of its op, inputs and attributes")
+    if len(definition.reads(node)) != len(node.inputs):
+        raise InvalidGraph(f"{node!r} does not declare what it reads of each input")

@@ -1,0 +1,14 @@
+"""passes/: named rewrites of a graph into an equal, simpler one."""
+
+from arenite.passes.expand import expand
+from arenite.passes.rewrite import Pass, Record, apply, run
+from arenite.passes.simplify import fold, simplify
+
+#: In this order; each sees what the one before left.
+PASSES = (
+    Pass("expand", expand),
+    Pass("fold", fold),
+    Pass("simplify", simplify),
+)
+
+__all__ = ["PASSES", "Pass", "Record", "apply", "run"]

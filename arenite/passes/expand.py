@@ -1,0 +1,135 @@
+"""Ops that have no kernel of their own, written out in those that have.
+
+attention        matmul, mask, softmax in float32, matmul
+conv_transpose   zeros between the elements, then a convolution with the kernel flipped
+"""
+
+from __future__ import annotations
+
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.ir.dim import Dim, known_le, maximum
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.define import make
+from arenite.ir.ops.sources import full
+
+FLOAT32, INT64, BOOL = BY_NAME["float32"], BY_NAME["int64"], BY_NAME["bool"]
+
+
+def expand(node: Node) -> Node:
+    if node.op == "attention":
+        return _attention(node)
+    if node.op == "conv_transpose":
+        return _conv_transpose(node)
+    return node
+
+
+def _spread(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else make("expand", node, shape=shape)
+
+
+def _cast(node: Node, dtype: DType) -> Node:
+    return node if node.dtype == dtype else make("cast", node, dtype=dtype)
+
+
+def _attention(node: Node) -> Node:
+    q, k, v = node.inputs[:3]
+    *batch, heads, length, width = q.shape
+    groups, keys = k.shape[-3], k.shape[-2]
+    dtype = FLOAT32 if q.dtype.bits < 32 else q.dtype
+    q, k, v = (_cast(value, dtype) for value in (q, k, v))
+    # Heads that share keys stand side by side, and the keys are stretched over them.
+    grouped = (*batch, groups, heads // groups, length, width)
+    q = make("reshape", q, shape=grouped)
+    k = make("reshape", k, shape=(*batch, groups, 1, keys, width))
+    v = make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1]))
+    scores = make("matmul", q, k, transpose_a=False, transpose_b=True)
+    shape = scores.shape
+    scores = make("mul", scores, full(shape, node.attr("scale"), dtype))
+    lowest = full(shape, float("-inf"), dtype)
+    if node.attr("causal"):
+        query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
+        key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
+        offset = node.attr("offset")
+        if not isinstance(offset, int):
+            return node  # an offset that is a size has no constant yet
+        seen = make("le", key, make("add", query, full(shape, offset, INT64)))
+        scores = make("where", seen, scores, lowest)
+    if len(node.inputs) == 4:
+        mask = node.inputs[3]
+        head_axis = mask.shape[-3]
+        inner: tuple[Dim, ...] = (1, 1) if head_axis == 1 else (groups, heads // groups)
+        mask = make("reshape", mask, shape=(*mask.shape[:-3], *inner, *mask.shape[-2:]))
+        mask = _spread(mask, shape)
+        if mask.dtype == BOOL:
+            scores = make("where", mask, scores, lowest)
+        else:
+            scores = make("add", scores, _cast(mask, dtype))
+    last = len(shape) - 1
+    kept = (*shape[:-1], 1)
+    highest = make("max", scores, axes=(last,))
+    nothing = make("eq", highest, full(highest.shape, float("-inf"), dtype))
+    highest = make("where", nothing, full(highest.shape, 0.0, dtype), highest)
+    shifted = make("sub", scores, _spread(make("reshape", highest, shape=kept), shape))
+    weights = make("exp", shifted)
+    total = make("sum", weights, axes=(last,))
+    empty = make("eq", total, full(total.shape, 0.0, dtype))
+    total = make("where", empty, full(total.shape, 1.0, dtype), total)
+    weights = make("div", weights, _spread(make("reshape", total, shape=kept), shape))
+    mixed = make("matmul", weights, v, transpose_a=False, transpose_b=False)
+    return _cast(make("reshape", mixed, shape=node.shape), node.dtype)
+
+
+def _conv_transpose(node: Node) -> Node:
+    x, w = node.inputs
+    groups, n_spatial = node.attr("groups"), x.ndim - 2
+    strides, dilations = node.attr("strides"), node.attr("dilations")
+    zero = 0.0 if x.dtype.kind is Kind.FLOAT else 0
+    for k in range(n_spatial):
+        x = _zeros_between(x, 2 + k, strides[k], zero)
+    per_group, out = w.shape[0] // groups, w.shape[1]
+    taps = w.shape[2:]
+    w = make("reshape", w, shape=(groups, per_group, out, *taps))
+    w = make("permute", w, axes=(0, 2, 1, *range(3, 3 + n_spatial)))
+    w = make("reshape", w, shape=(groups * out, per_group, *taps))
+    if any(tap != 1 for tap in taps):
+        w = make(
+            "slice",
+            w,
+            start=(0, 0, *(tap - 1 for tap in taps)),
+            stop=(*w.shape[:2], *(-1 for _ in taps)),
+            step=(1, 1, *(-1 for _ in taps)),
+        )
+    padding: list[tuple[Dim, Dim]] = []
+    for k, (before, after) in enumerate(node.attr("padding")):
+        reach = dilations[k] * (taps[k] - 1)
+        more = node.attr("output_padding")[k]
+        sides = (reach - before, reach - after + more)
+        if not all(known_le(0, side) for side in sides):
+            x = _cropped(x, 2 + k, (maximum(0 - sides[0], 0), maximum(0 - sides[1], 0)))
+        padding.append((maximum(sides[0], 0), maximum(sides[1], 0)))
+    return make(
+        "conv",
+        x,
+        w,
+        strides=(1,) * n_spatial,
+        padding=tuple(padding),
+        dilations=dilations,
+        groups=groups,
+    )
+
+
+def _zeros_between(x: Node, axis: int, stride: int, zero: float) -> Node:
+    if stride == 1:
+        return x
+    shape = x.shape
+    x = make("reshape", x, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    padding = tuple((0, stride - 1) if k == axis + 1 else (0, 0) for k in range(x.ndim))
+    x = make("pad", x, padding=padding, value=zero)
+    x = make("reshape", x, shape=(*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
+    return _cropped(x, axis, (0, stride - 1))
+
+
+def _cropped(x: Node, axis: int, sides: tuple[Dim, Dim]) -> Node:
+    start = tuple(sides[0] if k == axis else 0 for k in range(x.ndim))
+    stop = tuple(s - sides[1] if k == axis else s for k, s in enumerate(x.shape))
+    return make("slice", x, start=start, stop=stop, step=(1,) * x.ndim)

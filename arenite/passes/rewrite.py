@@ -1,0 +1,71 @@
+"""Passes: named rewrites of a graph into an equal one, each recorded with what it made.
+
+A pass is a rule for one node whose inputs have been rewritten already; it answers another node of
+the same type, or the node itself. Rules are applied from the inputs on, until nothing changes.
+Common subexpressions need no pass: equal nodes are one object from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeAlias
+
+from arenite.errors import InvalidGraph
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, Origins
+from arenite.ir.ops.define import make
+
+Rule: TypeAlias = Callable[[Node], Node]
+
+#: Rules that lead to each other would go round for ever.
+MAX_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    name: str
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a pass made of the graph."""
+
+    name: str
+    graph: Graph
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"<after {self.name}: {len(self.graph)} nodes, {self.seconds * 1e3:.1f} ms>"
+
+
+def apply(graph: Graph, rule: Rule) -> Graph:
+    """The graph with the rule applied to every node, inputs first."""
+    new: dict[Node, Node] = {}
+    origins = Origins()
+    for node in graph.nodes:
+        inputs = tuple(new[value] for value in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        result = node if same else make(node.op, *inputs, **dict(node.attrs))
+        for _ in range(MAX_STEPS):
+            changed = rule(result)
+            if changed is result:
+                break
+            if changed.shape != result.shape or changed.dtype != result.dtype:
+                raise InvalidGraph(f"{changed!r} cannot stand for {result!r}: another type")
+            result = changed
+        new[node] = result
+        origins.add(result, *graph.origins.of(node))
+    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+
+
+def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ...]]:
+    """The graph after all passes, and what each of them left."""
+    records = []
+    for one in passes:
+        began = perf_counter()
+        graph = apply(graph, one.rule)
+        records.append(Record(one.name, graph, perf_counter() - began))
+    return graph, tuple(records)

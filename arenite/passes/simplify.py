@@ -1,0 +1,190 @@
+"""Simplification: nodes that do nothing go, views of views become one view, constants fold.
+
+Only what keeps every bit of every result: x + 0 stays, because -0 + 0 is 0; x * 1 goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import Kind
+from arenite.ir.dim import evaluate, product
+from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.sources import constant, full
+
+#: Results up to this many bytes are computed while compiling.
+FOLD_NBYTES = 64 * 1024
+
+
+def simplify(node: Node) -> Node:
+    """One step, or the node itself."""
+    rule = _RULES.get(node.op)
+    return node if rule is None else rule(node)
+
+
+def _reshape(node: Node) -> Node:
+    [x] = node.inputs
+    if node.shape == x.shape:
+        return x
+    if x.op == "reshape":
+        return make("reshape", x.inputs[0], shape=node.shape)
+    if x.op == "full":
+        return full(node.shape, x.attr("value"), x.dtype)
+    return node
+
+
+def _permute(node: Node) -> Node:
+    [x] = node.inputs
+    axes = node.attr("axes")
+    if axes == tuple(range(len(axes))):
+        return x
+    if x.op == "permute":
+        inner = x.attr("axes")
+        return make("permute", x.inputs[0], axes=tuple(inner[axis] for axis in axes))
+    # Moving axes of size 1 about moves no element.
+    if [a for a in axes if x.shape[a] != 1] == [a for a in range(x.ndim) if x.shape[a] != 1]:
+        return make("reshape", x, shape=node.shape)
+    return node
+
+
+def _expand(node: Node) -> Node:
+    [x] = node.inputs
+    if node.shape == x.shape:
+        return x
+    if x.op == "expand":
+        return make("expand", x.inputs[0], shape=node.shape)
+    if x.op == "full":
+        return full(node.shape, x.attr("value"), x.dtype)
+    return node
+
+
+def _slice(node: Node) -> Node:
+    [x] = node.inputs
+    whole = all(
+        start == 0 and step == 1
+        for start, step in zip(node.attr("start"), node.attr("step"), strict=True)
+    )
+    return x if whole and node.shape == x.shape else node
+
+
+def _pad(node: Node) -> Node:
+    return node.inputs[0] if node.shape == node.inputs[0].shape else node
+
+
+def _concat(node: Node) -> Node:
+    return node.inputs[0] if len(node.inputs) == 1 else node
+
+
+def _cast(node: Node) -> Node:
+    return node.inputs[0] if node.dtype == node.inputs[0].dtype else node
+
+
+def _is_all(node: Node, value: float) -> bool:
+    return node.op == "full" and node.attr("value") == value
+
+
+def _mul(node: Node) -> Node:
+    a, b = node.inputs
+    if _is_all(b, 1):
+        return a
+    return b if _is_all(a, 1) else node
+
+
+def _div(node: Node) -> Node:
+    a, b = node.inputs
+    return a if _is_all(b, 1) else node
+
+
+def _add(node: Node) -> Node:
+    a, b = node.inputs
+    if node.dtype.kind is not Kind.FLOAT:
+        if _is_all(b, 0):
+            return a
+        if _is_all(a, 0):
+            return b
+    return node
+
+
+def _sub(node: Node) -> Node:
+    a, b = node.inputs
+    return a if _is_all(b, 0) else node  # x - 0 is x, also for -0
+
+
+def _neg(node: Node) -> Node:
+    [x] = node.inputs
+    return x.inputs[0] if x.op == "neg" else node
+
+
+def _where(node: Node) -> Node:
+    condition, a, b = node.inputs
+    if a is b:
+        return a
+    if condition.op == "full":
+        return a if condition.attr("value") else b
+    return node
+
+
+_RULES = {
+    "reshape": _reshape,
+    "permute": _permute,
+    "expand": _expand,
+    "slice": _slice,
+    "pad": _pad,
+    "concat": _concat,
+    "cast": _cast,
+    "mul": _mul,
+    "div": _div,
+    "add": _add,
+    "sub": _sub,
+    "neg": _neg,
+    "where": _where,
+}
+
+_FOLDED = frozenset({"elementwise", "movement", "reduction", "scan", "indexing", "sort"})
+
+
+def fold(node: Node) -> Node:
+    """A node of constants alone becomes a constant, where that is small."""
+    family = OPS[node.op].family
+    if family not in _FOLDED or not node.inputs or not node.dtype.has_numpy:
+        return node
+    if not all(isinstance(size, int) for size in node.shape):
+        return node
+    if any(value.op not in ("constant", "full") for value in node.inputs):
+        return node
+    nbytes = product([*node.shape, node.dtype.bits]) // 8
+    sizes = [value.nbytes for value in node.inputs]
+    if not isinstance(nbytes, int) or nbytes > FOLD_NBYTES:
+        return node
+    if any(not isinstance(size, int) or size > FOLD_NBYTES for size in sizes):
+        return node
+    if all(value.op == "full" for value in node.inputs) and family == "elementwise":
+        # One element stands for all.
+        ones = [np.full((1,) * node.ndim, _held(value)) for value in node.inputs]
+        shape = (1,) * node.ndim
+        made = _computed(node, ones, shape)
+        return full(node.shape, made.reshape(-1)[0].item(), node.dtype)
+    arrays = [_array(value) for value in node.inputs]
+    shape = tuple(evaluate(size, {}) for size in node.shape)
+    return constant(np.ascontiguousarray(_computed(node, arrays, shape)), node.dtype)
+
+
+def _computed(node: Node, arrays: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):  # a kernel would not warn either
+        return OPS[node.op].reference(arrays, dict(node.attrs), shape, node.dtype)
+
+
+def _held(value: Node) -> NDArray[Any]:
+    return np.asarray(value.attr("value")).astype(value.dtype.to_numpy())
+
+
+def _array(value: Node) -> NDArray[Any]:
+    if value.op == "constant":
+        held: NDArray[Any] = value.attr("data").array
+        return held
+    shape = tuple(evaluate(size, {}) for size in value.shape)
+    return OPS["full"].reference([], dict(value.attrs), shape, value.dtype)

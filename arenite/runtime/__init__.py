@@ -1,0 +1,1 @@
+"""Compiled code runs: linking, loading, launch tables, the native driver, the team, the cache."""

@@ -1,0 +1,303 @@
+"""The cache of compiled code on disk: one file a key, one builder a key.
+
+In: a key (a hex digest of everything the content depends on) and sections of bytes. Out: the
+sections, or nothing. However many threads and processes ask for a key at once, one builds it. What
+does not pass its checks is dropped and built again; nothing is unpickled. The folder is private;
+where there is none to write to, entries live in memory, which is said once to the logger `arenite`.
+
+    folder/  2f...e1.arenite   entries (`model_file`), the least recently used goes first
+             2f...e1.lock      held by whoever builds that key, gone afterwards
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from arenite import __version__
+from arenite.errors import DamagedCache, InvalidArgument
+from arenite.runtime.model_file import (
+    Content,
+    model_bytes,
+    parse_model,
+    read_model_file,
+    write_atomically,
+)
+
+DEFAULT_CAP_NBYTES = 2 * 2**30
+SUFFIX = ".arenite"
+_KEY = re.compile(r"[0-9a-f]{16,128}")
+_LEFT_BEHIND_SECONDS = 3600.0
+
+Sections = dict[str, memoryview]
+
+_log = logging.getLogger("arenite")
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What `arenite cache info` shows."""
+
+    folder: Path | None  # None: in memory
+    n_entries: int
+    nbytes: int
+    cap_nbytes: int
+    why_in_memory: str = ""
+
+
+def key_of(*parts: str | bytes) -> str:
+    """The key of content that depends on these parts; Arenite's version is always one of them."""
+    digest = hashlib.sha256()
+    for part in (__version__, *parts):
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class Cache:
+    """Entries in one folder. Any number of threads and processes may share it."""
+
+    def __init__(self, folder: Path, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> None:
+        self.cap_nbytes = cap_nbytes
+        self._memory: dict[str, bytes] = {}
+        self._builders: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._held: set[int] = set()  # descriptors of lock files
+        self.folder: Path | None = folder
+        self._why_in_memory = ""
+        problem = _make_private(folder)
+        if problem:
+            self._go_in_memory(problem)
+
+    def get(self, key: str, machine: int | None = None) -> Sections | None:
+        """The sections under a key, or None. What is damaged is dropped on the way."""
+        path = self._path(key)
+        if path is None:
+            with self._lock:
+                content = self._memory.get(key)
+            return None if content is None else parse_model(memoryview(content), machine)
+        try:
+            found = read_model_file(path, machine)
+        except DamagedCache as damage:
+            if os.path.lexists(path):
+                _log.info("a damaged cache entry is dropped: %s", damage)
+                with suppress(OSError):
+                    path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)  # used now: the last to be evicted
+        return found
+
+    def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
+        """Keep these sections under a key, in place of what was there."""
+        path = self._path(key)
+        content = model_bytes(sections, machine)
+        if path is not None:
+            try:
+                write_atomically(path, content)
+                self._evict(keep=path)
+                return
+            except OSError as error:
+                self._go_in_memory(f"{self.folder} can't be written: {error.strerror or error}")
+        with self._lock:
+            self._memory[key] = content
+
+    def obtain(
+        self,
+        key: str,
+        build: Callable[[], Mapping[str, Content]],
+        machine: int = 0,
+    ) -> Sections:
+        """The sections under a key, built by exactly one of those who ask for it at once."""
+        found = self.get(key, machine)
+        if found is not None:
+            return found
+        with self._building(key):
+            found = self.get(key, machine)
+            if found is None:
+                sections = build()
+                self.put(key, sections, machine)
+                found = self.get(key, machine)
+                if found is None:  # over the cap by itself, or removed by another process
+                    found = parse_model(memoryview(model_bytes(sections, machine)), machine)
+        return found
+
+    def drop(self, key: str) -> None:
+        """Forget what is under a key, because it passed the file's checks and is of no use."""
+        path = self._path(key)
+        with self._lock:
+            self._memory.pop(key, None)
+        if path is not None:
+            with suppress(OSError):
+                path.unlink()
+
+    def info(self) -> CacheInfo:
+        if self.folder is None:
+            with self._lock:
+                sizes = [len(content) for content in self._memory.values()]
+        else:
+            sizes = [status.st_size for _, status in self._entries()]
+        return CacheInfo(self.folder, len(sizes), sum(sizes), self.cap_nbytes, self._why_in_memory)
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many."""
+        with self._lock:
+            n = len(self._memory)
+            self._memory.clear()
+        if self.folder is None:
+            return n
+        for path, _ in self._entries():
+            with suppress(FileNotFoundError):
+                path.unlink()
+                n += 1
+        return n
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: threads that held locks are not here, their lock files are."""
+        self._lock = threading.Lock()
+        self._builders = {}
+        for descriptor in self._held:
+            with suppress(OSError):
+                os.close(descriptor)
+        self._held = set()
+
+    def _path(self, key: str) -> Path | None:
+        if not _KEY.fullmatch(key):
+            raise InvalidArgument(f"{key!r} is no key: 16 to 128 hex digits are needed")
+        return None if self.folder is None else self.folder / f"{key}{SUFFIX}"
+
+    @contextmanager
+    def _building(self, key: str) -> Iterator[None]:
+        with self._lock:
+            mine = self._builders.setdefault(key, threading.Lock())
+        with mine:
+            descriptor = self._lock_file(key)
+            try:
+                yield
+            finally:
+                if descriptor is not None:
+                    # While it is held: who opened it before finds another inode and tries again.
+                    with suppress(OSError):
+                        os.unlink(self._lock_path(key))
+                    self._held.discard(descriptor)
+                    os.close(descriptor)
+
+    def _lock_path(self, key: str) -> str:
+        return os.path.join(self.folder or "", f"{key}.lock")
+
+    def _lock_file(self, key: str) -> int | None:
+        """Wait for the lock file of a key; None where there is no folder to hold one."""
+        while self.folder is not None:
+            path = self._lock_path(key)
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                descriptor = os.open(path, flags, 0o600)
+            except OSError as error:
+                self._go_in_memory(f"{self.folder} can't be written: {error.strerror}")
+                return None
+            self._held.add(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    return descriptor
+            except FileNotFoundError:
+                pass  # the builder before us removed it
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+                    raise
+                return descriptor  # a file system without locks: build, perhaps twice
+            self._held.discard(descriptor)
+            os.close(descriptor)
+        return None
+
+    def _entries(self) -> list[tuple[Path, os.stat_result]]:
+        """Entries on disk, the least recently used first."""
+        found = []
+        assert self.folder is not None
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                if path.suffix == SUFFIX:
+                    with suppress(OSError):
+                        found.append((path, path.lstat()))
+        return sorted(found, key=lambda entry: entry[1].st_mtime_ns)
+
+    def _evict(self, keep: Path) -> None:
+        entries = self._entries()
+        total = sum(status.st_size for _, status in entries)
+        for path, status in entries:
+            if total <= self.cap_nbytes:
+                break
+            if path != keep or status.st_size > self.cap_nbytes:
+                with suppress(OSError):
+                    path.unlink()
+                total -= status.st_size
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Temporary files of writers that were killed."""
+        assert self.folder is not None
+        newest = max((status.st_mtime for _, status in self._entries()), default=0.0)
+        with suppress(OSError):
+            for path in self.folder.glob(".new-*"):
+                with suppress(OSError):
+                    if path.lstat().st_mtime < newest - _LEFT_BEHIND_SECONDS:
+                        path.unlink()
+
+    def _go_in_memory(self, why: str) -> None:
+        if self.folder is not None:
+            _log.warning("compiled code is kept in memory only: %s", why)
+        self.folder = None
+        self._why_in_memory = why
+
+
+def default_folder() -> Path:
+    """ARENITE_CACHE_DIR, else `arenite` in the user's cache folder."""
+    chosen = os.environ.get("ARENITE_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and os.path.isabs(base):
+        return Path(base) / "arenite"
+    return Path(os.path.expanduser("~")) / ".cache" / "arenite"
+
+
+def default() -> Cache:
+    """The process's cache, in the default folder."""
+    return _cache_at(default_folder())
+
+
+@lru_cache(maxsize=8)
+def _cache_at(folder: Path) -> Cache:
+    cache = Cache(folder)
+    os.register_at_fork(after_in_child=cache.forget_after_fork)
+    return cache
+
+
+def _make_private(folder: Path) -> str:
+    """Make the folder, for us alone; returns what is wrong with it, or nothing."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        return f"{folder} can't be made: {error.strerror}"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{folder} is no folder"
+    if status.st_uid != os.geteuid():
+        return f"{folder} belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write {folder}; make it private (chmod 700)"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"{folder} can't be written"
+    return ""

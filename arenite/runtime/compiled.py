@@ -1,0 +1,265 @@
+"""Compiled: what a compiler leaves behind, as plain data that saves to a file and reads back.
+
+Everything an Executable needs to run, and nothing that only compiling needs: code, launches,
+values, plan, and texts to show. Constants that belong to the graph are not saved with it: the graph
+has them, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite import dtype as dtypes
+from arenite.dtype import DType
+from arenite.errors import AreniteError, DamagedCache
+from arenite.ir.dim import Dim, Floordiv, Positive, Var, maximum, product
+from arenite.ir.node import Origin
+from arenite.memory import MemoryPlan
+from arenite.runtime.assemble import LaunchSpec
+from arenite.runtime.kernel import CachedKernel, ModuleText, Program
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """A value in memory: an `input`, an `output`, a `constant`, or `work` between kernels.
+
+    `source` is the number of the input, or that of the constant: of the graph's own from 0 on, of
+    the program's (made while compiling) below: -1 is the first of these.
+    """
+
+    kind: str
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: DType
+    nbytes: Dim
+    source: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One program: `outputs` are numbers of values."""
+
+    image: bytes
+    kernels: tuple[CachedKernel, ...]
+    launches: tuple[LaunchSpec, ...]
+    values: tuple[ValueSpec, ...]
+    outputs: tuple[int, ...]
+    constants: tuple[NDArray[Any], ...]
+    plan: MemoryPlan
+
+    def sections(self) -> dict[str, bytes]:
+        """As sections of a model file."""
+        data: dict[str, Any] = {
+            "schema": SCHEMA,
+            "kernels": [_kernel_to_json(kernel) for kernel in self.kernels],
+            "launches": [_launch_to_json(launch) for launch in self.launches],
+            "values": [_value_to_json(value) for value in self.values],
+            "outputs": self.outputs,
+            "constants": [[str(array.dtype), array.shape] for array in self.constants],
+        }
+        joined = b"".join(array.tobytes() for array in self.constants)
+        modules = list(dict.fromkeys(kernel.module for kernel in self.kernels))
+        data["module_of"] = [modules.index(kernel.module) for kernel in self.kernels]
+        data["modules"] = [len(module.packed) for module in modules]
+        return {
+            "code": self.image,
+            "program": json.dumps(data).encode(),
+            "plan": self.plan.to_json().encode(),
+            "data": joined,
+            "llvm": b"".join(module.packed for module in modules),
+        }
+
+    @classmethod
+    def from_sections(cls, sections: Mapping[str, memoryview]) -> Compiled:
+        """Read a program back; DamagedCache when it is not one."""
+        try:
+            data = json.loads(bytes(sections["program"]))
+            if data["schema"] != SCHEMA:
+                raise DamagedCache(f"a program of schema {data['schema']}, not {SCHEMA}")
+            modules = _modules(data["modules"], sections["llvm"])
+            program = cls(
+                image=bytes(sections["code"]),
+                kernels=tuple(
+                    _kernel_from_json(kernel, modules[module])
+                    for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
+                ),
+                launches=tuple(map(_launch_from_json, data["launches"])),
+                values=tuple(map(_value_from_json, data["values"])),
+                outputs=tuple(map(int, data["outputs"])),
+                constants=_constants(data["constants"], sections["data"]),
+                plan=MemoryPlan.from_json(bytes(sections["plan"]).decode()),
+            )
+            program.check()
+        except DamagedCache:
+            raise
+        except (AreniteError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise DamagedCache(f"a program that cannot be read: {error!r}") from None
+        return program
+
+    def check(self) -> None:
+        """That every number names something; kernels trust the addresses made from them."""
+        n = len(self.values)
+        for launch in self.launches:
+            if not 0 <= launch.entry < len(self.image):
+                raise DamagedCache(f"launch {launch.name} begins behind the code")
+            if any(not 0 <= int(k) < n for k in (*launch.arrays, *launch.reads, *launch.writes)):
+                raise DamagedCache(f"launch {launch.name} names a value there is not")
+        for value in self.values:
+            slot = self.plan.slots.get(value.name)
+            if slot is None or slot.nbytes < 0:
+                raise DamagedCache(f"value {value.name!r} is not in the plan")
+        if any(not 0 <= k < n for k in self.outputs) or len(self.kernels) != len(self.launches):
+            raise DamagedCache("outputs or kernels do not fit the values")
+
+
+def dim_to_json(dim: Dim) -> Any:
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Var):
+        return {"var": [dim.name, dim.low, dim.high]}
+    if isinstance(dim, Floordiv):
+        return {"div": [dim_to_json(dim.numerator), dim_to_json(dim.divisor)]}
+    if isinstance(dim, Positive):
+        return {"positive": dim_to_json(dim.inner)}
+    return {"sum": [[number, [dim_to_json(a) for a in atoms]] for atoms, number in dim.terms]}
+
+
+def dim_from_json(data: Any) -> Dim:
+    if type(data) is int:
+        return data
+    [(kind, content)] = data.items()
+    if kind == "var":
+        name, low, high = content
+        return Var(name, low, high)
+    if kind == "div":
+        return dim_from_json(content[0]) // dim_from_json(content[1])
+    if kind == "positive":
+        return maximum(dim_from_json(content), 0)
+    total: Dim = 0
+    for number, atoms in content:
+        total = total + product([int(number), *map(dim_from_json, atoms)])
+    return total
+
+
+def _dims_to_json(dims: tuple[Dim, ...]) -> list[Any]:
+    return [dim_to_json(dim) for dim in dims]
+
+
+def _dims_from_json(data: list[Any]) -> tuple[Dim, ...]:
+    return tuple(map(dim_from_json, data))
+
+
+def _value_to_json(value: ValueSpec) -> list[Any]:
+    shape = _dims_to_json(value.shape)
+    dtype = value.dtype.name
+    return [value.kind, value.name, shape, dtype, dim_to_json(value.nbytes), value.source]
+
+
+def _value_from_json(data: list[Any]) -> ValueSpec:
+    kind, name, shape, dtype, nbytes, source = data
+    return ValueSpec(
+        str(kind),
+        str(name),
+        _dims_from_json(shape),
+        dtypes.of(str(dtype)),
+        dim_from_json(nbytes),
+        int(source),
+    )
+
+
+def _launch_to_json(launch: LaunchSpec) -> list[Any]:
+    return [
+        launch.name,
+        launch.entry,
+        launch.arrays,
+        launch.reads,
+        launch.writes,
+        _dims_to_json(launch.sizes),
+        dim_to_json(launch.tiles),
+        launch.cost_ns,
+    ]
+
+
+def _launch_from_json(data: list[Any]) -> LaunchSpec:
+    name, entry, arrays, reads, writes, sizes, tiles, cost_ns = data
+    return LaunchSpec(
+        str(name),
+        int(entry),
+        tuple(map(int, arrays)),
+        tuple(map(int, reads)),
+        tuple(map(int, writes)),
+        _dims_from_json(sizes),
+        dim_from_json(tiles),
+        int(cost_ns),
+    )
+
+
+def _kernel_to_json(kernel: CachedKernel) -> dict[str, Any]:
+    return {
+        "name": kernel.entry_point,
+        "offset": kernel.program.offset,
+        "code": kernel.code,
+        "vars": kernel.var_names,
+        "globals": kernel.globals,
+        "outs": kernel.outs,
+        "ins": kernel.ins,
+        "tiles": dim_to_json(kernel.global_size[0]),
+        "reads": dim_to_json(kernel.reads_nbytes),
+        "writes": dim_to_json(kernel.writes_nbytes),
+        "operations": dim_to_json(kernel.operations),
+        "border": kernel.border,
+        "origins": [[o.file, o.line, o.name] for o in kernel.origins],
+    }
+
+
+def _modules(sizes: list[int], joined: memoryview) -> list[ModuleText]:
+    modules, at = [], 0
+    for size in sizes:
+        modules.append(ModuleText(bytes(joined[at : at + size])))
+        at += size
+    return modules
+
+
+def _kernel_from_json(data: dict[str, Any], module: ModuleText) -> CachedKernel:
+    return CachedKernel(
+        program=Program(str(data["name"]), int(data["offset"])),
+        device="cpu",
+        code=str(data["code"]),
+        entry_point=str(data["name"]),
+        var_names=tuple(map(str, data["vars"])),
+        globals=tuple(map(int, data["globals"])),
+        outs=tuple(map(int, data["outs"])),
+        ins=tuple(map(int, data["ins"])),
+        host_parallel_safe=True,
+        global_size=(dim_from_json(data["tiles"]), 1, 1),
+        local_size=None,
+        module=module,
+        reads_nbytes=dim_from_json(data["reads"]),
+        writes_nbytes=dim_from_json(data["writes"]),
+        operations=dim_from_json(data["operations"]),
+        border=str(data["border"]),
+        origins=tuple(Origin(str(f), int(line), str(n)) for f, line, n in data["origins"]),
+    )
+
+
+def _constants(kinds: list[Any], joined: memoryview) -> tuple[NDArray[Any], ...]:
+    arrays = []
+    at = 0
+    for name, shape in kinds:
+        numpy_dtype = dtypes.of(str(name)).to_numpy()
+        count = int(np.prod(shape, dtype=np.int64))
+        nbytes = count * numpy_dtype.itemsize
+        if count < 0 or at + nbytes > len(joined):
+            raise DamagedCache("a constant lies behind the end of the data")
+        raw = np.frombuffer(bytes(joined[at : at + nbytes]), numpy_dtype)
+        arrays.append(raw.reshape(tuple(map(int, shape))))
+        at += nbytes
+    return tuple(arrays)

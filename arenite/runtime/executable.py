@@ -1,0 +1,397 @@
+"""Executable: a compiled model, ready to be called. Plan, arena, one native entry.
+
+Calling it binds the inputs in place (or copies what does not fit), enters native code once and
+returns new arrays. Sizes that are variables are read off the inputs' shapes; for sizes not seen
+before the plan is replayed and the table rewritten, nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite import device
+from arenite.device import Buffer, BufferOptions
+from arenite.dtype import DType, uint8
+from arenite.errors import BoundsError, InvalidArgument, RunFailed, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, Var, check_binding, evaluate
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, typed
+from arenite.memory import MemoryPlan, Replay, ValueId
+from arenite.passes import PASSES, Record
+from arenite.passes import run as run_passes
+from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.compiled import Compiled
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.loader import load_code
+from arenite.runtime.native import BoundTable, OutcomeKind
+from arenite.runtime.profile import Profile
+from arenite.runtime.stamps import Stamps
+from arenite.runtime.table import aligned_empty, relocated
+from arenite.schedule import Schedule, fuse
+
+Array = NDArray[Any]
+
+#: Bindings of variables whose tables are kept.
+MAX_BOUND = 16
+#: Arrays from this size on are handed out from the allocator's pool, and go back to it.
+POOLED_FROM_NBYTES = 64 * 1024
+#: Estimated work below which a run keeps the GIL: giving it up would cost more.
+KEEP_GIL_BELOW_NS = 50_000
+
+
+@dataclass(slots=True)
+class _Binding:
+    """The program for one set of sizes."""
+
+    sizes: dict[str, int]
+    plan: MemoryPlan
+    places: dict[ValueId, Place]
+    table: BoundTable
+    bind: tuple[int, int]
+    output_shapes: list[tuple[int, ...]]
+
+
+class Executable:
+    """Call it with arrays, in the order of the graph's inputs."""
+
+    def __init__(self, graph: Graph, compiled: Compiled, threads: int | None = None) -> None:
+        self.graph = graph
+        self.compiled = compiled
+        self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        if self.threads < 1:
+            raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+        self._values = compiled.values
+        outside = [k for k, value in enumerate(self._values) if value.kind != "work"]
+        self._io = {number: k for k, number in enumerate(outside)}
+        self._input_io = {
+            value.source: self._io[number]
+            for number, value in enumerate(self._values)
+            if value.kind == "input"
+        }
+        self._assembly = Assembly(compiled.launches, len(outside))
+        self._constants = self._find_constants()
+        self._code = load_code(compiled.image) if compiled.image else None
+        self._replay: Replay | None = None
+        self._bound: OrderedDict[tuple[int, ...], _Binding] = OrderedDict()
+        self._arena: Buffer | None = None
+        self._lock = threading.Lock()
+        self._failure: str | None = None
+        cost_ns = sum(launch.cost_ns for launch in compiled.launches)
+        self._is_short = cost_ns < KEEP_GIL_BELOW_NS
+        self._variables = graph.vars
+
+    def _find_constants(self) -> dict[int, Array]:
+        """Arrays of the constants by number of their value: the graph's own, or the program's."""
+        of_graph = constants_of(self.graph)
+        return {
+            number: _constant_array(of_graph[value.source])
+            if value.source >= 0
+            else self.compiled.constants[-1 - value.source]
+            for number, value in enumerate(self._values)
+            if value.kind == "constant"
+        }
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """Where every value lives, with sizes at their largest."""
+        return self.compiled.plan
+
+    @property
+    def kernels(self) -> tuple[CachedKernel, ...]:
+        return self.compiled.kernels
+
+    @cached_property
+    def passes(self) -> tuple[Record, ...]:
+        """The graph after each pass, made anew when asked for."""
+        return run_passes(self.graph, PASSES)[1]
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The fused kernels with the reason for each border, made anew when asked for."""
+        return fuse(self.passes[-1].graph)
+
+    # Calling.
+
+    def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
+        """Run; the outputs as new arrays, or written into `out`."""
+        if len(arrays) != len(self.graph.inputs):
+            raise InvalidArgument(
+                f"{len(self.graph.inputs)} inputs are needed, {len(arrays)} were given"
+            )
+        return self._run([np.asarray(array) for array in arrays], out)
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """Run with inputs by name."""
+        names = [node.attr("name") for node in self.graph.inputs]
+        if set(names) != set(inputs):
+            raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
+        return self._run([np.asarray(inputs[name]) for name in names], None)
+
+    def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
+        with self._lock:
+            self._check_usable()
+            arrays = [
+                _fitting(array, node) for array, node in zip(arrays, self.graph.inputs, strict=True)
+            ]
+            binding = self._binding_for(arrays)
+            results, held = self._prepare(binding, arrays)
+            outcome = binding.table.run(
+                threads=self.threads, bind=binding.bind, keep_gil=self._is_short
+            )
+            del held
+            if outcome.kind is OutcomeKind.ERROR:
+                self._failure = self._describe(outcome.site, outcome.code)
+                raise RunFailed(self._failure)
+            if outcome.kind is OutcomeKind.CANCELLED:
+                raise RunFailed("the run was cancelled")
+        return _written_to(out, results)
+
+    def _prepare(self, binding: _Binding, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+        """Put the addresses of inputs and new outputs into their registers."""
+        registers = binding.table.registers
+        first = self._assembly.layout.io
+        for k, io in self._input_io.items():
+            registers[first + io] = _address(arrays[k])
+        made: dict[int, Array] = {}
+        for number, shape in zip(self.compiled.outputs, binding.output_shapes, strict=True):
+            value = self._values[number]
+            if number not in made and value.kind == "output":
+                made[number] = _new_array(shape, value.dtype)
+                registers[first + self._io[number]] = _address(made[number])
+        results = []
+        for number in self.compiled.outputs:
+            value = self._values[number]
+            if value.kind == "input":
+                results.append(arrays[value.source].copy())
+            elif value.kind == "constant":
+                results.append(self._constants[number].copy())
+            else:
+                results.append(made[number])
+        return results, arrays
+
+    def cancel(self) -> None:
+        """End the run in progress, from another thread."""
+        for binding in list(self._bound.values()):
+            binding.table.cancel()
+
+    # Binding.
+
+    def _binding_for(self, arrays: list[Array]) -> _Binding:
+        sizes = _sizes(self.graph.inputs, arrays, self._variables)
+        key = tuple(sizes[var.name] for var in self._variables)
+        found = self._bound.get(key)
+        if found is not None:
+            self._bound.move_to_end(key)
+            return found
+        binding = self._bind(sizes)
+        self._bound[key] = binding
+        if len(self._bound) > MAX_BOUND:
+            self._bound.popitem(last=False)
+        return binding
+
+    def _bind(self, sizes: dict[str, int]) -> _Binding:
+        plan = self.plan
+        if self._variables:
+            if self._replay is None:
+                self._replay = Replay(self.plan)
+            plan = self._replay.resize(
+                {value.name: evaluate(value.nbytes, sizes) for value in self._values}
+            )
+        places = self._places(plan)
+        base = self._arena_base()
+        table = self._assembly.table(places)
+        code = self._code
+        if code is not None:
+            table = relocated(table, code.base, code.nbytes)
+        registers = aligned_empty(table.n_registers, np.int64)
+        self._assembly.fill(registers, places, base, sizes)
+        first = self._assembly.layout.io
+        for number, array in self._constants.items():
+            registers[first + self._io[number]] = _address(array)
+        shapes = [
+            tuple(evaluate(dim, sizes) for dim in self._values[number].shape)
+            for number in self.compiled.outputs
+        ]
+        bound = BoundTable(table, registers)
+        return _Binding(sizes, plan, places, bound, (0, len(table.instructions)), shapes)
+
+    def _places(self, plan: MemoryPlan) -> dict[ValueId, Place]:
+        places: dict[ValueId, Place] = {}
+        for number, value in enumerate(self._values):
+            slot, io = plan.slots[value.name], self._io.get(number)
+            places[number] = Place(slot.nbytes, slot.offset if io is None else None, io)
+        return places
+
+    def _arena_base(self) -> int:
+        if self._arena is None:
+            options = BufferOptions(alignment=64)
+            shape = (self.plan.peak_nbytes,)
+            self._arena = Buffer.allocate(device.get("cpu"), uint8, shape, options)
+        return self._arena.raw_ptr
+
+    # What it shows.
+
+    def verify(self) -> None:
+        """Check the plan and prove the order on final addresses; RaceFound or InvalidPlan."""
+        self.plan.verify()
+        self._assembly.verify(self._places(self.plan))
+        for binding in self._bound.values():
+            binding.plan.verify()
+            self._assembly.verify(binding.places)
+
+    def profile(self, *arrays: Any) -> Profile:
+        """Run once with time stamps: a table of kernels with their times."""
+        with self._lock:
+            self._check_usable()
+            given = [np.asarray(array) for array in arrays]
+            fitting = [
+                _fitting(array, node) for array, node in zip(given, self.graph.inputs, strict=True)
+            ]
+            binding = self._binding_for(fitting)
+            _, held = self._prepare(binding, fitting)
+            stamps = Stamps(self.threads)
+            binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
+            del held
+            return Profile.of(stamps, self.kernels, binding.sizes)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._code is None and self.kernels else f"{self.threads} threads"
+        return (
+            f"<Executable: {len(self.kernels)} kernels, {self.plan.peak_nbytes} bytes of arena, "
+            f"{state}>"
+        )
+
+    # Ending.
+
+    def reset(self) -> None:
+        """Make a failed Executable usable again."""
+        with self._lock:
+            self._failure = None
+            self._bound.clear()
+
+    def close(self) -> None:
+        """Give every byte back to the system. Returned arrays are the caller's and stay."""
+        with self._lock:
+            self._failure = "it was closed"
+            self._bound.clear()
+            if self._arena is not None:
+                self._arena = None
+                device.get("cpu").trim()
+            if self._code is not None:
+                self._code.close()
+                self._code = None
+
+    def __enter__(self) -> Executable:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise RunFailed(f"this Executable cannot run: {self._failure}; reset() it, or compile")
+
+    def _describe(self, site: int | None, code: int | None) -> str:
+        if site is not None and 1 <= site <= len(self.kernels):
+            kernel = self.kernels[site - 1]
+            where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
+            return f"kernel {kernel.entry_point} failed with code {code}{where}"
+        return f"a run failed at {site} with code {code}"
+
+
+def constants_of(graph: Graph) -> list[Node]:
+    """The arrays a graph brings along, in the order that saved programs count them by."""
+    return [node for node in graph.nodes if node.op in ("constant", "buffer")]
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _new_array(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array for the caller to keep; a large one from the pool, whose pages are warm."""
+    if dtype.nbytes(shape) < POOLED_FROM_NBYTES:
+        return np.empty(shape, dtype.to_numpy())
+    return Buffer.allocate(device.get("cpu"), dtype, shape).as_array_mut()
+
+
+def _constant_array(node: Node) -> Array:
+    array = node.attr("data").array if node.op == "constant" else node.attr("source").array()
+    return _in_order(array)
+
+
+def _in_order(array: Array) -> Array:
+    """The array in C order, copied where it is not (NumPy's own function adds an axis to none)."""
+    return array if array.flags.c_contiguous else array.copy()
+
+
+def _fitting(array: Array, node: Node) -> Array:
+    """The array itself where native code can read it in place, else a copy; or what is wrong."""
+    wanted = node.dtype.to_numpy()
+    name = node.attr("name")
+    if array.dtype != wanted:
+        raise TypeMismatch(f"input {name!r} is {node.dtype}, the array given {array.dtype}")
+    if array.ndim != node.ndim:
+        raise ShapeMismatch(
+            f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "
+            f"{array.shape}"
+        )
+    return _in_order(array)
+
+
+def _sizes(
+    inputs: tuple[Node, ...], arrays: list[Array], wanted: tuple[Var, ...]
+) -> dict[str, int]:
+    """The values of all variables, read off the shapes; every other size is checked."""
+    sizes: dict[str, int] = {}
+    for node, array in zip(inputs, arrays, strict=True):
+        for dim, size in zip(node.shape, array.shape, strict=True):
+            if isinstance(dim, Var) and dim.name not in sizes:
+                sizes[dim.name] = check_binding(dim, size)
+    missing = [var.name for var in wanted if var.name not in sizes]
+    if missing:
+        raise BoundsError(f"no input has {missing[0]!r} as a size by itself, so it is not known")
+    for node, array in zip(inputs, arrays, strict=True):
+        if any(
+            _value(dim, sizes) != size for dim, size in zip(node.shape, array.shape, strict=True)
+        ):
+            raise ShapeMismatch(
+                f"input {node.attr('name')!r} is {typed(node.shape, node.dtype)}, the array given "
+                f"has shape {array.shape}"
+            )
+    return sizes
+
+
+def _value(dim: Dim, sizes: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
+
+
+def _written_to(out: Sequence[Array] | None, results: list[Array]) -> list[Array]:
+    if out is None:
+        return results
+    if len(out) != len(results):
+        raise InvalidArgument(f"{len(results)} outputs do not go into {len(out)} arrays")
+    for target, result in zip(out, results, strict=True):
+        if target.shape != result.shape or target.dtype != result.dtype:
+            raise ShapeMismatch(
+                f"an output of {result.dtype}{result.shape} does not go into an array of "
+                f"{target.dtype}{target.shape}"
+            )
+        target[...] = result
+    return list(out)

@@ -1,0 +1,115 @@
+"""Where things lie in the memory that Python and the native driver share: byte offsets.
+
+`Run` is one bound table, `Team` the one team of the process, `Worker` a thread's record, `Stamps`
+where a profiled run writes. What different threads write lies on different 64-byte lines.
+
+    Run     what a worker reads | error, stamps | what the caller alone uses | its worker record
+    Team    gate | block | seq | completed | sleepers | waiters | settings | records of workers
+"""
+
+from __future__ import annotations
+
+LINE_NBYTES = 64
+
+
+class Run:
+    """One bound table: everything a run needs, by address."""
+
+    TABLE = 0
+    REGISTERS = 8
+    INSTRUCTIONS = 16
+    WAITS = 24
+    SYNCS = 32
+    IMPORTS = 40
+    TEAM = 48
+    N_THREADS = 56  # the caller included
+
+    ERROR = 64  # site << 32 | code; CANCELLED; 0 when all is well
+    STAMPS = 72  # for the profiled driver
+
+    EPOCH = 128  # u32, raised by every parallel block, kept from run to run
+    RESUME = 132  # u32, entry to begin at
+    REFRESHED = 136  # u32, epoch at which all sync words were last set
+    REFRESH_AFTER = 140  # u32, epochs
+    N_SYNCS = 144
+    POLL_CLOCKS = 152
+    NEXT_POLL = 160
+    N_POLLS = 168
+    BIND_FIRST = 176  # u32, instructions to run before the first entry
+    BIND_COUNT = 180  # u32
+    KEEP_GIL = 184
+    SEGMENT = 192  # u32, the SEGMENT entry that left
+    INTERRUPTED = 196  # u32, an exception is set and the GIL is held
+    THREAD_STATE = 200
+    TIMEOUT = 208  # two i64: seconds, nanoseconds; how long the caller sleeps between polls
+    BUDGET_NS = 224  # estimated work left until the clock is read
+
+    WORKER = 256  # the caller's record when it runs alone
+    NBYTES = 384
+
+
+class Worker:
+    """A thread's record; kernels get a pointer to it and know its first two words."""
+
+    INDEX = 0
+    ERROR = 8  # address of the word a kernel sets
+    WORD = 16  # that word, for a thread of the team
+    TEAM = 24
+    N_TILES = 32  # tiles run so far
+    ASLEEP = 64  # u32, futex: AWAKE, AT_GATE or IN_RUN
+    NBYTES = 128
+
+    AWAKE = 0
+    AT_GATE = 1
+    IN_RUN = 2
+
+
+class Team:
+    """The control block."""
+
+    GATE = 0  # open << 32 | threads invited << 16 | workers inside
+    BLOCK = 64  # epoch << 32 | entry
+    SEQ = 128  # raised by every block, over all runs
+    COMPLETED = 192  # SHARED launches of the block that are complete
+    SLEEPERS = 256  # u32, asleep at the gate
+    WAITERS = 320  # u32, asleep inside a run
+    STOP = 384
+    SPIN_CLOCKS = 392
+    YIELD_CLOCKS = 400
+    RUN = 408
+    IMPORTS = 416
+    WORKERS = 448
+
+    OPEN = 1 << 32
+    INVITED_SHIFT = 16
+    COUNT_MASK = 0xFFFF
+
+
+class Imports:
+    """Addresses of the functions native code may call."""
+
+    SYSCALL = 0
+    SAVE_THREAD = 8
+    RESTORE_THREAD = 16
+    CHECK_SIGNALS = 24
+    NBYTES = 64
+
+
+class Stamps:
+    """A header, then for each worker a region: a line with the count, then records."""
+
+    STRIDE = 0
+    CAPACITY = 8
+    REGIONS = 64
+    RECORDS = 64  # in a region
+    RECORD_NBYTES = 32  # tick u32, zero u32, tile i64, begin i64, end i64
+
+
+#: What `run` returns.
+END, SEGMENT, ERROR, CANCELLED = range(4)
+
+#: The error word of a cancelled run; no site and no code are this big.
+CANCELLED_WORD = -1
+#: The driver's own error code: a launch with more tiles than a sync word can count.
+TOO_MANY_TILES = 0xFFFFFFFE
+MAX_TILES = 0xFFFF

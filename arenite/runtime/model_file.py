@@ -1,0 +1,177 @@
+"""The file of a compiled model: named sections behind a checked header.
+
+In: sections of bytes, or arrays. Out: the same bytes as memoryviews of memory of our own, after
+every check; or DamagedCache. Little-endian, offsets from the start of the file:
+
+     0  magic "ARENITE" + format byte      8    directory, 32 bytes a section:
+     8  file length                        8      kind (up to 8 ASCII bytes)  8
+    16  section count                      4      offset                      8
+    20  machine                            4      byte length                 8
+    24  SHA-256 of all bytes after 64     32      element count               8
+    56  zero                               8    sections, each 64-byte aligned
+
+The checksum finds damage, not an attacker: who can write the folder can write code. Hence file and
+folder must belong to the user, and nobody else may write them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from arenite.errors import DamagedCache, InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
+
+#: What a section may be made of: bytes, or an array, whose elements are then counted.
+Content: TypeAlias = "Buffer | NDArray[Any]"
+
+MAGIC = b"ARENITE\x01"
+ALIGNMENT = 64
+MAX_SECTIONS = 1024
+
+_HEADER = struct.Struct("<8sQII32s8s")
+_ENTRY = struct.Struct("<8sQQQ")
+_PLACE = struct.Struct("<II")  # offset in the code, start of the name
+_ZERO = bytes(8)
+
+
+def model_bytes(sections: Mapping[str, Content], machine: int) -> bytes:
+    """The whole file of these sections."""
+    if len(sections) > MAX_SECTIONS:
+        raise InvalidArgument(f"{len(sections)} sections; a model file has at most {MAX_SECTIONS}")
+    views = {_kind(n): memoryview(cast("Buffer", content)) for n, content in sections.items()}
+    end = _HEADER.size + _ENTRY.size * len(views)
+    directory = bytearray()
+    body = bytearray()
+    first = -(-end // ALIGNMENT) * ALIGNMENT
+    for kind, view in views.items():
+        body += bytes(-len(body) % ALIGNMENT)
+        n_elements = view.nbytes // view.itemsize if view.nbytes else 0
+        directory += _ENTRY.pack(kind, first + len(body), view.nbytes, n_elements)
+        body += view.tobytes()
+    rest = bytes(directory) + bytes(first - end) + bytes(body)
+    digest = hashlib.sha256(rest).digest()
+    nbytes = _HEADER.size + len(rest)
+    return _HEADER.pack(MAGIC, nbytes, len(views), machine, digest, _ZERO) + rest
+
+
+def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memoryview]:
+    """The sections of a whole file; raises DamagedCache. `machine`: the only one accepted."""
+    if len(data) < _HEADER.size:
+        raise DamagedCache(f"{len(data)} bytes are no model file")
+    magic, nbytes, n_sections, found_machine, digest, zero = _HEADER.unpack_from(data)
+    if magic != MAGIC or zero != _ZERO:
+        raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
+    if nbytes != len(data):
+        raise DamagedCache(f"{len(data)} bytes; the header says {nbytes}")
+    if hashlib.sha256(data[_HEADER.size :]).digest() != digest:
+        raise DamagedCache("the checksum does not match")
+    if machine is not None and found_machine != machine:
+        raise DamagedCache(f"made for machine {found_machine}, not {machine}")
+    if n_sections > MAX_SECTIONS or _HEADER.size + n_sections * _ENTRY.size > nbytes:
+        raise DamagedCache(f"a directory of {n_sections} sections does not fit")
+    first = _HEADER.size + n_sections * _ENTRY.size
+    sections: dict[str, memoryview] = {}
+    for index in range(n_sections):
+        entry = _ENTRY.unpack_from(data, _HEADER.size + index * _ENTRY.size)
+        kind, offset, length, n_elements = entry
+        try:
+            name = kind.rstrip(b"\0").decode("ascii")
+        except UnicodeDecodeError:
+            raise DamagedCache(f"section {index} has the name {kind!r}") from None
+        if not name or name in sections:
+            raise DamagedCache(f"section {index} has the name {name!r}, none or a second time")
+        if length > nbytes or not first <= offset <= nbytes - length or offset % ALIGNMENT:
+            raise DamagedCache(f"section {name}: {length} bytes at {offset} are not in the file")
+        if bool(length) != bool(n_elements) or (n_elements and length % n_elements):
+            raise DamagedCache(f"section {name}: {n_elements} elements in {length} bytes")
+        sections[name] = data[offset : offset + length]
+    return sections
+
+
+def write_model_file(path: Path, sections: Mapping[str, Content], machine: int) -> None:
+    """Write by way of a temporary file beside it, so that readers see all of it or nothing."""
+    write_atomically(path, model_bytes(sections, machine))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def read_model_file(path: Path, machine: int | None = None) -> dict[str, memoryview]:
+    """The sections of a file; raises DamagedCache, also for a file that others could write."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise DamagedCache(f"{path} can't be opened: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise DamagedCache(f"{path} is no regular file")
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise DamagedCache(f"{path} belongs to another user, or others may write it")
+        data = bytearray(status.st_size)
+        filled = file.readinto(data)
+    if filled != len(data):
+        raise DamagedCache(f"{path} was cut short while it was read")
+    try:
+        return parse_model(memoryview(data).toreadonly(), machine)
+    except DamagedCache as error:
+        raise DamagedCache(f"{path}: {error}") from None
+
+
+def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:
+    """Code and where its functions begin, as sections."""
+    names = bytearray()
+    places = bytearray()
+    for name, offset in entries.items():
+        places += _PLACE.pack(offset, len(names))
+        names += name.encode() + b"\0"
+    return {"code": image, "entries": bytes(places), "names": bytes(names)}
+
+
+def parse_code(sections: Mapping[str, memoryview]) -> tuple[memoryview, dict[str, int]]:
+    """(code, function name -> offset) of a file's sections; raises DamagedCache."""
+    missing = [name for name in ("code", "entries", "names") if name not in sections]
+    if missing:
+        raise DamagedCache(f"no section {', '.join(missing)}")
+    code, places, names = sections["code"], sections["entries"], sections["names"].tobytes()
+    if len(places) % _PLACE.size:
+        raise DamagedCache(f"{len(places)} bytes are no whole number of entries")
+    entries = {}
+    for offset, name_start in _PLACE.iter_unpack(places):
+        name_end = names.find(b"\0", name_start)
+        if offset >= len(code) or name_end < 0:
+            raise DamagedCache(f"an entry at {offset} of {len(code)} bytes of code, or its name")
+        try:
+            entries[names[name_start:name_end].decode()] = offset
+        except UnicodeDecodeError:
+            raise DamagedCache("an entry whose name is not UTF-8") from None
+    return code, entries
+
+
+def _kind(name: str) -> bytes:
+    kind = name.encode()
+    if not (name.isascii() and name.isprintable() and 1 <= len(kind) <= 8):
+        raise InvalidArgument(f"{name!r} can't name a section: 1 to 8 ASCII characters")
+    return kind.ljust(8, b"\0")

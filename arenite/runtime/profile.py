@@ -1,0 +1,122 @@
+"""Profile: how long each kernel took in one run, what it moved, and on which threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from numpy.typing import NDArray
+
+from arenite.ir.dim import evaluate
+from arenite.memory.tables import aligned
+from arenite.runtime import native
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.stamps import Stamps
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel: busy seconds over all threads, and what that is for its bytes and operations."""
+
+    name: str
+    seconds: float
+    n_tiles: int
+    share: float  # of all busy seconds
+    gflops: float
+    gbytes: float  # moved a second
+    origin: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    kernels: tuple[KernelTime, ...]
+    wall_seconds: float
+    records: NDArray[Any]
+    clocks_per_second: float
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, stamps: Stamps, kernels: Sequence[CachedKernel], sizes: Mapping[str, int]
+    ) -> Profile:
+        rate = native.runtime().clocks_per_second
+        records = stamps.records()
+        busy: dict[int, list[float]] = {}
+        for record in records:
+            took = float(record["end"] - record["begin"]) / rate
+            busy.setdefault(int(record["tick"]) - 1, []).append(took)
+        total = sum(map(sum, busy.values())) or 1.0
+        times = []
+        for k, calls in sorted(busy.items()):
+            kernel = kernels[k]
+            seconds = sum(calls)
+            moved = kernel.reads_nbytes + kernel.writes_nbytes
+            times.append(
+                KernelTime(
+                    kernel.entry_point,
+                    seconds,
+                    len(calls),
+                    seconds / total,
+                    evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9,
+                    evaluate(moved, sizes) / max(seconds, 1e-12) / 1e9,
+                    str(kernel.origins[0]) if kernel.origins else "",
+                )
+            )
+        wall = 0.0
+        if len(records):
+            wall = float(records["end"].max() - records["begin"].min()) / rate
+        names = tuple(kernel.entry_point for kernel in kernels)
+        return cls(tuple(times), wall, records, rate, names)
+
+    def _rows(self) -> list[list[str]]:
+        head = ["kernel", "µs", "share", "tiles", "GFLOP/s", "GB/s", "origin"]
+        ordered = sorted(self.kernels, key=lambda kernel: -kernel.seconds)
+        return [head] + [
+            [
+                k.name,
+                f"{k.seconds * 1e6:.1f}",
+                f"{k.share:.1%}",
+                str(k.n_tiles),
+                f"{k.gflops:.1f}",
+                f"{k.gbytes:.1f}",
+                k.origin,
+            ]
+            for k in ordered
+        ]
+
+    def __str__(self) -> str:
+        return (
+            aligned(self._rows(), {1, 2, 3, 4, 5})
+            + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last"
+        )
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        lines = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        return f"<table><tr>{cells}</tr>{lines}</table>"
+
+    def to_chrome_trace(self) -> str:
+        """For chrome://tracing and its like: one lane a thread."""
+        if not len(self.records):
+            return json.dumps({"traceEvents": []})
+        first = int(self.records["begin"].min())
+        micros = 1e6 / self.clocks_per_second
+        events = [
+            {
+                "name": self.names[int(record["tick"]) - 1],
+                "ph": "X",
+                "pid": 0,
+                "tid": int(record["worker"]),
+                "ts": (int(record["begin"]) - first) * micros,
+                "dur": int(record["end"] - record["begin"]) * micros,
+                "args": {"tile": int(record["tile"])},
+            }
+            for record in self.records
+        ]
+        return json.dumps({"traceEvents": events})

@@ -1,0 +1,180 @@
+"""The one team of threads of the process.
+
+In: the runtime image's addresses and how many threads a run wants. Out: a control block that runs
+are entered with. Worker 0 is the caller; the others are native threads that never hold a Python
+thread state, pinned to CPUs other than the caller's, spinning briefly and then asleep. Their code
+and their control block are never unmapped. A forked process has no workers: it starts a new team.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from arenite.errors import InvalidArgument, OutOfMemory
+from arenite.runtime.layout import Team as Layout
+from arenite.runtime.layout import Worker
+from arenite.runtime.loader import map_memory
+
+SPIN_SECONDS = 50e-6
+#: Of a team larger than the CPUs it may run on: how long a thread spins before it gives way.
+YIELD_SECONDS = 2e-6
+MAX_THREADS = 1024
+
+_CPU_SET_NBYTES = 128
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class TeamCode:
+    """What a team needs of the runtime image."""
+
+    worker: int  # address of a thread's life
+    stop: int  # address of the function that ends them
+    imports: int  # address of the import table
+    clocks_per_second: float
+
+
+class Team:
+    """Threads 1, 2, ...; `lock` is held by whoever runs on them."""
+
+    def __init__(self, code: TeamCode, pin: bool = True) -> None:
+        self.lock = threading.Lock()
+        self.pins = pin
+        self._code = code
+        self._threads: list[int] = []  # pthread_t
+        self.address = map_memory(Layout.WORKERS + MAX_THREADS * Worker.NBYTES)
+        self._set(Layout.IMPORTS, code.imports)
+        self._set(Layout.SPIN_CLOCKS, int(SPIN_SECONDS * code.clocks_per_second))
+        self._set(Layout.YIELD_CLOCKS, 2**62)
+
+    @property
+    def n_threads(self) -> int:
+        """The caller included."""
+        return len(self._threads) + 1
+
+    @property
+    def tiles_by_thread(self) -> list[int]:
+        """How many tiles of SHARED launches each thread has run so far."""
+        return [
+            ctypes.c_int64.from_address(self._record(i) + Worker.N_TILES).value
+            for i in range(self.n_threads)
+        ]
+
+    def grow(self, n_threads: int) -> None:
+        """Have at least so many threads; the lock is held."""
+        if n_threads > MAX_THREADS:
+            raise InvalidArgument(f"{n_threads} threads; a team has at most {MAX_THREADS}")
+        if n_threads <= self.n_threads:
+            return
+        cpus = _cpus_after_this_one()
+        if n_threads > len(cpus):
+            self._set(Layout.YIELD_CLOCKS, int(YIELD_SECONDS * self._code.clocks_per_second))
+        # Signals are for Python's threads: workers are born with all of them blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            while self.n_threads < n_threads:
+                self._start(self.n_threads, cpus[self.n_threads % len(cpus)])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def stop(self) -> None:
+        """End all threads but the caller; the lock is held, so they are in no run."""
+        end = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.stop)
+        end(self.address, self.n_threads)
+        for thread in self._threads:
+            _libc.pthread_join(ctypes.c_ulong(thread), None)
+        self._threads = []
+        self._set(Layout.STOP, 0)
+
+    def _start(self, index: int, cpu: int) -> None:
+        record = self._record(index)
+        ctypes.c_int64.from_address(record + Worker.INDEX).value = index
+        ctypes.c_int64.from_address(record + Worker.TEAM).value = self.address
+        thread = ctypes.c_ulong()
+        failure = _libc.pthread_create(
+            ctypes.byref(thread),
+            None,
+            ctypes.c_void_p(self._code.worker),
+            ctypes.c_void_p(record),
+        )
+        if failure:
+            raise OutOfMemory(
+                f"thread {index} of the team was not started: {os.strerror(failure)}; "
+                "ask for fewer threads"
+            )
+        self._threads.append(thread.value)
+        if self.pins:
+            _pin(thread, cpu)
+
+    def _record(self, index: int) -> int:
+        return self.address + Layout.WORKERS + index * Worker.NBYTES
+
+    def _set(self, offset: int, value: int) -> None:
+        ctypes.c_int64.from_address(self.address + offset).value = value
+
+
+def default_n_threads() -> int:
+    """As many as the process may keep busy: its CPUs, and its group's share of them."""
+    n_cpus = len(os.sched_getaffinity(0))
+    quota = cgroup_cpus()
+    return n_cpus if quota is None else max(1, min(n_cpus, int(quota)))
+
+
+def cgroup_cpus(
+    own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> float | None:
+    """CPUs the process's control group may use, the least of its ancestors; None: no limit."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return None
+    limits = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root if not controllers else root / "cpu"
+        folder = base / path.lstrip("/")
+        while True:
+            limit = _cpu_limit(folder)
+            if limit is not None:
+                limits.append(limit)
+            if folder == base or base not in folder.parents:
+                break
+            folder = folder.parent
+    return min(limits, default=None)
+
+
+def _cpu_limit(folder: Path) -> float | None:
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        limit = float(quota) / float(period)
+    except (OSError, ValueError, ZeroDivisionError):  # "max" is no number: no limit
+        return None
+    return limit if limit > 0 else None
+
+
+def _cpus_after_this_one() -> list[int]:
+    """The CPUs we may run on, beginning with the one this thread is on."""
+    cpus = sorted(os.sched_getaffinity(0))
+    here = _libc.sched_getcpu()
+    first = cpus.index(here) if here in cpus else 0
+    return cpus[first:] + cpus[:first]
+
+
+def _pin(thread: ctypes.c_ulong, cpu: int) -> None:
+    """Best effort: an unpinned worker is slower, not wrong."""
+    if cpu < 8 * _CPU_SET_NBYTES:
+        chosen = (ctypes.c_uint64 * (_CPU_SET_NBYTES // 8))()
+        chosen[cpu // 64] = 1 << (cpu % 64)
+        _libc.pthread_setaffinity_np(thread, ctypes.c_size_t(_CPU_SET_NBYTES), chosen)

@@ -1,0 +1,234 @@
+"""Index maps: which element of an input an element of a node is made of.
+
+An index is one `Dim` for each axis, over loop variables (Vars from 0 on) and the sizes of the
+model. Movement ops only change indices, so a chain of them costs arithmetic on indices and no
+memory. `a % b` is kept as `a - b*(a//b)`, so that taking an index apart and putting it together
+again gives back the same index; what stays non-affine is seen as a division that is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from arenite.ir.dim import Dim, Expr, Floordiv, Positive, Var, bounds, maximum, product
+from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
+
+Index: TypeAlias = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """An element exists only where 0 <= position < size; elsewhere it is padding."""
+
+    position: Dim
+    size: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input's element, and the guards under which it is read."""
+
+    node: Node
+    index: Index
+    guards: tuple[Guard, ...] = ()
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether each element is made of the elements at the same index of all inputs."""
+    return OPS[node.op].family == "elementwise"
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node only says where its elements come from."""
+    return OPS[node.op].family == "movement"
+
+
+def sources(node: Node, index: Index) -> tuple[Source, ...]:
+    """Where the element at `index` of an elementwise op or a view comes from."""
+    if is_elementwise(node):
+        return tuple(Source(value, index) for value in node.inputs)
+    return _VIEWS[node.op](node, index)
+
+
+def _permute(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = [0] * len(index)
+    for position, axis in zip(index, node.attr("axes"), strict=True):
+        inner[axis] = position
+    return (Source(source, tuple(inner)),)
+
+
+def _expand(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        position if size == outer_size else 0
+        for position, size, outer_size in zip(index, source.shape, node.shape, strict=True)
+    )
+    return (Source(source, inner),)
+
+
+def _reshape(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    return (Source(source, reshaped_index(index, node.shape, source.shape)),)
+
+
+def _slice(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        start + step * position
+        for position, start, step in zip(index, node.attr("start"), node.attr("step"), strict=True)
+    )
+    return (Source(source, inner),)
+
+
+def _pad(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = []
+    guards: list[Guard] = []
+    for position, size, (before, after) in zip(
+        index, source.shape, node.attr("padding"), strict=True
+    ):
+        inner.append(position - before)
+        if before != 0 or after != 0:
+            guards.append(Guard(position - before, size))
+    return (Source(source, tuple(inner), tuple(guards)),)
+
+
+def _concat(node: Node, index: Index) -> tuple[Source, ...]:
+    axis = node.attr("axis")
+    start: Dim = 0
+    found = []
+    for value in node.inputs:
+        position = index[axis] - start
+        inner = (*index[:axis], position, *index[axis + 1 :])
+        found.append(Source(value, inner, (Guard(position, value.shape[axis]),)))
+        start = start + value.shape[axis]
+    return tuple(found)
+
+
+def _window(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    axes = node.attr("axes")
+    inner = list(index[: source.ndim])
+    within = index[source.ndim :]
+    for axis, offset, stride, dilation in zip(
+        axes, within, node.attr("strides"), node.attr("dilations"), strict=True
+    ):
+        inner[axis] = inner[axis] * stride + offset * dilation
+    return (Source(source, tuple(inner)),)
+
+
+_VIEWS = {
+    "permute": _permute,
+    "expand": _expand,
+    "reshape": _reshape,
+    "slice": _slice,
+    "pad": _pad,
+    "concat": _concat,
+    "window": _window,
+}
+
+
+def reshaped_index(index: Index, shape: Sequence[Dim], inner_shape: Sequence[Dim]) -> Index:
+    """The index in `inner_shape` of the element at `index` of `shape`, row-major both.
+
+    Axes are taken in groups of equal product, so that a symbolic size in one group is never
+    divided by in another: [batch, 6] to [batch, 2, 3] leaves batch alone.
+    """
+    inner: list[Dim] = []
+    i = j = 0
+    while i < len(shape) or j < len(inner_shape):
+        i_end, j_end = min(i + 1, len(shape)), min(j + 1, len(inner_shape))
+        while (outside := product(shape[i:i_end])) != (inside := product(inner_shape[j:j_end])) or (
+            i_end == i and j_end == j
+        ):
+            # Grow the smaller side; where sizes are symbolic, whichever still has axes.
+            grow_outer = i_end < len(shape) and (
+                j_end == len(inner_shape) or bounds(outside)[1] <= bounds(inside)[1]
+            )
+            if grow_outer:
+                i_end += 1
+            elif j_end < len(inner_shape):
+                j_end += 1
+            else:
+                i_end, j_end = len(shape), len(inner_shape)
+                break
+        inner += _taken_apart(linear(index[i:i_end], shape[i:i_end]), inner_shape[j:j_end])
+        i, j = i_end, j_end
+    return tuple(inner)
+
+
+def linear(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
+    """The row-major position of an index."""
+    position: Dim = 0
+    for at, size in zip(index, shape, strict=True):
+        position = position * size + at
+    return position
+
+
+def _taken_apart(position: Dim, shape: Sequence[Dim]) -> list[Dim]:
+    index: list[Dim] = []
+    for k in range(len(shape)):
+        below = product(shape[k + 1 :])
+        if below == 0 or bounds(below)[0] < 1:
+            return [0] * len(shape) if len(shape) != 1 else [position]
+        whole = position // below
+        index.append(whole)
+        position = position - whole * below
+    return index
+
+
+def coefficient(dim: Dim, var: Var) -> Dim | None:
+    """c where dim = c * var + rest and rest and c are free of var; None where it is not so."""
+    if isinstance(dim, int):
+        return 0
+    factor: Dim = 0
+    for monomial, number in dim.terms:
+        times = sum(1 for atom in monomial if atom == var)
+        others = [atom for atom in monomial if atom != var]
+        if times > 1 or any(mentions(atom, var) for atom in others):
+            return None
+        if times:
+            factor = factor + product([number, *others])
+    return factor
+
+
+def mentions(dim: Dim, var: Var) -> bool:
+    """Whether `var` occurs in a size, also inside a division."""
+    pending: list[Dim] = [dim]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Var):
+            if current == var:
+                return True
+        elif isinstance(current, Floordiv):
+            pending += [current.numerator, current.divisor]
+        elif isinstance(current, Positive):
+            pending.append(current.inner)
+        elif isinstance(current, Expr):
+            pending += [atom for monomial, _ in current.terms for atom in monomial]
+    return False
+
+
+def is_affine(dim: Dim, variables: Sequence[Var]) -> bool:
+    """Whether a position is a sum of loop variables times sizes, without divisions of them."""
+    return all(coefficient(dim, var) is not None for var in variables)
+
+
+def substitute(dim: Dim, replaced: Mapping[Var, Dim]) -> Dim:
+    """The same size with variables replaced, all at once."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Var):
+        return replaced.get(dim, dim)
+    if isinstance(dim, Floordiv):
+        return substitute(dim.numerator, replaced) // substitute(dim.divisor, replaced)
+    if isinstance(dim, Positive):
+        return maximum(substitute(dim.inner, replaced), 0)
+    total: Dim = 0
+    for monomial, number in dim.terms:
+        total = total + product([number, *(substitute(atom, replaced) for atom in monomial)])
+    return total

@@ -1,0 +1,424 @@
+"""Fusion: a graph becomes kernels, with a reason for every border between two of them.
+
+First every node is either *inlined*, computed anew wherever an element of it is needed, or a
+*root*, which is computed by a kernel of its own. Then kernels are joined where a consumer reads a
+producer's values at the very point of the space at which they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.define import OPS
+from arenite.schedule.access import (
+    Index,
+    Source,
+    is_affine,
+    is_elementwise,
+    is_view,
+    reshaped_index,
+    sources,
+    substitute,
+)
+from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, outer_index, space_vars
+from arenite.schedule.reduce import reduction_of
+
+#: Operations in one kernel at the most, so that no file drives the size of generated code.
+MAX_OPS = 256
+#: A value used more than once is computed anew where that takes no more than this.
+CHEAP_OPS = 4
+
+#: What an operation costs, beside an addition.
+COSTS = dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3) | dict.fromkeys(
+    (
+        "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+        "atanh erf pow atan2"
+    ).split(),
+    12,
+)
+
+#: Reductions over a space that is no value's shape; only epilogues can be joined to them.
+CONTRACTIONS = frozenset({"matmul", "conv"})
+
+#: Sources that take no memory: made up where they are needed.
+MADE_UP = frozenset({"full", "iota", "size"})
+
+
+def is_in_memory(node: Node) -> bool:
+    """Whether a node exists before anything runs: an argument, a constant, an array."""
+    return OPS[node.op].family == "source" and node.op not in MADE_UP and node.op != "random_bits"
+
+
+def fuse(graph: Graph) -> Schedule:
+    """The kernels of a graph, in order."""
+    roots = _choose_roots(graph)
+    drafts = _Drafts(graph, roots)
+    drafts.join_all()
+    return Schedule(tuple(drafts.finished()), graph.inputs, graph.outputs)
+
+
+def _choose_roots(graph: Graph) -> dict[Node, str]:
+    """The nodes that are written to memory, and why, in topological order."""
+    users = graph.users()
+    outputs = set(graph.outputs)
+    roots: dict[Node, str] = {}
+    inlined_ops: dict[Node, int] = {}
+    flat: dict[Node, bool] = {}
+    for node in graph.nodes:
+        if is_in_memory(node):
+            inlined_ops[node], flat[node] = 0, True
+            continue
+        ops = COSTS.get(node.op, 0 if is_view(node) else 1)
+        ops += sum(inlined_ops[value] for value in node.inputs)
+        flat[node] = (is_elementwise(node) or node.op in ("reshape", "full")) and all(
+            flat[value] for value in node.inputs
+        )
+        reason = _needed_in_memory(node, users[node], outputs)
+        kept = node
+        if reason is None:
+            reason = _too_dear(node, ops, users[node])
+            # A view costs nothing: what it shows is what is worth keeping.
+            kept = _behind_views(node)
+        if reason is not None:
+            roots.setdefault(kept, reason)
+            ops = inlined_ops[kept] = 0
+            flat[kept] = True
+            flat[node] |= kept is node
+        inlined_ops[node] = ops
+        if node.op == "reshape" and not flat[node.inputs[0]] and not _stays_affine(node):
+            source = node.inputs[0]
+            if source not in roots:
+                roots[source] = "its reshape is not affine, so it is read from memory in order"
+                inlined_ops[node] = 0
+                flat[node] = True
+    # A reshape may have made an earlier node a root.
+    return {node: roots[node] for node in graph.nodes if node in roots}
+
+
+def _behind_views(node: Node) -> Node:
+    """The node whose elements a chain of views shows, or a view that has several sources."""
+    kept = node
+    while is_view(kept) and len(kept.inputs) == 1 and not is_in_memory(kept.inputs[0]):
+        kept = kept.inputs[0]
+    return node if kept.op in MADE_UP else kept
+
+
+def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
+    """Why the node itself must be written, whatever it costs."""
+    if node in outputs:
+        return "an output of the graph"
+    if reduction_of(node) is not None:
+        return "a reduction is complete only when all of its elements are in"
+    if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
+        return f"{node.op} is a kernel of its own"
+    for user in users:
+        if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
+            return f"{user.op} reads it from memory"
+    return None
+
+
+def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
+    """Why computing the node anew wherever it is needed would be a waste."""
+    if ops > MAX_OPS:
+        return f"more than {MAX_OPS} operations in one kernel"
+    if len(users) > 1 and ops > CHEAP_OPS:
+        return f"used {len(users)} times and not cheap to compute anew"
+    for user in users:
+        if user.op == "expand" and ops > CHEAP_OPS:
+            return "spread over more elements than it has, and not cheap to compute anew"
+        if (user.op == "window" or user.op in CONTRACTIONS) and ops > 0:
+            return f"each element is read many times by {user.op}"
+    return None
+
+
+def _stays_affine(node: Node) -> bool:
+    """Whether a reshape maps indices without dividing them."""
+    variables = space_vars(node.shape)
+    inner = reshaped_index(variables, node.shape, node.inputs[0].shape)
+    return all(is_affine(position, variables) for position in inner)
+
+
+#: What a kernel reads: the indices at which it does, in variables of its space; None for an op
+#: that reads as it likes.
+Reads: TypeAlias = dict[Node, set[Index] | None]
+
+
+@dataclass(eq=False, slots=True)
+class _Draft:
+    """A kernel in the making."""
+
+    space: Shape
+    axes: tuple[int, ...]
+    stages: list[Stage]
+    n_ops: int
+    reads: Reads
+    joined_into: _Draft | None = None
+
+    def final(self) -> _Draft:
+        draft = self
+        while draft.joined_into is not None:
+            draft = draft.joined_into
+        return draft
+
+    @property
+    def is_map(self) -> bool:
+        return all(stage.role is Role.ROW for stage in self.stages) and not self.axes
+
+    @property
+    def is_opaque(self) -> bool:
+        return None in self.reads.values()
+
+    @property
+    def is_contraction(self) -> bool:
+        return any(stage.node.op in CONTRACTIONS for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What a producer and its consumer become when they are joined."""
+
+    space: Shape
+    axes: tuple[int, ...]
+    stages: list[Stage]
+    consumer_reads: Reads
+
+
+class _Drafts:
+    """All drafts of a graph, joined step by step."""
+
+    def __init__(self, graph: Graph, roots: dict[Node, str]) -> None:
+        self.graph = graph
+        self.roots = roots
+        self.users = graph.users()
+        self.by_node = {node: self._draft(node) for node in roots}
+
+    def _draft(self, node: Node) -> _Draft:
+        reduction = reduction_of(node)
+        if reduction is not None:
+            draft = _Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], 1, {})
+            pending = list(reduction.factors(space_vars(reduction.space)))
+        else:
+            draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], 0, {})
+            pending = self._needed(node, space_vars(node.shape), draft)
+        seen: set[tuple[Node, Index]] = set()
+        while pending:
+            source = pending.pop()
+            if is_in_memory(source.node) or source.node in self.roots:
+                indices = draft.reads.setdefault(source.node, set())
+                if indices is not None:
+                    indices.add(source.index)
+            elif (source.node, source.index) not in seen:
+                seen.add((source.node, source.index))
+                pending += self._needed(source.node, source.index, draft)
+        return draft
+
+    def _needed(self, node: Node, index: Index, draft: _Draft) -> list[Source]:
+        """The elements that one element of an inlined node is made of."""
+        if is_elementwise(node) or is_view(node):
+            draft.n_ops += 0 if is_view(node) else 1
+            return list(sources(node, index))
+        for value in node.inputs:
+            draft.reads[value] = None
+        return []
+
+    def join_all(self) -> None:
+        for node in self.roots:
+            consumer = self.by_node[node].final()
+            while True:
+                producers = dict.fromkeys(
+                    self.by_node[read].final()
+                    for read in reversed(consumer.reads)
+                    if read in self.by_node
+                )
+                producers.pop(consumer, None)
+                for producer in producers:
+                    if self._join(producer, consumer):
+                        break
+                else:
+                    break
+
+    def _join(self, producer: _Draft, consumer: _Draft) -> bool:
+        """Join two drafts where that is possible; the consumer is what stays."""
+        fit = _fit(producer, consumer)
+        if fit is None or self._path_outside(producer, consumer):
+            return False
+        consumer.space, consumer.axes, consumer.stages = fit.space, fit.axes, fit.stages
+        consumer.n_ops += producer.n_ops
+        made = {stage.node for stage in fit.stages}
+        reads: Reads = {}
+        for some in (producer.reads, fit.consumer_reads):
+            for read, indices in some.items():
+                if read not in made:
+                    reads.setdefault(read, set())
+                    known = reads[read]
+                    assert known is not None
+                    assert indices is not None
+                    known |= indices
+        consumer.reads = reads
+        producer.joined_into = consumer
+        return True
+
+    def _path_outside(self, producer: _Draft, consumer: _Draft) -> bool:
+        """Whether some third kernel lies between the two, so that joining would close a circle."""
+        pending = [
+            draft
+            for stage in producer.stages
+            for draft in self._consumers(stage.node)
+            if draft is not consumer and draft is not producer
+        ]
+        seen: set[int] = set()
+        while pending:
+            draft = pending.pop()
+            if draft is consumer:
+                return True
+            if id(draft) in seen:
+                continue
+            seen.add(id(draft))
+            for stage in draft.stages:
+                pending += self._consumers(stage.node)
+        return False
+
+    def _consumers(self, node: Node) -> Iterable[_Draft]:
+        """Kernels that read a root, through whatever is inlined between."""
+        found: dict[_Draft, None] = {}
+        pending = list(self.users[node])
+        seen: set[Node] = set()
+        while pending:
+            user = pending.pop()
+            if user in seen:
+                continue
+            seen.add(user)
+            if user in self.by_node:
+                found[self.by_node[user].final()] = None
+            else:
+                pending += self.users[user]
+        return found
+
+    def finished(self) -> list[Kernel]:
+        position = {node: k for k, node in enumerate(self.graph.nodes)}
+        outputs = set(self.graph.outputs)
+        drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
+        read_by: dict[Node, set[int]] = {}
+        for draft in drafts:
+            for read in draft.reads:
+                read_by.setdefault(read, set()).add(id(draft))
+        kernels: list[Kernel] = []
+        for draft in _in_order(drafts, self.by_node):
+            made = [stage.node for stage in draft.stages]
+            stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
+            inlined = _inlined(made, self.by_node)
+            kernels.append(
+                Kernel(
+                    name=_name(made, inlined, len(kernels)),
+                    space=draft.space,
+                    axes=draft.axes,
+                    stages=tuple(draft.stages),
+                    inputs=tuple(sorted(draft.reads, key=position.__getitem__)),
+                    outputs=tuple(stored),
+                    n_ops=draft.n_ops,
+                    border=self.roots[made[-1]],
+                    origins=tuple(
+                        dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
+                    ),
+                    in_place=_in_place(draft, stored),
+                )
+            )
+        return kernels
+
+
+def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
+    """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
+    if producer.is_opaque or consumer.is_opaque or producer.n_ops + consumer.n_ops > MAX_OPS:
+        return None
+    made = {stage.node: stage.role for stage in producer.stages}
+    wanted = {node: at for node, at in consumer.reads.items() if node in made}
+    if consumer.space == producer.space and not consumer.is_contraction:
+        if producer.is_contraction:
+            return None
+        axes = producer.axes or consumer.axes
+        if (producer.axes or axes) != axes or (not consumer.is_map and consumer.axes != axes):
+            return None
+        variables = space_vars(producer.space)
+        outer = outer_index(axes, variables)
+        places = {Role.ROW: {variables}, Role.REDUCE: {outer}, Role.SCALAR: {outer}}
+        if any(indices != places[made[node]] for node, indices in wanted.items()):
+            return None
+        return _Fit(producer.space, axes, producer.stages + consumer.stages, consumer.reads)
+    outer_axes = [k for k in range(len(producer.space)) if k not in producer.axes]
+    outer_shape = tuple(producer.space[k] for k in outer_axes)
+    if producer.axes and consumer.is_map and consumer.space == outer_shape:
+        # An epilogue: at the points where the reduction is complete.
+        variables = space_vars(outer_shape)
+        if any(indices != {variables} for indices in wanted.values()):
+            return None
+        if any(made[node] is Role.ROW for node in wanted):
+            return None
+        outer = outer_index(producer.axes, space_vars(producer.space))
+        inner = dict(zip(variables, outer, strict=True))
+        reads: Reads = {
+            node: {tuple(substitute(dim, inner) for dim in at) for at in indices or ()}
+            for node, indices in consumer.reads.items()
+        }
+        scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
+        return _Fit(producer.space, producer.axes, producer.stages + scalars, reads)
+    return None
+
+
+def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:
+    """Which outputs of a plain map may take the bytes of which inputs."""
+    if not draft.is_map:
+        return ()
+    here = {space_vars(draft.space)}
+    return tuple(
+        (output, read)
+        for output in stored
+        for read, indices in draft.reads.items()
+        if indices == here
+        and read.shape == output.shape
+        and read.dtype.bits == output.dtype.bits
+        and not is_in_memory(read)
+    )
+
+
+def _in_order(drafts: Iterable[_Draft], by_node: dict[Node, _Draft]) -> list[_Draft]:
+    """Producers before consumers; iterative, depth first from the last."""
+    done: dict[int, _Draft] = {}
+    for last in drafts:
+        pending: list[tuple[_Draft, bool]] = [(last, False)]
+        while pending:
+            draft, is_ready = pending.pop()
+            if id(draft) in done:
+                continue
+            if is_ready:
+                done[id(draft)] = draft
+                continue
+            pending.append((draft, True))
+            for read in draft.reads:
+                if read in by_node and id(by_node[read].final()) not in done:
+                    pending.append((by_node[read].final(), False))
+    return list(done.values())
+
+
+def _inlined(made: list[Node], by_node: dict[Node, _Draft]) -> list[Node]:
+    """The nodes computed in a kernel, inputs first."""
+    found: dict[Node, None] = {}
+    pending = list(made)
+    while pending:
+        node = pending.pop()
+        if node in found:
+            continue
+        found[node] = None
+        pending += [v for v in node.inputs if v not in by_node and not is_in_memory(v)]
+    return list(reversed(found))
+
+
+def _name(made: list[Node], inlined: list[Node], number: int) -> str:
+    """Names of the most telling ops, with the number that makes them unique."""
+    ops = dict.fromkeys(node.op for node in made)
+    if len(ops) < 4:
+        ops |= dict.fromkeys(node.op for node in inlined if not is_view(node))
+    return "_".join([*list(ops)[:4], str(number)])

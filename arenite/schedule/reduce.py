@@ -1,0 +1,104 @@
+"""What a reducing op reduces: its space, which axes go, and the elements that are combined.
+
+sum over axis 1 of x[2, 3]      space (2, 3), axis 1 goes;       x[i, j]
+matmul a[b, m, k], b[b, k, n]   space (b, m, n, k), k goes;      a[b, m, k] * b[b, k, n]
+conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] * w[o, c, r]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.ir.dim import Dim
+from arenite.ir.node import Node, Shape
+from arenite.schedule.access import Guard, Index, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`op` combines the products of `factors` over all points of the reduced axes."""
+
+    op: str  # add, mul, max, min, and, or, argmax, argmin
+    space: Shape
+    axes: tuple[int, ...]
+    factors: Callable[[Index], tuple[Source, ...]]
+
+
+_OPS = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "max",
+    "min": "min",
+    "any": "or",
+    "all": "and",
+    "argmax": "argmax",
+    "argmin": "argmin",
+}
+
+
+def reduction_of(node: Node) -> Reduction | None:
+    """The reduction a node is, or None for every other op."""
+    if node.op in _OPS:
+        [x] = node.inputs
+        axes = (node.attr("axis"),) if node.op in ("argmax", "argmin") else node.attr("axes")
+        return Reduction(
+            _OPS[node.op], x.shape, tuple(sorted(axes)), lambda index: (Source(x, index),)
+        )
+    if node.op == "matmul":
+        return _matmul(node)
+    if node.op == "conv":
+        return _conv(node)
+    return None
+
+
+def _matmul(node: Node) -> Reduction:
+    a, b = node.inputs
+    transpose_a, transpose_b = node.attr("transpose_a"), node.attr("transpose_b")
+    depth = a.shape[-2] if transpose_a else a.shape[-1]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *batch, row, column, k = index
+        left = (k, row) if transpose_a else (row, k)
+        right = (column, k) if transpose_b else (k, column)
+        return (
+            Source(a, (*_batch(batch, a.shape[:-2]), *left)),
+            Source(b, (*_batch(batch, b.shape[:-2]), *right)),
+        )
+
+    space = (*node.shape, depth)
+    return Reduction("add", space, (len(space) - 1,), factors)
+
+
+def _batch(index: Sequence[Dim], shape: Shape) -> Index:
+    """Batch axes of an operand: aligned at the end, sizes of 1 stretch."""
+    aligned = index[len(index) - len(shape) :]
+    return tuple(0 if size == 1 else at for at, size in zip(aligned, shape, strict=True))
+
+
+def _conv(node: Node) -> Reduction:
+    x, w = node.inputs[:2]
+    n_spatial = x.ndim - 2
+    strides, dilations = node.attr("strides"), node.attr("dilations")
+    padding, groups = node.attr("padding"), node.attr("groups")
+    per_group_in = w.shape[1]
+    per_group_out = w.shape[0] // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        image, out_channel = index[0], index[1]
+        places = index[2 : 2 + n_spatial]
+        channel, *taps = index[2 + n_spatial :]
+        inner: list[Dim] = [image, (out_channel // per_group_out) * per_group_in + channel]
+        guards = []
+        for axis, (place, tap) in enumerate(zip(places, taps, strict=True)):
+            position = place * strides[axis] + tap * dilations[axis] - padding[axis][0]
+            inner.append(position)
+            if padding[axis] != (0, 0):
+                guards.append(Guard(position, x.shape[2 + axis]))
+        return (
+            Source(x, tuple(inner), tuple(guards)),
+            Source(w, (out_channel, channel, *taps)),
+        )
+
+    space = (*node.shape, *w.shape[1:])
+    return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)

@@ -1,0 +1,171 @@
+"""What every part of Tensor stands on: a node, its type, and where the user asked for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import DType
+from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir.compose.basic import Operand
+from arenite.ir.dim import Dim, Expr, product
+from arenite.ir.node import Node, Origin, Origins, typed
+from arenite.ir.ops import buffer, constant
+from arenite.ir.ops.element import held_dtype
+
+DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
+Axis: TypeAlias = int | Sequence[int] | None
+
+# Arrays up to this size become constants, known by content; larger ones are never hashed.
+CONSTANT_ELEMENTS = 64
+
+#: Where each node was asked for. Nodes come and go; this does not keep them.
+ORIGINS = Origins()
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+class Base:
+    """A lazy array: a node, and the methods the parts of Tensor share."""
+
+    __slots__ = ("__weakref__", "_node")
+
+    _node: Node
+
+    # NumPy hands its operators over instead of taking the tensor apart.
+    __array_priority__ = 1000
+
+    def _new(self, node: Node) -> Self:
+        record_origin(node)
+        made = type(self).__new__(type(self))
+        made._node = node
+        return made
+
+    @property
+    def node(self) -> Node:
+        """What the tensor stands for in the IR."""
+        return self._node
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self._node.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._node.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> Dim:
+        return product(self._node.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        return self._node.nbytes
+
+
+def record_origin(node: Node) -> None:
+    """Note the user's line for a node and for what was just made beneath it."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+    origin = _origin(frame.f_code.co_filename, frame.f_lineno)
+    ORIGINS.add(node, origin)
+    pending = list(node.inputs)
+    while pending:
+        below = pending.pop()
+        if not ORIGINS.of(below):
+            ORIGINS.add(below, origin)
+            pending += below.inputs
+
+
+@cache
+def _origin(file: str, line: int) -> Origin:
+    return Origin(file, line)
+
+
+def array_of(value: object) -> NDArray[Any]:
+    """A NumPy array of anything NumPy takes."""
+    array = np.asarray(value)
+    if array.dtype.kind in "OUSMm":
+        raise InvalidArgument(f"{type(value).__name__} holds {array.dtype}, which is no number")
+    return array
+
+
+def node_of_array(array: NDArray[Any], *, share: bool = False) -> Node:
+    """A source for an array: small ones by content, others by reference to a copy, or to the
+    array itself with `share`."""
+    held_dtype(array.dtype)  # which refuses what has no counterpart here
+    if array.size <= CONSTANT_ELEMENTS:
+        return constant(array)
+    if not (share and array.flags.c_contiguous):
+        array = np.array(array, order="C")
+        array.flags.writeable = False
+    return buffer(array)
+
+
+def operand_of(value: object) -> Operand:
+    """A node, or a Python number, which takes its dtype from the others."""
+    if isinstance(value, Base):
+        return value._node
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        return value
+    if isinstance(value, Node | Expr):
+        raise InvalidArgument(f"{value!r} is no tensor; wrap it first")
+    return node_of_array(array_of(value))
+
+
+def node_of(value: object) -> Node:
+    """A node of anything; Python numbers have NumPy's default dtypes."""
+    operand = operand_of(value)
+    return operand if isinstance(operand, Node) else node_of_array(array_of(operand))
+
+
+def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
+    """0-based; counted from the end where negative."""
+    try:
+        number = axis.__index__()
+    except AttributeError:
+        raise InvalidArgument(f"{what} is a number, not {axis!r}") from None
+    if not -ndim <= number < ndim:
+        raise ShapeMismatch(f"{what} {axis} is out of bounds for {ndim} dimensions")
+    return number % ndim
+
+
+def axes_of(axis: Axis, ndim: int) -> list[int]:
+    """All axes for None; each named once."""
+    if axis is None:
+        return list(range(ndim))
+    given = axis if isinstance(axis, Sequence) else [axis]
+    axes = [axis_of(one, ndim) for one in given]
+    if len(set(axes)) != len(axes):
+        raise ShapeMismatch(f"axis {axis} names an axis twice")
+    return axes
+
+
+def shape_of(given: tuple[Any, ...]) -> tuple[Dim, ...]:
+    """A shape from f(2, 3) or f((2, 3))."""
+    sizes = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
+    return tuple(size if isinstance(size, Expr) else _number(size, given) for size in sizes)
+
+
+def _number(size: Any, given: object) -> int:
+    try:
+        return int(size.__index__())
+    except AttributeError:
+        raise InvalidArgument(f"sizes are whole numbers or Vars: {given!r}") from None
+
+
+def described(node: Node) -> str:
+    return typed(node.shape, node.dtype)

@@ -1,0 +1,203 @@
+"""Tensors from arrays, from other libraries, and made up; and tensors joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.device import Buffer
+from arenite.dtype import DType
+from arenite.dtype import of as dtype_of
+from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir.compose import basic
+from arenite.ir.compose.basic import Number, binary, cast
+from arenite.ir.dim import Dim, Expr, ceildiv
+from arenite.ir.dim import maximum as larger_dim
+from arenite.ir.node import Node
+from arenite.ir.ops import buffer, make
+from arenite.ir.ops import full as full_node
+from arenite.tensor.base import DTypeLike, array_of, axis_of, node_of_array, record_origin, shape_of
+from arenite.tensor.elementwise import arithmetic, choose
+from arenite.tensor.linear import summed_products
+from arenite.tensor.movement import joined
+from arenite.tensor.promote import FLOAT64, INT64
+from arenite.tensor.tensor import Tensor
+
+Shape = Dim | Sequence[Dim]
+
+
+def wrap(node: Node) -> Tensor:
+    record_origin(node)
+    return Tensor.of_node(node)
+
+
+def asarray(data: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of anything NumPy takes, copied; a Tensor stays what it is."""
+    return data if isinstance(data, Tensor) and dtype is None else Tensor(data, dtype)
+
+
+def from_numpy(array: NDArray[Any]) -> Tensor:
+    """A tensor over the memory of an array, without a copy where it is C-contiguous and has over
+    64 elements. Write to the array afterwards and what is computed later may see it."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgument(f"a NumPy array is needed, not {type(array).__name__}")
+    return wrap(node_of_array(array_of(array), share=True))
+
+
+def from_dlpack(producer: Any) -> Tensor:
+    """A tensor over the memory of any array on the CPU that speaks DLPack, without a copy."""
+    return wrap(buffer(Buffer.from_dlpack(producer)))
+
+
+def full(shape: Shape, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+    wanted = dtype_of(np.asarray(value).dtype) if dtype is None else dtype_of(dtype)
+    return wrap(full_node(sizes_of(shape), value, wanted))
+
+
+def zeros(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+    return full(shape, 0, dtype)
+
+
+def ones(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+    return full(shape, 1, dtype)
+
+
+def full_like(tensor: Any, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+    like = asarray(tensor)
+    return full(like.shape, value, like.dtype if dtype is None else dtype)
+
+
+def zeros_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return full_like(tensor, 0, dtype)
+
+
+def ones_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return full_like(tensor, 1, dtype)
+
+
+def sizes_of(shape: Shape) -> tuple[Dim, ...]:
+    return shape_of((shape,))
+
+
+def arange(
+    start: float | Dim,
+    stop: float | Dim | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
+    """start, start + step, ... before stop; sizes may be given for whole steps."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise InvalidArgument("arange: the step is 0")
+    if isinstance(start, Expr) or isinstance(stop, Expr):
+        return _symbolic_range(start, stop, step, INT64 if dtype is None else dtype_of(dtype))
+    exact = all(isinstance(number, int) for number in (start, stop, step))
+    count = max(math.ceil((stop - start) / step), 0) if not exact else _count(start, stop, step)
+    wide = INT64 if exact else FLOAT64
+    steps = basic.iota(count, wide)
+    wanted = wide if dtype is None else dtype_of(dtype)
+    # As NumPy does it: the step is the distance of the first two, after rounding.
+    delta = step if exact else (start + step) - start
+    return wrap(cast(binary("add", binary("mul", steps, delta), start), wanted))
+
+
+def _count(start: float, stop: float, step: float) -> int:
+    return len(range(int(start), int(stop), int(step)))
+
+
+def _symbolic_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
+    if not all(isinstance(number, int | Expr) for number in (start, stop)) or type(step) is not int:
+        raise InvalidArgument(f"arange({start}, {stop}, {step}): sizes go with whole numbers only")
+    distance = stop - start if step > 0 else start - stop
+    count = larger_dim(ceildiv(distance, abs(step)), 0)
+    steps = basic.iota(count)
+    first = make("size", value=start, dtype=INT64) if isinstance(start, Expr) else start
+    return wrap(cast(binary("add", binary("mul", steps, step), first), dtype))
+
+
+def linspace(
+    start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None
+) -> Tensor:
+    if num < 0:
+        raise InvalidArgument(f"linspace: {num} numbers are fewer than none")
+    parts = max(num - 1 if endpoint else num, 1)
+    steps = basic.iota(num, FLOAT64)
+    node = binary("add", binary("mul", steps, (stop - start) / parts), float(start))
+    if endpoint and num > 1:  # exactly, whatever the products rounded to
+        node = basic.where(binary("eq", steps, float(num - 1)), float(stop), node)
+    return wrap(cast(node, FLOAT64 if dtype is None else dtype_of(dtype)))
+
+
+def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") -> Tensor:
+    shape = (n, n if m is None else m)
+    rows = basic.broadcast_to(basic.along(basic.iota(shape[0]), 0, 2), shape)
+    columns = basic.broadcast_to(basic.along(basic.iota(shape[1]), 1, 2), shape)
+    on = make("eq", columns, binary("add", rows, k))
+    return wrap(cast(on, dtype_of(dtype)))
+
+
+def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
+    nodes = joined(tensors, "concatenate")
+    if axis is None:
+        nodes = [basic.reshape(node, (-1,)) for node in nodes]
+    return wrap(basic.concat(nodes, axis_of(axis or 0, nodes[0].ndim)))
+
+
+concat = cat = concatenate
+
+
+def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    nodes = joined(tensors, "stack")
+    at = axis_of(axis, nodes[0].ndim + 1)
+    if any(node.shape != nodes[0].shape for node in nodes):
+        shapes = ", ".join(str(node.shape) for node in nodes)
+        raise ShapeMismatch(f"stack: shapes differ: {shapes}")
+    return wrap(basic.concat([basic.expand_dims(node, at) for node in nodes], at))
+
+
+def vstack(tensors: Sequence[Any]) -> Tensor:
+    rows = [t if t.ndim > 1 else t.reshape(1, -1) for t in map(asarray, tensors)]
+    return concatenate(rows, 0)
+
+
+def hstack(tensors: Sequence[Any]) -> Tensor:
+    flat = [t if t.ndim else t.reshape(1) for t in map(asarray, tensors)]
+    return concatenate(flat, 0 if flat and flat[0].ndim == 1 else 1)
+
+
+def where(condition: Any, a: Any, b: Any) -> Tensor:
+    return wrap(choose(condition, a, b))
+
+
+def maximum(a: Any, b: Any) -> Tensor:
+    return wrap(arithmetic("maximum", a, b))
+
+
+def minimum(a: Any, b: Any) -> Tensor:
+    return wrap(arithmetic("minimum", a, b))
+
+
+def einsum(subscripts: str, *operands: Any) -> Tensor:
+    """numpy.einsum, with `...`; operands are contracted from left to right."""
+    return wrap(summed_products(subscripts, *operands))
+
+
+def broadcast_arrays(*tensors: Any) -> list[Tensor]:
+    nodes = [asarray(tensor).node for tensor in tensors]
+    return [wrap(node) for node in basic.operands("broadcast_arrays", *nodes)]
+
+
+def meshgrid(*vectors: Any, indexing: str = "xy") -> list[Tensor]:
+    if indexing not in ("xy", "ij"):
+        raise InvalidArgument(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    flat = [asarray(vector).ravel() for vector in vectors]
+    order = list(range(len(flat)))
+    if indexing == "xy" and len(flat) > 1:
+        order[:2] = [1, 0]
+    laid = [basic.along(t.node, order[i], len(flat)) for i, t in enumerate(flat)]
+    return [wrap(node) for node in basic.operands("meshgrid", *laid)]

@@ -1,0 +1,175 @@
+"""Indexing: x[...] as NumPy has it, values put where an index points, gathers and scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from arenite.errors import IndexOutOfRange, NotSupported, ShapeMismatch
+from arenite.ir.compose import basic
+from arenite.ir.compose import indexing as places
+from arenite.ir.compose.basic import cast
+from arenite.ir.dim import Dim, Expr
+from arenite.ir.node import Node
+from arenite.ir.ops import make
+from arenite.tensor.base import Base, axis_of, described, node_of, operand_of
+from arenite.tensor.movement import MovementMethods
+from arenite.tensor.promote import INT64, INTEGERS, cast_all, common_dtype
+
+
+def items_of(key: object, x: Node) -> list[places.Item]:
+    """The items of an index, masks turned into the places where they are true."""
+    given = key if isinstance(key, tuple) else (key,)
+    items: list[places.Item] = []
+    axis = 0
+    for item in given:
+        if _is_mask(item):
+            _check_mask(item, axis, x)
+        items += _items(item)
+        axis += x.ndim - sum(map(_axes_used, given)) if item is Ellipsis else _axes_used(item)
+    return items
+
+
+def _is_mask(item: object) -> bool:
+    if isinstance(item, Base):
+        return item.dtype.name == "bool"
+    return isinstance(item, list | np.ndarray | bool | np.bool_) and np.asarray(item).dtype == bool
+
+
+def _axes_used(item: object) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    return np.ndim(_mask_array(item)) if _is_mask(item) else 1
+
+
+def _mask_array(item: object) -> Any:
+    if not isinstance(item, Base):
+        return np.asarray(item)
+    if item.node.op == "buffer":
+        return item.node.attr("source").array()
+    if item.node.op != "constant":
+        raise NotSupported(
+            "the length of x[mask] depends on what is in the mask, which is not computed yet; use "
+            "where(mask, x, other), or x[mask.numpy()]"
+        )
+    return item.node.attr("data").array
+
+
+def _check_mask(item: object, axis: int, x: Node) -> None:
+    shape = _mask_array(item).shape
+    if x.shape[axis : axis + len(shape)] != shape:
+        raise IndexOutOfRange(
+            f"a mask of shape {shape} does not match axes {axis} to {axis + len(shape) - 1} of "
+            f"{described(x)}"
+        )
+
+
+def _items(item: object) -> list[places.Item]:
+    if item is None or item is Ellipsis or isinstance(item, Expr):
+        return [item]
+    if isinstance(item, slice):
+        return [slice(*(_bound(part) for part in (item.start, item.stop, item.step)))]
+    if _is_mask(item):
+        mask = _mask_array(item)
+        if mask.ndim == 0:
+            raise NotSupported("a single bool is no index here; use where, or x[None] and x[:0]")
+        return list(np.nonzero(mask))
+    if isinstance(item, Base):
+        if item.dtype.kind not in INTEGERS:
+            raise IndexOutOfRange(f"indices are integers or a mask, not {described(item.node)}")
+        return [item.node]
+    if isinstance(item, int | np.integer):
+        return [int(item)]
+    array = np.asarray(item)
+    return [array.astype(np.int64) if array.size == 0 else array]
+
+
+def _bound(part: object) -> Dim | None:
+    if part is None or isinstance(part, Expr):
+        return part
+    if hasattr(part, "__index__"):
+        return int(part.__index__())
+    raise IndexOutOfRange(f"the parts of a slice are whole numbers or sizes, not {part!r}")
+
+
+class IndexingMethods(MovementMethods):
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Self:
+        """NumPy's indexing, masks that are known included."""
+        return self._new(places.index(self._node, items_of(key, self._node)))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise NotSupported("tensors are values and don't change; use t = t.set(index, value)")
+
+    def set(self, key: Any, value: Any, reduction: str = "none") -> Self:
+        """A tensor like this one with `value` at [key]; or combined: add, mul, min, max."""
+        given = self._fitting(value)
+        items = items_of(key, self._node)
+        return self._new(places.updated(self._node, items, given, reduction))
+
+    def _fitting(self, value: Any) -> Node:
+        """A value in this tensor's dtype; a Python integer that does not fit is an error."""
+        operands = [self._node, operand_of(value)]
+        cast_all(operands, common_dtype(operands))
+        return cast(node_of(value), self.dtype)
+
+    def take(self, indices: Any, axis: int | None = None) -> Self:
+        if axis is None:
+            return self.ravel().take(indices, 0)
+        at = axis_of(axis, self.ndim)
+        (item,) = _items(indices)
+        if isinstance(item, int):
+            item = np.asarray(item)
+        return self._new(places.index(self._node, [*[slice(None)] * at, item]))
+
+    def take_along_axis(self, indices: Any, axis: int = -1) -> Self:
+        at, index = self._aligned(indices, axis)
+        return self._new(make("gather_elements", *self._spread(at, index), axis=at))
+
+    gather = take_along_axis
+
+    def _aligned(self, indices: Any, axis: int) -> tuple[int, Node]:
+        at = axis_of(axis, self.ndim)
+        index = node_of(indices)
+        if index.dtype.kind not in INTEGERS:
+            raise IndexOutOfRange(f"indices are integers, not {described(index)}")
+        if index.ndim != self.ndim:
+            raise ShapeMismatch(
+                f"indices {described(index)} must have as many axes as {described(self._node)}"
+            )
+        return at, places.counted_from_front(cast(index, INT64), self.shape[at])
+
+    def _spread(self, axis: int, index: Node) -> tuple[Node, Node]:
+        """Data and indices broadcast against each other but for the axis."""
+        data = self._node
+        sizes = [a if b == 1 else b for a, b in zip(data.shape, index.shape, strict=True)]
+        data_shape, index_shape = list(sizes), list(sizes)
+        data_shape[axis], index_shape[axis] = data.shape[axis], index.shape[axis]
+        return basic.broadcast_to(data, data_shape), basic.broadcast_to(index, index_shape)
+
+    def scatter(self, indices: Any, values: Any, axis: int = -1, reduction: str = "none") -> Self:
+        """A tensor like this one with values put along an axis (put_along_axis), or combined."""
+        at, index = self._aligned(indices, axis)
+        given = basic.broadcast_to(self._fitting(values), index.shape)
+        for i, (size, used) in enumerate(zip(self.shape, index.shape, strict=True)):
+            if i != at and size != used:
+                raise ShapeMismatch(
+                    f"scatter: indices of shape {index.shape} differ from {described(self._node)} "
+                    f"elsewhere than on axis {at}"
+                )
+        return self._new(
+            make("scatter_elements", self._node, index, given, axis=at, reduction=reduction)
+        )
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("a tensor of no axes has no len()")
+        if not isinstance(self.shape[0], int):
+            raise TypeError(f"len() of {described(self._node)}: its first size is not a number yet")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))

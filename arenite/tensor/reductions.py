@@ -1,0 +1,163 @@
+"""Reductions, running sums, sorting: NumPy's names, axes and dtypes."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from arenite.dtype import Kind
+from arenite.dtype import of as dtype_of
+from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.compose import basic, reductions
+from arenite.ir.compose.basic import cast, unary
+from arenite.ir.dim import product
+from arenite.ir.node import Node
+from arenite.ir.ops import make
+from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described
+from arenite.tensor.elementwise import ElementwiseMethods, truth
+from arenite.tensor.promote import FLOAT64, INT64, float_dtype, sum_dtype
+
+
+class ReductionMethods(ElementwiseMethods):
+    __slots__ = ()
+
+    def _accumulated(self, op: str, axis: Axis, keepdims: bool, dtype: DTypeLike | None) -> Self:
+        wanted = sum_dtype(self.dtype) if dtype is None else dtype_of(dtype)
+        axes = axes_of(axis, self.ndim)
+        return self._new(reductions.reduce(op, cast(self._node, wanted), axes, keepdims))
+
+    def sum(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    ) -> Self:
+        return self._accumulated("sum", axis, keepdims, dtype)
+
+    def prod(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    ) -> Self:
+        return self._accumulated("prod", axis, keepdims, dtype)
+
+    def _extreme(self, op: str, axis: Axis, keepdims: bool) -> Self:
+        axes = axes_of(axis, self.ndim)
+        if product(self.shape[i] for i in axes) == 0:
+            raise ShapeMismatch(f"{op} of no elements: axes {axes} of {described(self._node)}")
+        return self._new(reductions.reduce(op, self._node, axes, keepdims))
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        return self._extreme("max", axis, keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        return self._extreme("min", axis, keepdims)
+
+    def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        high = self._extreme("max", axis, keepdims)
+        low = self._extreme("min", axis, keepdims)
+        return self._new(make("sub", high._node, low._node))
+
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        return self._new(reductions.reduce("any", truth(self), axes_of(axis, self.ndim), keepdims))
+
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        return self._new(reductions.reduce("all", truth(self), axes_of(axis, self.ndim), keepdims))
+
+    def count_nonzero(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        counted = cast(truth(self), INT64)
+        return self._new(reductions.reduce("sum", counted, axes_of(axis, self.ndim), keepdims))
+
+    def _float_node(self) -> Node:
+        """For means: integers in float64."""
+        if self.dtype.kind in (Kind.FLOAT, Kind.COMPLEX):
+            return self._node
+        return cast(self._node, FLOAT64)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        return self._new(reductions.mean(self._float_node(), axes_of(axis, self.ndim), keepdims))
+
+    def _variance(self, axis: Axis, ddof: float, keepdims: bool) -> Node:
+        if self.dtype.kind is Kind.COMPLEX:
+            raise TypeMismatch(f"variance is of real numbers, not {described(self._node)}")
+        axes = axes_of(axis, self.ndim)
+        return reductions.variance(self._float_node(), axes, keepdims, float(ddof))
+
+    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+        return self._new(self._variance(axis, ddof, keepdims))
+
+    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+        return self._new(unary("sqrt", self._variance(axis, ddof, keepdims)))
+
+    def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        node = cast(self._node, float_dtype(self.dtype))
+        return self._new(reductions.logsumexp(node, axes_of(axis, self.ndim), keepdims))
+
+    def norm(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The square root of the sum of squares."""
+        node = basic.computing(self._float_node())
+        total = reductions.reduce("sum", basic.mul(node, node), axes_of(axis, self.ndim), keepdims)
+        return self._new(cast(unary("sqrt", total), self._float_node().dtype))
+
+    def _place(self, op: str, axis: int | None, keepdims: bool) -> Self:
+        node = self._node if axis is not None else basic.reshape(self._node, (self.size,))
+        at = 0 if axis is None else axis_of(axis, self.ndim)
+        if node.shape[at] == 0:
+            raise ShapeMismatch(f"{op} of no elements: axis {at} of {described(node)}")
+        found = make(op, node, axis=at)
+        if keepdims:
+            gone = axes_of(axis, self.ndim)
+            sizes = [1 if i in gone else size for i, size in enumerate(self.shape)]
+            found = basic.reshape(found, sizes)
+        return self._new(found)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """The first place of the largest; NaN is the largest."""
+        return self._place("argmax", axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """The first place of the smallest; NaN counts as the smallest."""
+        return self._place("argmin", axis, keepdims)
+
+    def _running(self, op: str, axis: int | None, dtype: DTypeLike | None, reverse: bool) -> Self:
+        node = self._node
+        if axis is None:
+            node, axis = basic.reshape(node, (self.size,)), 0
+        at = axis_of(axis, node.ndim)
+        if op in ("cumsum", "cumprod"):
+            node = cast(node, sum_dtype(node.dtype) if dtype is None else dtype_of(dtype))
+        if not reverse:
+            return self._new(make(op, node, axis=at))
+        return self._new(basic.flip(make(op, basic.flip(node, [at]), axis=at), [at]))
+
+    def cumsum(
+        self, axis: int | None = None, dtype: DTypeLike | None = None, reverse: bool = False
+    ) -> Self:
+        return self._running("cumsum", axis, dtype, reverse)
+
+    def cumprod(
+        self, axis: int | None = None, dtype: DTypeLike | None = None, reverse: bool = False
+    ) -> Self:
+        return self._running("cumprod", axis, dtype, reverse)
+
+    def cummax(self, axis: int | None = None, reverse: bool = False) -> Self:
+        return self._running("cummax", axis, None, reverse)
+
+    def cummin(self, axis: int | None = None, reverse: bool = False) -> Self:
+        return self._running("cummin", axis, None, reverse)
+
+    def _sorted(self, op: str, axis: int | None, descending: bool) -> Self:
+        node = self._node
+        if axis is None:
+            node, axis = basic.reshape(node, (self.size,)), 0
+        return self._new(make(op, node, axis=axis_of(axis, node.ndim), descending=descending))
+
+    def sort(self, axis: int | None = -1, descending: bool = False) -> Self:
+        """Stable; NaN is greater than every number."""
+        return self._sorted("sort", axis, descending)
+
+    def argsort(self, axis: int | None = -1, descending: bool = False) -> Self:
+        return self._sorted("argsort", axis, descending)
+
+    def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
+        """The k largest (or smallest) in order, and where they stand."""
+        at = axis_of(axis, self.ndim)
+        size = self.shape[at]
+        if k < 0 or (isinstance(size, int) and k > size):
+            raise ShapeMismatch(f"topk: {k} of axis {at} of {described(self._node)}")
+        values, places = reductions.top(self._node, k, at, largest)
+        return self._new(values), self._new(places)

@@ -1,0 +1,176 @@
+"""Tensor: a lazy array with NumPy's names and semantics.
+
+A tensor wraps a node of the IR. Operations build larger graphs and compute nothing; types and
+shapes are checked at once, so an error is raised at the line that made it. Numbers are computed by
+`realize`, and by whatever must see them: `numpy()`, `item()`, `bool(t)`, DLPack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.device import Buffer
+from arenite.dtype import Kind
+from arenite.dtype import of as dtype_of
+from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
+from arenite.ir.compose.basic import cast
+from arenite.ir.dim import variables
+from arenite.ir.node import Node
+from arenite.ir.ops import buffer
+from arenite.tensor import realize as realization
+from arenite.tensor.base import DTypeLike, array_of, described, node_of_array, record_origin
+from arenite.tensor.elementwise import Operators
+from arenite.tensor.indexing import IndexingMethods
+from arenite.tensor.linear import LinearMethods
+from arenite.tensor.neural import NeuralMethods
+from arenite.tensor.promote import INTEGERS
+from arenite.tensor.reductions import ReductionMethods
+
+_SOURCES = ("constant", "buffer")
+
+
+class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
+    """`Tensor(data)` copies anything NumPy takes; a Tensor or a number among it."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
+        if isinstance(data, Tensor):
+            node = data.node
+        elif isinstance(data, Node):
+            raise InvalidArgument("a node becomes a tensor with Tensor.of_node")
+        else:
+            node = node_of_array(array_of(data))
+        self._node = node if dtype is None else cast(node, dtype_of(dtype))
+        record_origin(self._node)
+
+    @classmethod
+    def of_node(cls, node: Node) -> Self:
+        """The tensor that stands for a node."""
+        tensor = cls.__new__(cls)
+        tensor._node = node
+        return tensor
+
+    @property
+    def is_realized(self) -> bool:
+        """Whether its numbers are there already."""
+        return self._node.op in _SOURCES
+
+    def realize(self) -> Self:
+        """Compute the numbers, once; the tensor then stands for them."""
+        realize_all(self)
+        return self
+
+    def numpy(self) -> NDArray[Any]:
+        """The numbers, read-only; `np.array(t)` makes a copy to write to."""
+        self.realize()
+        node = self._node
+        source = node.attr("data" if node.op == "constant" else "source")
+        array: NDArray[Any] = source.array if node.op == "constant" else source.array()
+        return array
+
+    def item(self) -> bool | int | float | complex:
+        """The only element, as a Python number."""
+        if self.size != 1:
+            raise SizeMismatch(f"{described(self._node)} has {self.size} elements, not one")
+        element = self.numpy().reshape(-1)[0]
+        if self.dtype.kind is Kind.FLOAT:
+            return float(element)
+        if self.dtype.kind in INTEGERS:
+            return int(element)
+        return bool(element) if self.dtype.kind is Kind.BOOL else complex(element)
+
+    def tolist(self) -> Any:
+        return self.numpy().tolist()
+
+    def copy(self) -> Self:
+        """Itself: a tensor never changes."""
+        return self
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{described(self._node)} cannot become {dtype} without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        node = self.realize().node
+        storage = node.attr("source").storage if node.op == "buffer" else None
+        held = storage if isinstance(storage, Buffer) else Buffer.from_array(self.numpy())
+        return held.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from arenite.tensor.numpy_protocol import call_ufunc
+
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        from arenite.tensor.numpy_protocol import call_function
+
+        return call_function(function, args, kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._real())
+
+    def __float__(self) -> float:
+        return float(self._real())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def _real(self) -> bool | int | float:
+        value = self.item()
+        if isinstance(value, complex):
+            raise TypeMismatch(f"{described(self._node)} is no real number")
+        return value
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in INTEGERS or self.ndim:
+            raise TypeError(f"only an integer tensor of no axes is an index, not {self!r}")
+        return int(self._real())
+
+    def __repr__(self) -> str:
+        how = "realized" if self.is_realized else f"lazy {self._node.op}"
+        return f"Tensor({described(self._node)}, {how})"
+
+
+def realize_all(*tensors: Tensor) -> None:
+    """Compute several tensors in one run; what they share is computed once."""
+    pending = [tensor for tensor in tensors if not tensor.is_realized]
+    for tensor in pending:
+        names = sorted({var.name for size in tensor.shape for var in variables(size)})
+        if names:
+            raise NotSupported(
+                f"{tensor!r} has sizes that are not bound: {', '.join(names)}; compile a function "
+                "of it instead"
+            )
+    if not pending:
+        return
+    arrays = realization.realize([tensor.node for tensor in pending])
+    for tensor, array in zip(pending, arrays, strict=True):
+        tensor._node = buffer(array)

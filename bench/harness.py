@@ -1,0 +1,120 @@
+"""Us and a peer on the same work: each in its own process, taking turns, the idle one stopped.
+
+Two spinning thread pools on two cores ruin each other, so the process that is not measured is
+stopped (SIGSTOP). Each round measures both; the figure is the median over rounds of their time
+over ours, with the quartiles around it.
+
+A side is a module with `prepare(case, threads) -> Callable[[], None]`: it builds the work and
+returns what runs it once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+ROUNDS = 15
+#: A measurement repeats the work until this much time has passed.
+MEASURE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Medians over rounds; `ratio` is their time over ours."""
+
+    ours_seconds: float
+    theirs_seconds: float
+    ratio: float
+    low: float  # quartiles of the ratio
+    high: float
+
+
+class Side:
+    """A process that measures one side, stopped while it is not asked."""
+
+    def __init__(self, module: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.harness", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.process.send_signal(signal.SIGSTOP)
+
+    def ask(self, **question: object) -> dict[str, float]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        self.process.send_signal(signal.SIGSTOP)
+        if not line:
+            raise RuntimeError(f"a side ended while it was asked {question}")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+def compare(
+    ours: Side, theirs: Side, case: str, threads: int, their_case: str = "", rounds: int = ROUNDS
+) -> Comparison:
+    """Both sides on one case, in turns; `their_case` where the peer calls it otherwise."""
+    ours.ask(prepare=case, threads=threads)
+    theirs.ask(prepare=their_case or case, threads=threads)
+    pairs = [(ours.ask()["seconds"], theirs.ask()["seconds"]) for _ in range(rounds)]
+    ratios = [theirs_s / ours_s for ours_s, theirs_s in pairs]
+    low, middle, high = quantiles(ratios, n=4)
+    return Comparison(
+        median(pair[0] for pair in pairs), median(pair[1] for pair in pairs), middle, low, high
+    )
+
+
+def measure(work: Callable[[], None]) -> float:
+    """Seconds for one run: the best of a few batches, each long enough for the clock."""
+    began = time.perf_counter()
+    work()
+    once = time.perf_counter() - began
+    repeats = max(1, int(MEASURE_SECONDS / 5 / max(once, 1e-7)))
+    best = float("inf")
+    until = time.perf_counter() + MEASURE_SECONDS
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        for _ in range(repeats):
+            work()
+        best = min(best, (time.perf_counter() - began) / repeats)
+    return best
+
+
+def serve(module: str) -> None:
+    """Answer questions on standard input until it ends."""
+    side = importlib.import_module(module)
+    work: Callable[[], None] | None = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        if "prepare" in question:
+            work = side.prepare(question["prepare"], question["threads"])
+            work()
+            answer = {"seconds": 0.0}
+        else:
+            assert work is not None
+            answer = {"seconds": measure(work)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    serve(sys.argv[1])

@@ -1,0 +1,127 @@
+"""One small node of every op, over inputs of random numbers: what each device can be tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import BY_NAME, DType
+from arenite.ir import OPS, Node, Var, buffer, constant, full, graph_input, make, size
+
+F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
+BOOL = BY_NAME["bool"]
+
+
+def x(*shape: Any, index: int = 0, dtype: DType = F32) -> Node:
+    return graph_input(f"x{index}", index, shape, dtype)
+
+
+def _unary(op: str) -> Callable[[], Node]:
+    dtype = BOOL if op == "not" else F32
+    return lambda: make(op, x(3, 4, dtype=dtype))
+
+
+def _binary(op: str) -> Callable[[], Node]:
+    dtype = I32 if op in ("and", "or", "xor", "shift_left", "shift_right") else F32
+    return lambda: make(op, x(3, 4, dtype=dtype), x(3, 4, index=1, dtype=dtype))
+
+
+_UNARY = (
+    "neg abs sign sqrt reciprocal floor ceil round trunc not exp exp2 expm1 log log2 log1p rsqrt "
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf isnan isinf"
+).split()
+_BINARY = (
+    "add sub mul div floordiv mod fmod maximum minimum and or xor shift_left shift_right pow atan2 "
+    "eq ne lt le gt ge"
+).split()
+_CONV: dict[str, Any] = {"strides": (2, 1), "padding": ((1, 0), (0, 2)), "dilations": (1, 2)}
+
+EXAMPLES: dict[str, Callable[[], Node]] = {
+    "input": lambda: x(3, 4),
+    "constant": lambda: constant(np.arange(6.0).reshape(2, 3)),
+    "buffer": lambda: buffer(np.arange(6.0).reshape(2, 3)),
+    "full": lambda: full((2, 3), 1.5, F32),
+    "size": lambda: size(Var("n", 4, 4) * 3 + 1, I64),
+    "iota": lambda: make("iota", axis=1, shape=(2, 3), dtype=F32),
+    "random_bits": lambda: make("random_bits", full((), 5, U64), counter=2, shape=(3, 7)),
+    **{op: _unary(op) for op in _UNARY},
+    **{op: _binary(op) for op in _BINARY},
+    "where": lambda: make("where", x(3, 4, dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
+    "cast": lambda: make("cast", x(3, 4), dtype=I32),
+    "bitcast": lambda: make("bitcast", x(3, 4), dtype=I32),
+    "reshape": lambda: make("reshape", x(3, 4), shape=(2, 6)),
+    "permute": lambda: make("permute", x(2, 3, 4), axes=(2, 0, 1)),
+    "expand": lambda: make("expand", x(3, 1), shape=(3, 5)),
+    "pad": lambda: make("pad", x(3, 4), padding=((1, 0), (2, 3)), value=1.5),
+    "slice": lambda: make("slice", x(5, 6), start=(1, 5), stop=(4, 0), step=(2, -3)),
+    "concat": lambda: make("concat", x(3, 4), x(3, 2, index=1), x(3, 4), axis=1),
+    "window": lambda: make(
+        "window", x(2, 7, 8), axes=(1, 2), sizes=(3, 2), strides=(2, 3), dilations=(1, 2)
+    ),
+    **{
+        op: lambda op=op: make(op, x(3, 4, 5), axes=(0, 2))  # type: ignore[misc]
+        for op in ("sum", "prod", "max", "min")
+    },
+    **{
+        op: lambda op=op: make(op, x(3, 4, dtype=BOOL), axes=(1,))  # type: ignore[misc]
+        for op in ("any", "all")
+    },
+    **{
+        op: lambda op=op: make(op, x(3, 4), axis=1)  # type: ignore[misc]
+        for op in ("argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin")
+    },
+    **{
+        op: lambda op=op: make(op, x(3, 4), axis=0, descending=True)  # type: ignore[misc]
+        for op in ("sort", "argsort")
+    },
+    "gather": lambda: make("gather", x(3, 4), constant(np.array([[2, 0]])), axis=1),
+    "gather_elements": lambda: make(
+        "gather_elements", x(3, 2), constant(np.array([[2, 0]])), axis=0
+    ),
+    "scatter_elements": lambda: make(
+        "scatter_elements",
+        x(3, 2),
+        constant(np.array([[2, 0], [2, 1]])),
+        x(2, 2, index=1),
+        axis=0,
+        reduction="add",
+    ),
+    "matmul": lambda: make(
+        "matmul", x(2, 3, 4), x(5, 4, index=1), transpose_a=False, transpose_b=True
+    ),
+    "attention": lambda: make(
+        "attention",
+        x(1, 4, 3, 2),
+        x(1, 2, 5, 2, index=1),
+        x(1, 2, 5, 3, index=2),
+        x(1, 1, 3, 5, index=3),
+        scale=0.5,
+        causal=True,
+        offset=2,
+    ),
+    "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),
+    "conv_transpose": lambda: make(
+        "conv_transpose",
+        x(2, 4, 5, 6),
+        x(4, 3, 3, 2, index=1),
+        groups=2,
+        output_padding=(1, 0),
+        **_CONV,
+    ),
+}
+
+assert EXAMPLES.keys() == OPS.keys()
+
+
+def numbers(node: Node, seed: int = 0) -> NDArray[Any]:
+    """An array for an input."""
+    rng = np.random.default_rng([seed, node.attr("index")])
+    shape = tuple(int(size) for size in node.shape if isinstance(size, int))
+    if node.dtype == BOOL:
+        return np.asarray(rng.integers(0, 2, shape).astype(bool))
+    if node.dtype == I32:
+        return np.asarray(rng.integers(0, 9, shape).astype(np.int32))
+    return np.asarray(rng.uniform(0.1, 0.9, shape).astype(np.float32))

@@ -1,0 +1,159 @@
+"""Nodes: interning, immutability, origins; and depth, which must never recurse."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arenite.dtype import BY_NAME, float32
+from arenite.errors import InvalidArgument
+from arenite.ir import (
+    Graph,
+    Node,
+    Origin,
+    Origins,
+    Var,
+    constant,
+    evaluate,
+    full,
+    graph_input,
+    make,
+    text,
+    typed,
+    verify,
+)
+from arenite.ir.node import _interned, nbytes_of
+
+X = graph_input("x", 0, (3, 4), float32)
+
+
+def test_equal_nodes_are_the_same_object() -> None:
+    assert make("add", X, X) is make("add", X, X)
+    assert make("sum", X, axes=(0,)) is not make("sum", X, axes=(1,))
+    assert graph_input("x", 0, (3, 4), float32) is X
+    assert graph_input("x", 0, (3, 5), float32) is not X
+    n = Var("n", 1, 4)
+    assert full((n + n,), 1, float32) is full((2 * n,), 1, float32)
+
+
+def test_numbers_that_python_holds_equal_are_told_apart() -> None:
+    float64 = BY_NAME["float64"]
+    assert full((2,), 0.0, float64) is not full((2,), -0.0, float64)
+    assert full((2,), float("nan"), float64) is full((2,), float("nan"), float64)
+    assert full((2,), 1, BY_NAME["int64"]) is not full((2,), True, BY_NAME["bool"])
+    complex128 = BY_NAME["complex128"]
+    assert full((), 0j, complex128) is not full((), complex(0.0, -0.0), complex128)
+    # What rounds to the same element is the same.
+    assert full((2,), 0.1, float32) is full((2,), float(np.float32(0.1)), float32)
+
+
+def test_a_dead_node_leaves_the_table() -> None:
+    gc.collect()
+    before = len(_interned)
+    node = make("neg", make("exp", X))
+    assert len(_interned) == before + 2
+    del node
+    assert len(_interned) == before
+
+
+def test_threads_that_build_the_same_get_the_same() -> None:
+    built: list[list[Node]] = []
+
+    def build() -> None:
+        node = X
+        chain = []
+        for _ in range(2000):
+            node = make("neg", node)
+            chain.append(node)
+        built.append(chain)
+
+    threads = [threading.Thread(target=build) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(a is b for chain in built for a, b in zip(chain, built[0], strict=True))
+
+
+def test_nodes_do_not_change() -> None:
+    with pytest.raises(AttributeError, match="'op' cannot be set"):
+        X.op = "add"
+    with pytest.raises(InvalidArgument, match=r"made by arenite\.ir\.make"):
+        Node()
+
+
+def test_what_a_node_tells() -> None:
+    node = make("sum", X, axes=(1,))
+    assert node.attr("axes") == (1,)
+    assert (node.ndim, node.nbytes) == (1, 12)
+    assert repr(node) == "<Node sum float32[3]>"
+    assert typed((Var("batch", 1, 9), 4), float32) == "float32[batch, 4]"
+    with pytest.raises(InvalidArgument, match="sum has no attribute 'axis'; it has: axes"):
+        node.attr("axis")
+    with pytest.raises(InvalidArgument, match="it has: none"):
+        make("neg", X).attr("axis")
+
+
+def test_bytes_of_packed_types() -> None:
+    n = Var("n", 1, 9)
+    assert nbytes_of((3,), BY_NAME["int4"]) == 2
+    assert nbytes_of((2, 64), BY_NAME["q4_0"]) == 72
+    assert nbytes_of((n, 2), BY_NAME["int4"]) == n
+    assert str(nbytes_of((n,), BY_NAME["int2"])) == "(n + 3)//4"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: make("nonsense", X), "no op is called 'nonsense'; known: abs, "),
+        (lambda: make("add", X), "add takes 2 inputs, not 1"),
+        (lambda: make("attention", X), "attention takes 3 to 4 inputs, not 1"),
+        (lambda: make("concat", axis=0), "concat takes 1 to any number of inputs, not 0"),
+        (lambda: make("sum", X), r"sum has attributes \['axes'\], not \[\]"),
+        (lambda: make("sum", X, axes=0), "attribute axes = 0 is not what is_ints accepts"),
+        (lambda: make("sum", X, axes=(True,)), "is not what is_ints accepts"),
+        (lambda: make("sort", X, axis=0, descending=1), "is not what is_bool accepts"),
+    ],
+)
+def test_calls_that_make_no_sense(wrong: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        wrong()
+
+
+def test_origins_stay_with_nodes_and_do_not_keep_them() -> None:
+    origins = Origins()
+    node = make("cos", X)
+    a, b = Origin("model.py", 3), Origin("net.onnx", name="/layer/Cos")
+    origins.add(node, a, b, a)
+    origins.add(node, b)
+    assert origins.of(node) == (a, b)
+    assert [str(o) for o in (a, b)] == ["model.py:3", "net.onnx /layer/Cos"]
+    assert origins.of(X) == ()
+    assert len(origins.subset([node, X])) == 1
+    assert Origins({node: [a]}).of(node) == (a,)
+    del node
+    assert len(origins) == 0
+
+
+def test_a_chain_of_100_000_nodes_is_built_printed_hashed_run_and_deleted() -> None:
+    start = constant(np.array([1.0, -2.0], np.float32))
+    before = len(_interned)
+    node = start
+    for _ in range(50_000):
+        node = make("add", make("neg", node), node)
+    graph = Graph.of([node])
+    assert len(graph) == 100_001
+    assert text(graph).count("\n") == 100_003
+    assert len(graph.digest()) == 40
+    assert graph.vars == ()
+    assert len(graph.users()) == 100_001
+    assert graph.replace({start: full((2,), 0, float32)}).outputs[0] is not node
+    verify(graph)
+    assert evaluate(graph)[0].tolist() == [0.0, 0.0]
+    del node, graph
+    gc.collect()
+    assert len(_interned) <= before + 1

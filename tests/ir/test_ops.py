@@ -1,0 +1,498 @@
+"""Ops: type rules and their refusals, what each reads, and meanings NumPy has no name for.
+
+Values are held against NumPy and PyTorch in tests/tensor, through the methods that use them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arenite.device import Buffer
+from arenite.dtype import BY_NAME, float32
+from arenite.errors import (
+    AreniteError,
+    IndexOutOfRange,
+    InvalidArgument,
+    ShapeMismatch,
+    TypeMismatch,
+)
+from arenite.ir import (
+    OPS,
+    BufferSource,
+    Graph,
+    Node,
+    Var,
+    buffer,
+    constant,
+    evaluate,
+    full,
+    graph_input,
+    make,
+    verify,
+)
+from arenite.ir.dim import bounds
+from arenite.ir.dim import evaluate as number
+from arenite.ir.ops.sources import philox
+from tests.ir.op_examples import EXAMPLES, numbers
+
+F32, I8, I64, U8, BOOL = (BY_NAME[n] for n in ("float32", "int8", "int64", "uint8", "bool"))
+C64, Q4 = BY_NAME["complex64"], BY_NAME["q4_0"]
+
+
+def x(*shape: Any, index: int = 0, dtype: Any = float32) -> Node:
+    return graph_input(f"x{index}", index, shape, dtype)
+
+
+def run(node: Node, *arrays: Any, **bindings: int) -> Any:
+    graph = Graph.of([node])
+    verify(graph)
+    return evaluate(graph, list(arrays), bindings)[0]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_has_a_type_a_meaning_and_declared_reads(op: str) -> None:
+    node = EXAMPLES[op]()
+    assert node.op == op
+    graph = Graph.of([node])
+    verify(graph)
+    bindings = {var.name: var.low for var in graph.vars}
+    first = evaluate(graph, [numbers(i) for i in graph.inputs], bindings)[0]
+    again = evaluate(graph, [numbers(i) for i in graph.inputs], bindings)[0]
+    np.testing.assert_array_equal(first, again)
+    for value, (start, end) in zip(node.inputs, OPS[op].reads(node), strict=True):
+        assert isinstance(start, int)
+        assert isinstance(end, int)
+        assert isinstance(value.nbytes, int)
+        assert 0 <= start <= end <= value.nbytes
+
+
+def test_every_family_is_a_word() -> None:
+    assert {definition.family for definition in OPS.values()} == set(
+        "source elementwise movement reduction scan indexing sort contraction convolution".split()
+    )
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if EXAMPLES[op]().inputs])
+def test_bytes_outside_the_declared_reads_do_not_matter(op: str) -> None:
+    node = EXAMPLES[op]()
+    graph = Graph.of([node])
+    arrays = [numbers(i) for i in graph.inputs]
+    before = evaluate(graph, arrays)[0]
+    for value, (start, end) in zip(node.inputs, OPS[op].reads(node), strict=True):
+        if value.op != "input":
+            continue
+        changed = [array.copy() for array in arrays]
+        place = graph.inputs.index(value)
+        data = changed[place].reshape(-1).view(np.uint8)
+        data[: number(start, {})] ^= 1
+        data[number(end, {}) :] ^= 1
+        np.testing.assert_array_equal(evaluate(graph, changed)[0], before)
+
+
+def touched(node: Node) -> tuple[int, int]:
+    """The hull of the elements a movement op reads of its input, by moving their numbers."""
+    (given,) = node.inputs
+    shape = tuple(int(size) for size in given.shape if isinstance(size, int))
+    numbered = np.arange(np.prod(shape, dtype=int), dtype=np.int64).reshape(shape)
+    moved = run(make(node.op, x(*shape, dtype=I64), **dict(node.attrs)), numbered)
+    return (int(moved.min()), int(moved.max()) + 1) if moved.size else (0, 0)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_slice_reads_exactly_the_hull_of_its_elements(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    for size in shape:
+        step = data.draw(st.sampled_from([1, 2, 3, -1, -2]))
+        if step > 0:
+            start = data.draw(st.integers(0, size))
+            stop = data.draw(st.integers(start, size))
+        else:
+            start = data.draw(st.integers(-1, size - 1))
+            stop = data.draw(st.integers(-1, start))
+        starts, stops, steps = [*starts, start], [*stops, stop], [*steps, step]
+    if any(start == -1 for start in starts):
+        return
+    attrs = {"start": tuple(starts), "stop": tuple(stops), "step": tuple(steps)}
+    for dtype, bits in ((F32, 32), (BY_NAME["int4"], 4)):
+        node = make("slice", x(*shape, dtype=dtype), **attrs)
+        first, last = touched(node)
+        assert OPS["slice"].reads(node) == ((first * bits // 8, -(-last * bits // 8)),)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_windows_slide_and_read_exactly_their_hull(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3))
+    axes = data.draw(st.permutations(range(len(shape))))[: data.draw(st.integers(1, len(shape)))]
+    sizes, strides, dilations = [], [], []
+    for axis in axes:
+        dilation = data.draw(st.integers(1, 2))
+        sizes.append(data.draw(st.integers(1, (shape[axis] - 1) // dilation + 1)))
+        strides.append(data.draw(st.integers(1, 3)))
+        dilations.append(dilation)
+    node = make(
+        "window",
+        x(*shape),
+        axes=tuple(axes),
+        sizes=tuple(sizes),
+        strides=tuple(strides),
+        dilations=tuple(dilations),
+    )
+    first, last = touched(node)
+    assert OPS["window"].reads(node) == ((4 * first, 4 * last),)
+    array = np.random.default_rng(0).random(shape).astype(np.float32)
+    result = run(node, array)
+    for place in itertools.product(*map(range, result.shape)):
+        source = list(place[: len(shape)])
+        for i, axis in enumerate(axes):
+            source[axis] = place[axis] * strides[i] + place[len(shape) + i] * dilations[i]
+        assert result[place] == array[tuple(source)]
+
+
+def test_reads_of_open_sizes() -> None:
+    n, m = Var("n", 1, 9), Var("m", 0, 9)
+    tail = make("slice", x(n, 4), start=(0, 1), stop=(n, 3), step=(1, 1))
+    assert OPS["slice"].reads(tail) == ((4, 16 * n - 4),)
+    maybe_empty = make("slice", x(m, 4), start=(0, 1), stop=(m, 3), step=(1, 1))
+    assert OPS["slice"].reads(maybe_empty) == ((0, 16 * m),)
+    none = make("slice", x(n, 4), start=(0, 1), stop=(n, 1), step=(1, 1))
+    assert OPS["slice"].reads(none) == ((0, 0),)
+    attrs: dict[str, Any] = {"axes": (1,), "sizes": (2,), "strides": (3,), "dilations": (1,)}
+    assert OPS["window"].reads(make("window", x(n, 6), **attrs)) == ((0, 24 * n - 4),)
+    assert OPS["window"].reads(make("window", x(m, 6), **attrs)) == ((0, 24 * m),)
+    assert OPS["window"].reads(make("window", x(0, 6), **attrs)) == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ("00000000" * 4, "00000000" * 2, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ("ffffffff" * 4, "ffffffff" * 2, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            "243f6a8885a308d313198a2e03707344",
+            "a4093822299f31d0",
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ],
+)
+def test_philox_gives_the_published_numbers(counter: str, key: str, expected: str) -> None:
+    """Known answers of the authors' library Random123, file kat_vectors, philox4x32-10."""
+    words = [int(counter[i : i + 8], 16) for i in range(0, 32, 8)]
+    made = philox(np.array([words], np.uint32), (int(key[:8], 16), int(key[8:], 16)))
+    assert [f"{word:08x}" for word in made[0]] == expected.split()
+
+
+def test_random_bits_are_a_function_of_seed_counter_and_place() -> None:
+    seed = full((), 0x299F31D0A4093822, BY_NAME["uint64"])
+    bits = run(make("random_bits", seed, counter=0x0370734413198A2E, shape=(3, 3)))
+    words = np.array([[i, 0, 0x13198A2E, 0x03707344] for i in range(3)], np.uint32)
+    expected = philox(words, (0xA4093822, 0x299F31D0)).reshape(-1)[:9]
+    np.testing.assert_array_equal(bits.reshape(-1), expected)
+
+
+@pytest.mark.parametrize("a", [I8, U8])
+@pytest.mark.parametrize("b", [I8, U8])
+def test_products_of_bytes_are_int32(a: Any, b: Any) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (
+        rng.integers(np.iinfo(t.name).min, np.iinfo(t.name).max, shape).astype(t.name)
+        for t, shape in ((a, (3, 50)), (b, (50, 4)))
+    )
+    node = make(
+        "matmul",
+        x(3, 50, dtype=a),
+        x(50, 4, index=1, dtype=b),
+        transpose_a=False,
+        transpose_b=False,
+    )
+    assert node.dtype.name == "int32"
+    expected = left.astype(np.int64) @ right.astype(np.int64)
+    np.testing.assert_array_equal(run(node, left, right), expected)
+    conv = make(
+        "conv",
+        x(1, 50, 3, dtype=a),
+        x(4, 50, 1, index=1, dtype=b),
+        strides=(1,),
+        padding=((0, 0),),
+        dilations=(1,),
+        groups=1,
+    )
+    made = run(conv, left.T[None], right.T[:, :, None])
+    np.testing.assert_array_equal(made[0].T, expected)
+
+
+@pytest.mark.parametrize(
+    ("transpose_a", "transpose_b"), [*itertools.product([False, True], repeat=2)]
+)
+def test_matmul_transposes(transpose_a: bool, transpose_b: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, 3, 4)).astype(np.float32), rng.random((4, 5)).astype(np.float32)
+    given_a = a.swapaxes(1, 2) if transpose_a else a
+    given_b = b.T if transpose_b else b
+    node = make(
+        "matmul",
+        x(*given_a.shape),
+        x(*given_b.shape, index=1),
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+    )
+    np.testing.assert_allclose(run(node, given_a, given_b), a @ b, rtol=1e-6)
+
+
+def test_scattering_in_order() -> None:
+    data, places = np.zeros(3, np.float32), np.array([1, 1, 2])
+    updates = np.array([5, 7, 9], np.float32)
+    for reduction, expected in (
+        ("none", [0, 7, 9]),
+        ("add", [0, 12, 9]),
+        ("mul", [0, 0, 0]),
+        ("min", [0, 0, 0]),
+        ("max", [0, 7, 9]),
+    ):
+        node = make(
+            "scatter_elements",
+            x(3),
+            constant(places),
+            x(3, index=1),
+            axis=0,
+            reduction=reduction,
+        )
+        assert run(node, data, updates).tolist() == expected
+
+
+@pytest.mark.parametrize("op", ["gather", "gather_elements", "scatter_elements"])
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_indices_are_checked(op: str, wrong: int) -> None:
+    places = constant(np.array([0, wrong]))
+    inputs = [x(3), places, x(2, index=1)] if op == "scatter_elements" else [x(3), places]
+    attrs: dict[str, Any] = {"axis": 0}
+    if op == "scatter_elements":
+        attrs["reduction"] = "none"
+    arrays = [np.zeros(3, np.float32), np.zeros(2, np.float32)][: len(inputs) - 1]
+    message = f"{op}: index {wrong} is not within 0..2 of axis 0"
+    with pytest.raises(IndexOutOfRange, match=message):
+        run(make(op, *inputs, **attrs), *arrays)
+
+
+def test_reductions_of_nothing() -> None:
+    empty = np.zeros((0, 2), np.float32)
+    for op, expected in (("sum", 0), ("prod", 1), ("max", -np.inf), ("min", np.inf)):
+        assert run(make(op, x(0, 2), axes=(0,)), empty).tolist() == [expected] * 2
+    for op in ("argmax", "argmin"):
+        assert run(make(op, x(0, 2), axis=0), empty).tolist() == [0, 0]
+    ints = np.zeros((0,), np.int8)
+    assert run(make("max", x(0, dtype=I8), axes=(0,)), ints) == -128
+    assert run(make("min", x(0, dtype=I8), axes=(0,)), ints) == 127
+    bools = np.zeros((0,), bool)
+    assert not run(make("max", x(0, dtype=BOOL), axes=(0,)), bools)
+    assert run(make("min", x(0, dtype=BOOL), axes=(0,)), bools)
+
+
+def test_buffers_and_constants() -> None:
+    data = np.arange(6, dtype=np.float32)
+    source = buffer(data).attr("source")
+    assert source.storage is data
+    assert not source.array().flags.writeable
+    assert repr(source) == f"BufferSource({source.id})"
+    held = Buffer.from_array(data)
+    assert BufferSource(held).array().tolist() == data.tolist()
+    assert run(buffer(held)).tolist() == data.tolist()
+    made = constant(data)
+    data[0] = 9
+    assert made.attr("data").array[0] == 0
+    assert repr(made.attr("data")).startswith("ConstantData(")
+    import ml_dtypes
+
+    tiny = np.array([-8, 7, 3], ml_dtypes.int4)
+    assert run(buffer(tiny)).tolist() == run(constant(tiny)).tolist() == [-8, 7, 3]
+    packed = buffer(tiny).attr("source").storage
+    assert bytes(packed.as_host_bytes()) == b"\x78\x03"
+
+
+M = x(3, 4)
+N = Var("n", 0, 9)
+CONV: dict[str, Any] = {"strides": (1,), "padding": ((0, 0),), "dilations": (1,), "groups": 1}
+SEED = full((), 1, BY_NAME["uint64"])
+PLACES = constant(np.array([[0, 1]]))
+KEYS = x(1, 2, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (
+            lambda: make("add", M, x(4, 3)),
+            ShapeMismatch,
+            r"add: shapes differ: float32\[3, 4\] and",
+        ),
+        (
+            lambda: make("add", M, x(3, 4, dtype=I8)),
+            TypeMismatch,
+            "add: dtypes differ: .* cast one",
+        ),
+        (lambda: make("exp", x(3, dtype=I8)), TypeMismatch, r"exp takes float, not int8\[3\]"),
+        (lambda: make("div", x(3, dtype=I8), x(3, dtype=I8)), TypeMismatch, "div takes"),
+        (lambda: make("pow", x(3, dtype=C64), x(3, dtype=C64)), TypeMismatch, "pow takes"),
+        (lambda: make("where", M, M, M), TypeMismatch, "where: the condition must be bool"),
+        (lambda: make("where", x(3, dtype=BOOL), M, M), ShapeMismatch, r"has shape \(3,\)"),
+        (lambda: make("cast", M, dtype=Q4), TypeMismatch, "cast makes numbers, not q4_0"),
+        (lambda: make("cast", x(32, dtype=Q4), dtype=F32), TypeMismatch, "cast takes"),
+        (lambda: make("bitcast", M, dtype=I64), TypeMismatch, "has 32, int64 64"),
+        (lambda: make("bitcast", M, dtype=Q4), TypeMismatch, "keeps the bits"),
+        (lambda: make("permute", M, axes=(0,)), ShapeMismatch, r"axes \(0,\) are no order"),
+        (lambda: make("expand", M, shape=(3, 5)), ShapeMismatch, "does not stretch"),
+        (lambda: make("pad", M, padding=((1, 1),), value=0), ShapeMismatch, r"pad: \(\(1, 1\),\)"),
+        (
+            lambda: make("slice", M, start=(0, 0), stop=(3, 5), step=(1, 1)),
+            ShapeMismatch,
+            r"range\(0, 5, 1\) leaves axis 1 of float32\[3, 4\]",
+        ),
+        (
+            lambda: make("slice", M, start=(3, 0), stop=(0, 4), step=(-1, 1)),
+            ShapeMismatch,
+            r"range\(3, 0, -1\) leaves axis 0",
+        ),
+        (lambda: make("slice", M, start=(0,), stop=(3,), step=(1,)), ShapeMismatch, "one each"),
+        (
+            lambda: make("slice", M, start=(0, 0), stop=(3, 4), step=(1, 0)),
+            ShapeMismatch,
+            "not 0",
+        ),
+        (lambda: make("concat", M, x(3, 4, dtype=I8), axis=0), TypeMismatch, "concat: dtypes"),
+        (lambda: make("concat", M, x(3, 5), axis=0), ShapeMismatch, "differ elsewhere than"),
+        (lambda: make("concat", M, axis=2), ShapeMismatch, r"axis 2 is not within 0\.\.1"),
+        (lambda: make("sum", M, axes=(1, 1)), ShapeMismatch, "name an axis twice"),
+        (lambda: make("sum", x(3, dtype=BOOL), axes=(0,)), TypeMismatch, "sum takes"),
+        (lambda: make("any", M, axes=(0,)), TypeMismatch, "any takes bool"),
+        (lambda: make("argmax", M, axis=-1), ShapeMismatch, "axis -1"),
+        (lambda: make("cumsum", M, axis=2), ShapeMismatch, "cumsum: axis 2"),
+        (lambda: make("gather", M, M, axis=0), TypeMismatch, "indices must be int64"),
+        (
+            lambda: make("gather_elements", M, PLACES, axis=0),
+            ShapeMismatch,
+            r"indices of shape \(1, 2\) differ",
+        ),
+        (
+            lambda: make("scatter_elements", x(2, 2), PLACES, x(1, 3), axis=0, reduction="none"),
+            ShapeMismatch,
+            r"updates of shape \(1, 3\)",
+        ),
+        (
+            lambda: make(
+                "scatter_elements",
+                x(2, 2, dtype=BOOL),
+                PLACES,
+                x(1, 2, dtype=BOOL),
+                axis=0,
+                reduction="add",
+            ),
+            TypeMismatch,
+            "scatter_elements with add takes",
+        ),
+        (
+            lambda: make(
+                "scatter_elements",
+                x(2, 2, dtype=C64),
+                PLACES,
+                x(1, 2, dtype=C64),
+                axis=0,
+                reduction="max",
+            ),
+            TypeMismatch,
+            "scatter_elements with max takes",
+        ),
+        (
+            lambda: make("scatter_elements", M, PLACES, M, axis=0, reduction="sub"),
+            InvalidArgument,
+            "reduction = 'sub'",
+        ),
+        (
+            lambda: make("matmul", M, x(4, dtype=F32), transpose_a=False, transpose_b=False),
+            ShapeMismatch,
+            "takes matrices",
+        ),
+        (
+            lambda: make("matmul", M, x(4, 2, dtype=I8), transpose_a=False, transpose_b=False),
+            TypeMismatch,
+            "matmul: dtypes differ",
+        ),
+        (
+            lambda: make(
+                "attention", KEYS, KEYS, x(1, 2, 5, 4, dtype=C64), scale=1.0, causal=False, offset=0
+            ),
+            TypeMismatch,
+            "attention takes float",
+        ),
+        (
+            lambda: make(
+                "attention",
+                KEYS,
+                KEYS,
+                x(1, 2, 5, 4, dtype=BY_NAME["float16"]),
+                scale=1.0,
+                causal=False,
+                offset=0,
+            ),
+            TypeMismatch,
+            "attention: dtypes float32 and float16",
+        ),
+        (
+            lambda: make(
+                "attention",
+                KEYS,
+                KEYS,
+                KEYS,
+                x(1, 2, 5, 5, dtype=I8),
+                scale=1.0,
+                causal=False,
+                offset=0,
+            ),
+            TypeMismatch,
+            "the mask is bool or float32",
+        ),
+        (lambda: make("conv", x(1, 1, 1, 1, 1, 1), M, **CONV), ShapeMismatch, "one to three"),
+        (lambda: make("conv", x(1, 2, 3, 3), x(1, 2, 1, 1), **CONV), ShapeMismatch, "one each"),
+        (lambda: make("iota", axis=1, shape=(3,), dtype=F32), ShapeMismatch, "iota: axis 1"),
+        (lambda: make("iota", axis=0, shape=(3,), dtype=BOOL), TypeMismatch, "not in bool"),
+        (lambda: full((-1,), 0, F32), ShapeMismatch, "may be negative"),
+        (lambda: x(N - 1), ShapeMismatch, "size n - 1, which may be negative"),
+        (lambda: make("random_bits", M, counter=0, shape=(1,)), TypeMismatch, "must be uint64"),
+        (
+            lambda: make("random_bits", x(2, dtype=BY_NAME["uint64"]), counter=0, shape=(1,)),
+            ShapeMismatch,
+            "the seed is one number",
+        ),
+        (lambda: make("random_bits", SEED, counter=-1, shape=(1,)), InvalidArgument, "64 bits"),
+    ],
+)
+def test_types_that_do_not_fit(wrong: Any, error: type[AreniteError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
+
+
+def test_sizes_of_results_may_be_open() -> None:
+    n = Var("n", 3, 9)
+    image = x(n, 4, 2 * n, 7)
+    kernel = x(8, 4, 3, 3, index=1)
+    attrs: dict[str, Any] = {
+        "strides": (2, 1),
+        "padding": ((1, 1), (0, 0)),
+        "dilations": (1, 1),
+        "groups": 1,
+    }
+    assert make("conv", image, kernel, **attrs).shape == (n, 8, n, 5)
+    joined = make("concat", image, image, axis=2)
+    assert joined.shape[2] == 4 * n
+    assert bounds(joined.shape[2]) == (12, 36)
+    backwards = make("slice", x(n), start=(n - 1,), stop=(-1,), step=(-2,))
+    assert backwards.shape == ((n + 1) // 2,)

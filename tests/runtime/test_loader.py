@@ -1,0 +1,92 @@
+"""Code in memory: executable, never writable at the same time, gone after close."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES, compile_object
+from arenite.codegen.target import X86_64
+from arenite.errors import InvalidArgument
+from arenite.runtime import loader, native
+from arenite.runtime.link import CodeImage, link_object
+from arenite.runtime.loader import load_code
+
+
+@pytest.fixture(scope="module")
+def answer() -> CodeImage:
+    text = f"define hidden i64 @answer() {FUNCTION_ATTRIBUTES} {{\n ret i64 42\n}}"
+    return link_object(compile_object(text, X86_64))
+
+
+def protection(address: int) -> str:
+    """How the system has mapped an address: `r-xp`, or nothing where it is not."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, end, flags = re.match(r"(\w+)-(\w+) (\S+)", line).groups()  # type: ignore[union-attr]
+        if int(start, 16) <= address < int(end, 16):
+            return flags
+    return ""
+
+
+def call(address: int) -> int:
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())
+
+
+def test_loaded_code_runs_and_can_not_be_written(answer: CodeImage) -> None:
+    code = load_code(answer.image)
+    address = code.address(answer.entries["answer"])
+    assert call(address) == 42
+    assert protection(address) == "r-xp"
+    code.close()
+    assert protection(address) == ""
+    code.close()
+    with pytest.raises(InvalidArgument, match="was closed"):
+        code.address(0)
+    assert "closed" in repr(code)
+
+
+def test_where_memory_can_not_be_made_executable_a_file_in_memory_serves(
+    answer: CodeImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(view: memoryview) -> int:
+        raise PermissionError(13, "not allowed")
+
+    monkeypatch.setattr(loader, "_map_and_protect", forbidden)
+    code = load_code(answer.image)
+    assert call(code.address(answer.entries["answer"])) == 42
+    assert protection(code.base).startswith("r-x")
+    code.close()
+
+
+def test_offsets_are_checked(answer: CodeImage) -> None:
+    code = load_code(answer.image)
+    for offset in (-1, code.nbytes, 2**40):
+        with pytest.raises(InvalidArgument, match="not within"):
+            code.address(offset)
+    code.close()
+    with pytest.raises(InvalidArgument, match="no bytes"):
+        load_code(b"")
+
+
+def test_the_runtime_image_stays() -> None:
+    code = native.runtime().code
+    with pytest.raises(InvalidArgument, match="stays"):
+        code.close()
+    assert protection(code.base) == "r-xp"
+
+
+def test_a_warm_process_never_imports_the_compiler(cache_folder: Path) -> None:
+    native.runtime()
+    code = (
+        "import sys\n"
+        "from arenite.runtime import native, table_builder\n"
+        "bound = native.BoundTable(*table_builder.TableBuilder().finish())\n"
+        "assert bound.run().kind == 0 and bound.run(threads=2).kind == 0\n"
+        "assert not {'llvmlite', 'arenite.runtime.driver_ir'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,329 @@
+"""Tables: built, printed, relocated, verified; a table that breaks a rule is refused by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidArgument, InvalidTable
+from arenite.runtime.native import BoundTable, OutcomeKind
+from arenite.runtime.table import (
+    ENTRY,
+    INSTRUCTION,
+    NONE,
+    Flag,
+    Ins,
+    LaunchTable,
+    Op,
+    Reason,
+    RuntimeKernel,
+    from_sections,
+    relocate_registers,
+    relocated,
+)
+from arenite.runtime.table_builder import TableBuilder
+from arenite.runtime.table_check import check_table
+from arenite.runtime.table_text import entry_text, instruction_text, table_text
+
+
+def example() -> LaunchTable:
+    """All ops: an If with both parts, a loop, two blocks, a segment."""
+    build = TableBuilder()
+    condition, counter, tiles = build.register(1), build.register(), build.constant(7)
+    chosen = build.code_register(16)
+    build.eval((Ins.EQ, condition, condition, tiles))
+    with build.if_(condition), build.block(parallel=True):
+        first = build.launch(0, [1, 2], tiles, shared=True, kernel=0)
+        build.launch(8, [3], tiles, shared=True, waits=[first], kernel=1)
+    with build.else_():
+        build.eval((Ins.CEILDIV, condition, tiles, 1))
+    with build.loop(counter, tiles, condition):
+        build.segment(2, Reason.GROW, when=condition)
+        with build.block(parallel=True):
+            solo = build.launch(chosen, [0], 1, fn_register=True, guard=condition)
+            sized = build.eval((Ins.ADD, condition, condition, 1))
+            build.launch(RuntimeKernel.COPY, [0, 0, 0, 0], 1, fn_runtime=True, shared=True,
+                         waits=[solo, sized])  # fmt: skip
+    table, _ = build.finish()
+    return table
+
+
+def test_a_table_prints_as_a_person_reads_it() -> None:
+    assert table_text(example(), ["stft", "enc16"]).splitlines() == [
+        " 0  EVAL r2 = eq(r2, r4)",
+        " 1  IF r2 else 6",
+        " 2  BLOCK 2 PARALLEL",
+        " 3    LAUNCH stft r6.. tiles r4 SHARED -> s0",
+        " 4    LAUNCH enc16 r8.. tiles r4 SHARED after s0 -> s1",
+        " 5  JUMP 7",
+        " 6> EVAL r2 = ceildiv(r4, r1)",
+        " 7> LOOP r3 < r4 and r2, else 14",
+        " 8    SEGMENT 2 GROW if r2",
+        " 9    BLOCK 3 PARALLEL",
+        "10      LAUNCH (r5) r9.. tiles r1 if r2 -> s2",
+        "11      EVAL r2 = add(r2, r1) -> s3",
+        "12      LAUNCH copy r10.. tiles r1 SHARED after s2 s3 -> s4",
+        "13  NEXT r3 < r4 and r2, to 8",
+        "14> END",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "text"),
+    [
+        ((Ins.MOV, 3, 4, 0), "r3 = r4"),
+        ((Ins.CEILDIV, 21, 20, 7), "r21 = ceildiv(r20, r7)"),
+        ((Ins.NOT, 3, 4, 0), "r3 = not(r4)"),
+        ((Ins.SELECT, 3, 4, 5), "r3 = select(r4, r5, r3)"),
+        ((Ins.LOAD8, 3, 4, 5), "r3 = load8(r4 + r5)"),
+        ((Ins.STORE64, 0, 4, 5), "store64(r4) = r5"),
+        ((Ins.CHECK, 9, 4, 5), "check(r4) else error r5 at site 9"),
+        ((99, 0, 0, 0), "unknown instruction 99"),
+    ],
+)
+def test_an_instruction_prints(instruction: tuple[int, int, int, int], text: str) -> None:
+    assert instruction_text(*instruction) == text
+
+
+def test_entries_and_instructions_have_the_sizes_the_driver_knows() -> None:
+    assert (ENTRY.itemsize, INSTRUCTION.itemsize) == (64, 16)
+    assert example().entries.__array_interface__["data"][0] % 64 == 0
+    text = entry_text(changed(0, op=77), 0)
+    assert text == "unknown op 77"
+
+
+def test_a_table_comes_back_from_its_sections() -> None:
+    table = example()
+    sections = {name: memoryview(a.tobytes()) for name, a in table.sections().items()}
+    found = from_sections(sections)
+    check_table(found)
+    assert (found.entries == table.entries).all()
+    assert table_text(found) == table_text(table)
+    for name in sections:
+        broken = {k: v[:-1] if k == name else v for k, v in sections.items()}
+        if len(sections[name]):
+            with pytest.raises(InvalidTable, match=name):
+                from_sections(broken)
+    with pytest.raises(InvalidTable, match="numbers of sync words"):
+        from_sections({**sections, "sizes": memoryview(b"\xff" * 16)})
+
+
+def test_relocation_adds_the_base_once_where_code_is_meant() -> None:
+    table = example()
+    moved = relocated(table, 4096, 64, [999])
+    launches = table.entries["op"] == Op.LAUNCH
+    assert moved.entries["fn"][launches].tolist() == [4096, 4104, 5, 999]
+    assert not (moved.entries["flags"][launches] & Flag.FN_RUNTIME).any()
+    assert table.entries["fn"][launches].tolist() == [0, 8, 5, 0], "the original is untouched"
+    registers = np.zeros(table.n_registers, np.int64)
+    registers[5] = 16
+    relocate_registers(table, registers, 4096, 64)
+    assert registers[5] == 4112
+    with pytest.raises(InvalidTable, match="entry 4: fn 8 is not below 8"):
+        relocated(table, 4096, 8, [999])
+    with pytest.raises(InvalidTable, match="entry 12: fn 0 is not below 0"):
+        relocated(table, 4096, 64)
+    with pytest.raises(InvalidTable, match="code register"):
+        relocate_registers(table, registers, 4096, 64)
+
+
+def changed(tick: int, **fields: int) -> LaunchTable:
+    table = example()
+    for name, value in fields.items():
+        table.entries[tick][name] = value
+    return table
+
+
+def test_a_right_table_passes() -> None:
+    check_table(example())
+    check_table(TableBuilder().finish()[0])
+
+
+@pytest.mark.parametrize(
+    ("tick", "fields", "message"),
+    [
+        (0, {"op": 9}, "op 9 is unknown"),
+        (0, {"op": Op.LAUNCH}, "LAUNCH outside a block"),
+        (0, {"a": 9}, "instructions 9..10 of 3"),
+        (0, {"b": 2**32 - 1}, "instructions 0"),
+        (0, {"flags": Flag.SIGNALS}, "outside a block"),
+        (0, {"flags": Flag.PARALLEL}, "EVAL with flags"),
+        (0, {"wait_count": 1}, "outside a block"),
+        (0, {"op": Op.END}, "END before the end"),
+        (0, {"op": Op.JUMP}, "not the last entry of a then part"),
+        (0, {"op": Op.NEXT, "a": 3, "b": 4}, "not the last entry of a loop"),
+        (1, {"a": 999}, "a is r999"),
+        (1, {"target": 1}, "not ahead within"),
+        (1, {"target": 15}, "not ahead within"),
+        (1, {"target": 5}, "not the last entry of a then part"),
+        (1, {"target": 9}, "not the last entry of a then part"),
+        (2, {"a": 1}, "LAUNCH outside|SHARED entries"),
+        (2, {"a": 3}, "inside a block"),
+        (2, {"a": 2**32 - 1}, "leaves its region"),
+        (2, {"tiles": 1}, "says 1 SHARED entries and has 2"),
+        (2, {"flags": Flag.SHARED}, "BLOCK with flags"),
+        (3, {"args": 999}, "args is r999"),
+        (3, {"tiles": NONE}, "tiles is r4294967295"),
+        (3, {"guard": 999}, "guard is r999"),
+        (3, {"sync": 99}, "sync word 99 is not there"),
+        (3, {"sync": 1}, "waits for sync word 0"),
+        (3, {"flags": Flag.SHARED | 32}, "LAUNCH with flags"),
+        (3, {"wait_start": 0, "wait_count": 1}, "which nothing earlier in its block signals"),
+        (4, {"wait_start": 9}, "waits 9..10 of 3"),
+        (4, {"sync": 0}, "belongs to entry 3"),
+        (4, {"flags": Flag.SHARED | Flag.FN_REGISTER, "fn": 4}, "where no code is ever put"),
+        (4, {"flags": Flag.SHARED | Flag.FN_REGISTER, "fn": 2}, "which instruction 0 computes"),
+        (5, {"target": 5}, "not ahead within"),
+        (5, {"target": 15}, "not ahead within"),
+        (7, {"a": 1}, "LOOP and its NEXT|counts in r0"),
+        (7, {"target": 7}, "not ahead within"),
+        (7, {"target": 13}, "is not the NEXT"),
+        (7, {"c": 999}, "c is r999"),
+        (7, {"b": 1}, "name other registers"),
+        (8, {"c": 999}, "c is r999"),
+        (10, {"flags": Flag.FN_REGISTER | Flag.FN_RUNTIME}, "both a register and a kernel"),
+        (11, {"op": Op.SEGMENT}, "inside a block"),
+        (12, {"wait_start": 0}, "waits for sync word 0"),
+        (13, {"target": 9}, "is not the NEXT"),
+        (13, {"op": Op.EVAL}, "is not the NEXT"),
+        (14, {"op": Op.EVAL}, "does not close with END"),
+    ],
+)
+def test_a_broken_rule_is_found(tick: int, fields: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidTable, match=message):
+        check_table(changed(tick, **fields))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: replace(t, n_registers=1), "r0 and r1"),
+        (lambda t: replace(t, n_registers=5), "register"),
+        (lambda t: replace(t, n_syncs=1), "sync word that is not there"),
+        (lambda t: replace(t, n_syncs=-1), "sync words"),
+        (lambda t: replace(t, waits=t.waits.astype(np.int64)), "waits: not a flat array"),
+        (lambda t: replace(t, entries=t.entries[::2]), "entries: not a flat array"),
+        (lambda t: replace(t, entries=t.entries[:0]), "0 entries"),
+        (lambda t: replace(t, code_registers=np.array([99], "<u4")), "code register"),
+    ],
+)
+def test_broken_arrays_are_found(
+    change: Callable[[LaunchTable], LaunchTable], message: str
+) -> None:
+    with pytest.raises(InvalidTable, match=message):
+        check_table(change(example()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"op": 22}, "instruction 1 is unknown"),
+        ({"dst": 99}, "not there"),
+        ({"a": 99}, "not there"),
+        ({"b": 2**32 - 1}, "not there"),
+        ({"dst": 1}, "writes r0 or r1"),
+    ],
+)
+def test_broken_instructions_are_found(fields: dict[str, int], message: str) -> None:
+    table = example()
+    for name, value in fields.items():
+        table.instructions[1][name] = value
+    with pytest.raises(InvalidTable, match=message):
+        check_table(table)
+
+
+def harmless() -> tuple[LaunchTable, NDArray[np.int64]]:
+    """A table without launches, so that whatever passes the check may be run."""
+    build = TableBuilder()
+    condition, counter, trips = build.register(1), build.register(), build.register(3)
+    with build.if_(condition):
+        build.eval((Ins.ADD, condition, condition, 1))
+    with build.else_(), build.block(parallel=True):
+        build.eval((Ins.SUB, condition, condition, 1))
+    with build.loop(counter, trips):
+        with build.block(parallel=True):
+            first = build.eval((Ins.MUL, condition, trips, 1))
+            build.eval((Ins.MIN, condition, condition, 1), waits=[first])
+        build.segment(0, Reason.HOST_OP, when=condition)
+    return build.finish()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_mutated_table_that_passes_can_be_walked(data: st.DataObject) -> None:
+    table, registers = harmless()
+    for _ in range(data.draw(st.integers(1, 4))):
+        tick = data.draw(st.integers(0, len(table.entries) - 1))
+        names = [
+            "op",
+            "flags",
+            "wait_count",
+            "wait_start",
+            "sync",
+            "a",
+            "b",
+            "c",
+            "target",
+            "tiles",
+        ]
+        field = data.draw(st.sampled_from(names))
+        limit = int(np.iinfo(ENTRY[field]).max)
+        value = data.draw(st.one_of(st.integers(0, 12), st.integers(0, limit)))
+        table.entries[tick][field] = min(value, limit)
+    try:
+        check_table(table)
+    except InvalidTable:
+        return
+    if (table.entries["op"] == Op.LAUNCH).any():
+        return
+    loops = table.entries["op"] == Op.LOOP
+    writes_trips = np.isin(table.instructions["dst"], table.entries["b"][loops])
+    if writes_trips.any() or np.isin(table.entries["a"][loops], table.entries["b"][loops]).any():
+        return  # it may count for ever, which no rule forbids
+    bound = BoundTable(table, registers)
+    for threads in (1, 2):
+        for _ in range(50):
+            if bound.run(threads).kind is not OutcomeKind.SEGMENT:
+                break
+        bound.reset()
+
+
+def test_a_builder_refuses_what_makes_no_sense() -> None:
+    build = TableBuilder()
+    with pytest.raises(InvalidArgument, match="stands in a block"):
+        build.launch(0, [])
+    with pytest.raises(InvalidArgument, match="an instruction is"):
+        build.eval(())
+    with pytest.raises(InvalidArgument, match="an else without its if"), build.else_():
+        pass
+    build = TableBuilder()
+    with build.block():
+        first = build.launch(0, [])
+        with pytest.raises(InvalidArgument, match="a block inside the block"), build.block():
+            pass
+        with pytest.raises(InvalidArgument, match="SEGMENT inside the block"):
+            build.segment(0, Reason.GROW)
+    with build.block(), pytest.raises(InvalidArgument, match="not earlier in its block"):
+        build.launch(0, [], waits=[first])
+
+
+def test_an_else_belongs_to_the_if_it_follows() -> None:
+    build = TableBuilder()
+    outer, inner, seen = build.register(), build.register(), build.register()
+    with build.if_(outer), build.if_(inner):
+        build.eval((Ins.MOV, seen, build.constant(11)))
+    with build.else_():
+        build.eval((Ins.MOV, seen, build.constant(22)))
+    table, registers = build.finish()
+    check_table(table)
+    bound = BoundTable(table, registers)
+    for values, expected in (((1, 1), 11), ((1, 0), 0), ((0, 1), 22), ((0, 0), 22)):
+        registers[seen], registers[outer], registers[inner] = 0, *values
+        assert bound.run().kind is OutcomeKind.END
+        assert registers[seen] == expected
