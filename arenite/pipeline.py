@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from arenite import passes
+from arenite.codegen import loop_ir as ir
 from arenite.codegen import lower, target
 from arenite.codegen.kernels import Built, build
 from arenite.codegen.llvm import compiler_identity
@@ -85,30 +87,36 @@ def compile_anew(graph: Graph, memory: int | None = None) -> Compiled:
     simplified, _ = passes.run(graph, passes.PASSES)
     schedule = fuse(simplified)
     built = [build(kernel, host) for kernel in schedule.kernels]
+    # Layers repeat: kernels that read the same, but for the name, are compiled once.
+    texts = [kernel_text(replace(one.loops, name="kernel")) for one in built]
+    distinct: dict[str, ir.LoopKernel] = {}
+    for text, one in zip(texts, built, strict=True):
+        distinct.setdefault(text, one.loops)
+    functions = list(distinct.values())
     modules = [
-        lower.lower([one.loops for one in built[k : k + KERNELS_A_MODULE]], host)
-        for k in range(0, len(built), KERNELS_A_MODULE)
+        lower.lower(functions[k : k + KERNELS_A_MODULE], host)
+        for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
     numbers, values, constants = _values(graph, schedule)
-    plan = plan_memory(_lifetimes(schedule, numbers, values), memory)
+    scratch = _add_scratch(schedule, built, values)
+    plan = plan_memory(_lifetimes(schedule, numbers, scratch, values), memory)
     code = link_objects(compile_modules(modules, host)) if modules else None
     entries = {} if code is None else code.entries
     launches = [
-        _launch(kernel, one, entries[kernel.name], numbers, graph.vars)
-        for kernel, one in zip(schedule.kernels, built, strict=True)
+        _launch(kernel, one, entries[distinct[text].name], numbers, own, graph.vars)
+        for kernel, one, text, own in zip(schedule.kernels, built, texts, scratch, strict=True)
     ]
-    texts = [ModuleText.of(module) for module in modules]
+    packed = [ModuleText.of(module) for module in modules]
+    module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}
     kernels = [
-        _cached(kernel, one, launch, texts[k // KERNELS_A_MODULE])
-        for k, (kernel, one, launch) in enumerate(
-            zip(schedule.kernels, built, launches, strict=True)
-        )
+        _cached(kernel, one, launch, distinct[text].name, module_of[text])
+        for kernel, one, launch, text in zip(schedule.kernels, built, launches, texts, strict=True)
     ]
     return Compiled(
         image=b"" if code is None else code.image,
         kernels=tuple(kernels),
         launches=tuple(launches),
-        values=values,
+        values=tuple(values),
         outputs=tuple(numbers[node] for node in schedule.outputs),
         constants=constants,
         plan=plan,
@@ -137,7 +145,7 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
 
 def _values(
     graph: Graph, schedule: Schedule
-) -> tuple[dict[Node, int], tuple[ValueSpec, ...], tuple[NDArray[Any], ...]]:
+) -> tuple[dict[Node, int], list[ValueSpec], tuple[NDArray[Any], ...]]:
     """Every value in memory, numbered; and the constants that were made while compiling."""
     numbers: dict[Node, int] = {}
     specs: list[ValueSpec] = []
@@ -170,7 +178,21 @@ def _values(
             add(node, "work", "")
         for k, node in enumerate(kernel.outputs):
             add(node, "work", f"{kernel.name}.{k}")
-    return numbers, tuple(specs), tuple(made)
+    return numbers, specs, tuple(made)
+
+
+def _add_scratch(
+    schedule: Schedule, built: Sequence[Built], values: list[ValueSpec]
+) -> list[tuple[int, ...]]:
+    """What kernels need for themselves becomes values too; their numbers, kernel by kernel."""
+    found = []
+    for kernel, one in zip(schedule.kernels, built, strict=True):
+        first = len(values)
+        for k, need in enumerate(one.scratch):
+            name = f"{kernel.name}.scratch{k}"
+            values.append(ValueSpec("work", name, (need.count,), need.dtype, need.nbytes))
+        found.append(tuple(range(first, len(values))))
+    return found
 
 
 def _launch(
@@ -178,6 +200,7 @@ def _launch(
     built: Built,
     entry: int,
     numbers: Mapping[Node, int],
+    scratch: tuple[int, ...],
     graph_vars: Sequence[Var],
 ) -> LaunchSpec:
     sizes = {var.name: var for var in graph_vars}
@@ -190,24 +213,26 @@ def _launch(
     return LaunchSpec(
         kernel.name,
         entry,
-        (*reads, *writes),
+        (*reads, *writes, *scratch),
         reads,
-        writes,
+        (*writes, *scratch),
         tuple(sizes[name] for name in built.loops.sizes),
         built.tiles,
         cost,
     )
 
 
-def _cached(kernel: Kernel, built: Built, launch: LaunchSpec, module: ModuleText) -> CachedKernel:
+def _cached(
+    kernel: Kernel, built: Built, launch: LaunchSpec, function: str, module: ModuleText
+) -> CachedKernel:
     return CachedKernel(
-        program=Program(kernel.name, launch.entry),
+        program=Program(function, launch.entry),
         device="cpu",
         code=kernel_text(built.loops),
         entry_point=kernel.name,
         var_names=built.loops.sizes,
         globals=tuple(int(value) for value in launch.arrays),
-        outs=tuple(int(value) for value in launch.writes),
+        outs=tuple(int(value) for value in launch.writes[: len(kernel.outputs)]),
         ins=tuple(int(value) for value in launch.reads),
         host_parallel_safe=True,
         global_size=(built.tiles, 1, 1),
@@ -222,7 +247,10 @@ def _cached(kernel: Kernel, built: Built, launch: LaunchSpec, module: ModuleText
 
 
 def _lifetimes(
-    schedule: Schedule, numbers: Mapping[Node, int], values: Sequence[ValueSpec]
+    schedule: Schedule,
+    numbers: Mapping[Node, int],
+    scratch: Sequence[tuple[int, ...]],
+    values: Sequence[ValueSpec],
 ) -> list[Value]:
     """Values with the ticks they live, one tick a launch; sizes at their largest."""
     end = max(1, len(schedule.kernels))
@@ -237,6 +265,8 @@ def _lifetimes(
             last[numbers[node]] = tick
         for output, read in kernel.in_place:
             in_place.setdefault(numbers[output], []).append(numbers[read])
+        for number in scratch[tick]:
+            first[number] = last[number] = tick
     made = []
     for number, spec in enumerate(values):
         nbytes = bounds(spec.nbytes)[1]

@@ -44,7 +44,7 @@ class Work:
     sizes: list[int]
     tiles: int
     nbytes: int
-    numpy: Callable[[], Array]
+    numpy: Callable[[], Any]
     torch: Callable[[Any], Callable[[], Any]] | None = None
 
 
@@ -226,7 +226,7 @@ def works() -> list[Work]:
             -(-x.size // 16384),
             2 * x.nbytes,
             lambda: chain_numpy(x),
-            lambda torch: lambda t=torch.from_numpy(x): chain_numpy(t),
+            lambda torch: on(lambda t: chain_numpy(t), torch, x),
         )
     )
     return found
@@ -242,6 +242,12 @@ def chain_numpy(value: Any) -> Any:
     return value
 
 
+def on(function: Callable[..., Any], torch: Any, *arrays: Array) -> Callable[[], Any]:
+    """The function on these arrays as PyTorch's tensors."""
+    tensors = [torch.from_numpy(array) for array in arrays]
+    return lambda: function(*tensors)
+
+
 def row_works(height: int, width: int) -> list[Work]:
     x, w, b = random(height, width), random(width), random(width)
     y = np.empty_like(x)
@@ -249,20 +255,20 @@ def row_works(height: int, width: int) -> list[Work]:
     tiles = -(-height // ROWS_A_TILE)
     sizes = [height, width, tiles]
 
-    def numpy_softmax() -> Array:
+    def numpy_softmax() -> Any:
         e = np.exp(x - x.max(1, keepdims=True))
         e /= e.sum(1, keepdims=True)
         return e
 
-    def numpy_layer_norm() -> Array:
+    def numpy_layer_norm() -> Any:
         moved = x - x.mean(1, keepdims=True)
         variance = np.square(moved).mean(1, keepdims=True)
         return moved / np.sqrt(variance + np.float32(1e-5)) * w + b
 
-    def numpy_rms_norm() -> Array:
+    def numpy_rms_norm() -> Any:
         return x / np.sqrt(np.square(x).mean(1, keepdims=True) + np.float32(1e-5)) * w
 
-    def numpy_gelu() -> Array:
+    def numpy_gelu() -> Any:
         import math
 
         return 0.5 * x * (1.0 + np.vectorize(math.erf, otypes=[np.float32])(x * 0.70710678))
@@ -277,7 +283,7 @@ def row_works(height: int, width: int) -> list[Work]:
             "gelu": lambda: functional.gelu(tx),
         }[name]
 
-    def work(name: str, k: ir.LoopKernel, arrays: list[Array], numpy: Callable[[], Array]) -> Work:
+    def work(name: str, k: ir.LoopKernel, arrays: list[Array], numpy: Callable[[], Any]) -> Work:
         return Work(
             f"{name} {size}",
             k,
@@ -345,7 +351,7 @@ def movement_works(height: int, width: int) -> list[Work]:
             -(-width // 64),
             2 * x.nbytes,
             lambda: np.ascontiguousarray(x.T),
-            lambda torch: lambda t=torch.from_numpy(x): t.T.contiguous(),
+            lambda torch: on(lambda t: t.T.contiguous(), torch, x),
         ),
         Work(
             "concat of two",
@@ -355,7 +361,7 @@ def movement_works(height: int, width: int) -> list[Work]:
             tiles,
             4 * x.nbytes,
             lambda: np.concatenate([x, x2], 1),
-            lambda torch: lambda t=torch.from_numpy(x), u=torch.from_numpy(x2): torch.cat([t, u], 1),
+            lambda torch: on(lambda t, u: torch.cat([t, u], 1), torch, x, x2),
         ),
         Work(
             "gather rows",
@@ -365,7 +371,7 @@ def movement_works(height: int, width: int) -> list[Work]:
             tiles,
             2 * x.nbytes,
             lambda: x[ids],
-            lambda torch: lambda t=torch.from_numpy(x), i=torch.from_numpy(ids): t[i],
+            lambda torch: on(lambda t, i: t[i], torch, x, ids),
         ),
     ]
 

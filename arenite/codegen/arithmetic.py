@@ -13,7 +13,8 @@ from arenite.codegen.maths import FLOAT_FUNCTIONS
 from arenite.codegen.maths.inverse import atan2
 from arenite.codegen.maths.power import float_power, integer_power
 from arenite.codegen.maths.remainder import floor_divide, floor_mod, truncated_mod
-from arenite.codegen.vector import Vec, ceil, floor, maximum, minimum, round_even, trunc
+from arenite.codegen.numeric import ceil, floor, maximum, minimum, round_even, trunc
+from arenite.codegen.vector import Vec
 from arenite.dtype import DType, Kind
 
 

@@ -188,10 +188,12 @@ def _to_float32_odd(x: Vec) -> Vec:
 
 
 def _to_power_of_two(x: Vec) -> Vec:
-    """The code of float8_e8m0fnu: the exponent, rounded; NaN below zero and beyond its range."""
+    """The code of float8_e8m0fnu: the exponent, halfway rounded up; NaN for 0, below and beyond."""
     bits = x.bits()
     exponent = bits.shr(23, signed=False)
     fraction = bits & 0x7FFFFF
-    rounds_up = fraction.gt(0x400000) | (fraction.eq(0x400000) & (exponent & 1).eq(1))
+    # Below the least normal float32 lies 2^-127 alone, whose own bit is that of one half.
+    is_normal = exponent.ne(0).convert("zext", exponent.type)
+    rounds_up = (fraction + is_normal).gt(0x400000)
     code = exponent + rounds_up.convert("zext", exponent.type)
     return (bits.le(0) | code.gt(254) | x.is_nan()).select(255, code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 from arenite.codegen import affine, arithmetic
 from arenite.codegen import loop_ir as ir
@@ -127,8 +128,9 @@ class Evaluator:
         """A scalar load; where it must not happen it reads the launch's arguments instead."""
         b = self.builder
         if self.vector is not None and self.vector.is_predicated:
-            for active in self.vector.masks.values():
-                mask = b.any(active) if mask is None else mask & b.any(active)
+            wanted = [b.any(active) for active in self.vector.masks.values()]
+            some = reduce(Vec.__or__, wanted)
+            mask = some if mask is None else mask & some
         if mask is not None:
             address = b.emit_pointer(f"select i1 {mask.text}, ptr {address}, ptr %window")
         t = memory_type(dtype, 1)

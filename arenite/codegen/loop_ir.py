@@ -30,6 +30,7 @@ that writes it, before it is written, and by no other iteration of that loop or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -181,8 +182,17 @@ class Bitcast(Expr):
 WORKER = Name("worker")
 
 
+class Stmt:
+    """What a block is made of."""
+
+    __slots__ = ()
+
+
+Block: TypeAlias = tuple[Stmt, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(Stmt):
     """Names a value until the end of the enclosing block."""
 
     name: str
@@ -190,7 +200,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(Stmt):
     array: str
     index: Expr
     value: Expr
@@ -198,7 +208,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(Stmt):
     """`var` runs over [start, stop). `unroll` 0 leaves it to the lowering.
 
     In a vector loop `unroll` counts vectors, which run through the body together: loops inside the
@@ -214,14 +224,14 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Stmt):
     cond: Expr
     then: Block
     else_: Block = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulator:
+class Accumulator(Stmt):
     """Declares a variable that Accumulate changes; `Name(name)` is what it holds so far.
 
     Declared inside a vector loop it has a value for each iteration. Declared outside, it may be
@@ -233,14 +243,14 @@ class Accumulator:
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
+class Accumulate(Stmt):
     name: str
     op: str
     value: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulateArg:
+class AccumulateArg(Stmt):
     """If `value` beats accumulator `best`, or ties at a smaller index, it and `index` take over.
 
     NaN beats all. Start `best` at the least value (argmax) or the greatest (argmin) and `at` at the
@@ -255,7 +265,7 @@ class AccumulateArg:
 
 
 @dataclass(frozen=True, slots=True)
-class Require:
+class Require(Stmt):
     """Where `cond` is false, sets the run's error word to `error` unless it is set; then goes on.
 
     What follows must be safe all the same, so mask loads and stores with the same condition.
@@ -263,10 +273,6 @@ class Require:
 
     cond: Expr
     error: Expr
-
-
-Stmt: TypeAlias = Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
-Block: TypeAlias = tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +320,18 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
 
 
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """These expressions and all inside them, shared ones once."""
+    stack = list(roots)
+    seen: set[int] = set()
+    while stack:
+        expr = stack.pop()
+        if id(expr) not in seen:
+            seen.add(id(expr))
+            yield expr
+            stack += children(expr)
+
+
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions directly inside a statement, without those of its blocks."""
     match stmt:
@@ -331,6 +349,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (value, at)
         case Require(cond=cond, error=error):
             return (cond, error)
+    raise TypeError(f"{stmt!r} is no loop IR statement")
 
 
 def blocks(stmt: Stmt) -> tuple[Block, ...]:

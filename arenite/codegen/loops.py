@@ -10,12 +10,11 @@ What an iteration hands to the next (accumulators) are phi nodes in the head of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.evaluate import VectorMode
-from arenite.codegen.reduction import Reduction, reduction_of
+from arenite.codegen.partials import PartialResults, Partials, Phase
 from arenite.codegen.scope import (
     SCALAR,
     Binding,
@@ -24,34 +23,10 @@ from arenite.codegen.scope import (
     accumulators_changed,
     arrays_stored,
 )
-from arenite.codegen.statements import Statements
 from arenite.codegen.vector import I64, BasicBlock, Vec, VType
-from arenite.codegen.vectorize import shape_of
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A stretch of a loop: how much one turn does, and whether its last turn may be in part."""
-
-    lanes: int
-    parts: int
-    is_masked: bool = False
-
-    @property
-    def step(self) -> int:
-        return self.lanes * self.parts
-
-
-@dataclass(slots=True)
-class Partials:
-    """A reduction while its accumulators hold partial results, and what they held before."""
-
-    reduction: Reduction
-    bindings: list[Binding]
-    before: list[Vec]
-
-
-class Loops(Statements):
+class Loops(PartialResults):
     """Statements with loops and branches."""
 
     def block(self, block: ir.Block) -> None:
@@ -66,7 +41,10 @@ class Loops(Statements):
             if isinstance(stmt, ir.For):
                 self.for_loop(stmt)
             elif isinstance(stmt, ir.If):
-                self.branch(stmt)
+                if self.vector is not None and self._varies(stmt.cond):
+                    self.predicated_block(stmt, self.vector)
+                else:
+                    self.branch(stmt)
         self.simple_run(run)
         self.scope.next_statement()
 
@@ -80,12 +58,9 @@ class Loops(Statements):
 
     def _varies(self, expr: ir.Expr) -> bool:
         """Whether it may vary; a Let that is not emitted yet is taken to."""
-        if isinstance(expr, ir.Name):
-            try:
-                return self.scope.binding(expr.name).varying
-            except KeyError:
-                return True
-        return any(self._varies(child) for child in ir.children(expr))
+        names = [at.name for at in ir.walk(expr) if isinstance(at, ir.Name)]
+        bindings = [self.bound(name) for name in names]
+        return any(binding is None or binding.varying for binding in bindings)
 
     def for_loop(self, loop: ir.For) -> None:
         start, stop = self.value(loop.start, SCALAR), self.value(loop.stop, SCALAR)
@@ -96,10 +71,10 @@ class Loops(Statements):
             else:
                 self.vector_loop(loop, start, stop)
             return
-        partials = [] if self.vector is not None else self._partials_across(loop)
+        partials = [] if self.vector is not None else self.partials_across(loop)
         self.serial_loop(loop.var, start, stop, loop.body, max(1, loop.unroll))
         for partial in partials:
-            self._combine(partial)
+            self.combine(partial)
 
     def tile_loop(self, outer: ir.For, inner: ir.For, start: Vec, stop: Vec) -> None:
         """Two vector loops, one directly in the other."""
@@ -123,7 +98,7 @@ class Loops(Statements):
 
     def vector_loop(self, loop: ir.For, start: Vec, stop: Vec) -> None:
         phases = self.phases_of(loop)
-        partials = self._open_reductions(loop.body, phases)
+        partials = self.open_reductions(loop.body, phases)
 
         def turn(phase: Phase, at: Vec) -> None:
             depth = self.scope.depth
@@ -139,14 +114,6 @@ class Loops(Statements):
             self.vector = None
 
         self.counted_loop(start, stop, phases, loop.body, turn, partials)
-
-    def phases_of(self, loop: ir.For) -> list[Phase]:
-        shape = shape_of(loop, self.builder.target)
-        first = Phase(shape.lanes, shape.parts)
-        if self.builder.has_masks:
-            return [first, Phase(shape.lanes, 1, True)]
-        middle = [Phase(shape.lanes, 1)] if shape.parts > 1 else []
-        return [first, *middle, Phase(1, 1)]
 
     def mask_of_rest(self, rest: Vec, lanes: int) -> Vec:
         """The first `rest` lanes."""
@@ -168,7 +135,7 @@ class Loops(Statements):
         b, scope = self.builder, self.scope
         guard = start.lt(stop)
         changed = accumulators_changed(body)
-        carried = [binding for name in sorted(changed) if (binding := self._bound(name))]
+        carried = [binding for name in sorted(changed) if (binding := self.bound(name))]
         before = [dict(binding.values) for binding in carried]
         for partial in partials:
             for binding, value in zip(partial.bindings, partial.before, strict=True):
@@ -186,7 +153,7 @@ class Loops(Statements):
             level = Level("loop", arrays_stored(body), changed, preheader)
             at = self._phase(phase, at, stop, level, carried, turn, always, is_last)
         for partial in partials:
-            self._combine(partial)
+            self.combine(partial)
         exit_block = b.new_block("exit")
         last = b.block
         last.end = f"br label %{exit_block.name}"
@@ -250,77 +217,28 @@ class Loops(Statements):
                 binding.values[key] = b.phi(after, [(values[key], front), (value, latch)])
         return b.phi(after, [(start, front), (after_turn, latch)])
 
-    def _bound(self, name: str) -> Binding | None:
-        try:
-            return self.scope.binding(name)
-        except KeyError:
-            return None
-
-    def _open_reductions(self, body: ir.Block, phases: Sequence[Phase]) -> list[Partials]:
-        """Sets the accumulators a vector loop reduces into to partial results."""
-        found = []
-        for reduction in self._reductions(body):
-            bindings = [self.scope.binding(name) for name in reduction.names]
-            if bindings[0].is_partial:
-                continue
-            found.append(Partials(reduction, bindings, [x.values[SCALAR] for x in bindings]))
-            keys: dict[int, int] = dict.fromkeys(range(phases[0].parts), phases[0].lanes)
-            if phases[-1].lanes == 1:
-                keys[SCALAR] = 1
-            for binding in bindings:
-                binding.values, binding.is_partial = {}, True
-            for key, lanes in keys.items():
-                for binding, value in zip(
-                    bindings, reduction.neutral(self.builder, lanes), strict=True
-                ):
-                    binding.values[key] = value
-        return found
-
-    def _combine(self, partial: Partials) -> None:
-        """Partial results become one, on top of what was there before."""
-        bindings = partial.bindings
-        keys = list(bindings[0].values)
-        vectors = [[x.values[key] for x in bindings] for key in keys if key != SCALAR]
-        total = partial.reduction.combine(vectors)
-        if SCALAR in keys:
-            total = partial.reduction.step(total, [x.values[SCALAR] for x in bindings])
-        total = partial.reduction.step(partial.before, total)
-        for binding, value in zip(bindings, total, strict=True):
-            binding.values, binding.is_partial = {SCALAR: value}, False
-
-    def _reductions(self, body: ir.Block) -> list[Reduction]:
-        """What a vector loop accumulates outside of itself."""
-        found: dict[tuple[str, ...], Reduction] = {}
-        for stmt in _accumulations(body):
-            names = (stmt.name,) if isinstance(stmt, ir.Accumulate) else (stmt.best, stmt.at)
-            bindings = [self._bound(name) for name in names]
-            known = [binding for binding in bindings if binding is not None]
-            if len(known) == len(names):
-                found[names] = reduction_of(stmt, tuple(binding.dtype for binding in known))
-        return list(found.values())
-
-    def _partials_across(self, loop: ir.For) -> list[Partials]:
-        """Reductions of vector loops inside a serial one whose partial results can stay apart."""
-        vector_loops = [inner for inner in _loops(loop.body) if inner.vector]
-        opened = []
-        for inner in vector_loops:
-            phases = self.phases_of(inner)
-            names = accumulators_changed(inner.body)
-            others = [other for other in vector_loops if other is not inner]
-            elsewhere = {*_accumulated_outside_vectors(loop.body), *_names_read(loop.body)}
-            if any(accumulators_changed(other.body) & names for other in others):
-                continue
-            if names & elsewhere or not all(self._bound(name) for name in names):
-                continue
-            opened += self._open_reductions(inner.body, phases)
-        return opened
+    def predicated_block(self, stmt: ir.If, vector: VectorMode) -> None:
+        """Lanes differ in the condition and there are loops inside: both sides run, masked."""
+        around, was_predicated = vector.masks, vector.is_predicated
+        conditions = [self.lanes(stmt.cond, part) for part in range(vector.parts)]
+        vector.is_predicated = True
+        for block, is_else in ((stmt.then, False), (stmt.else_, True)):
+            masks = [~cond if is_else else cond for cond in conditions]
+            vector.masks = {
+                part: mask & around[part] if part in around else mask
+                for part, mask in enumerate(masks)
+            }
+            self.scope.push(Level("predicated"))
+            self.block(block)
+            self.scope.pop()
+        vector.masks, vector.is_predicated = around, was_predicated
 
     def branch(self, stmt: ir.If) -> None:
         """A condition that is the same in all lanes: a jump."""
         b, scope = self.builder, self.scope
         cond = self.value(stmt.cond, SCALAR)
         names = sorted(accumulators_changed((*stmt.then, *stmt.else_)))
-        carried = [binding for name in names if (binding := self._bound(name))]
+        carried = [binding for name in names if (binding := self.bound(name))]
         before = [dict(binding.values) for binding in carried]
         front = scope.levels[-1]
         front.cursor = b.block
@@ -358,47 +276,3 @@ def _is_flat(stmt: ir.If) -> bool:
     return all(
         _is_flat(one) if isinstance(one, ir.If) else not isinstance(one, ir.For) for one in inner
     )
-
-
-def _accumulations(block: ir.Block) -> Iterator[ir.Accumulate | ir.AccumulateArg]:
-    for stmt in block:
-        if isinstance(stmt, ir.Accumulate | ir.AccumulateArg):
-            yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _accumulations(inner)
-
-
-def _loops(block: ir.Block) -> Iterator[ir.For]:
-    """The loops in a block, without those inside vector loops."""
-    for stmt in block:
-        if isinstance(stmt, ir.For):
-            yield stmt
-            if stmt.vector:
-                continue
-        for inner in ir.blocks(stmt):
-            yield from _loops(inner)
-
-
-def _accumulated_outside_vectors(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        match stmt:
-            case ir.Accumulate(name):
-                yield name
-            case ir.AccumulateArg(best, at):
-                yield from (best, at)
-            case ir.For(vector=True):
-                continue
-        for inner in ir.blocks(stmt):
-            yield from _accumulated_outside_vectors(inner)
-
-
-def _names_read(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        stack = list(ir.expressions(stmt))
-        while stack:
-            expr = stack.pop()
-            if isinstance(expr, ir.Name):
-                yield expr.name
-            stack += ir.children(expr)
-        for inner in ir.blocks(stmt):
-            yield from _names_read(inner)

@@ -72,6 +72,7 @@ def statement_line(stmt: ir.Stmt) -> str:
             return f"({best}, {at}) {op}= ({expression_text(value)}, {expression_text(where)});"
         case ir.Require(cond, error):
             return f"require({expression_text(cond)}, {expression_text(error)});"
+    raise TypeError(f"{stmt!r} is no loop IR statement")
 
 
 _ASSIGNMENT = {"add": "+=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^=", "set": "="}

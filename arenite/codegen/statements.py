@@ -9,9 +9,10 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.access import store_vector
 from arenite.codegen.convert import to_memory
 from arenite.codegen.evaluate import Evaluator
+from arenite.codegen.numeric import fma
 from arenite.codegen.reduction import reduction_of
 from arenite.codegen.scope import SCALAR, Binding, Level
-from arenite.codegen.vector import Vec, fma
+from arenite.codegen.vector import Vec
 from arenite.dtype import DType, Kind
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from arenite.codegen import affine
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.evaluate import VectorMode
-from arenite.codegen.loops import Loops, Phase
+from arenite.codegen.loops import Loops
+from arenite.codegen.partials import Phase
 from arenite.codegen.scope import SCALAR, Binding, Level
 from arenite.codegen.vector import Vec
 from arenite.codegen.vectorize import lanes_of
@@ -151,9 +152,8 @@ def _coefficient(expr: ir.Expr, variable: str, lets: dict[str, ir.Expr]) -> int 
     """Of a variable in an index; None if it is not a constant."""
 
     def depends(at: ir.Expr) -> bool:
-        if isinstance(at, ir.Name):
-            return at.name == variable or (at.name in lets and depends(lets[at.name]))
-        return any(depends(child) for child in ir.children(at))
+        names = [inner.name for inner in ir.walk(at) if isinstance(inner, ir.Name)]
+        return any(x == variable or (x in lets and depends(lets[x])) for x in names)
 
     form = affine.split(expr, affine.Surroundings(variable, depends, lets.get))
     return None if form is None or form.strides else form.coefficient
@@ -161,14 +161,8 @@ def _coefficient(expr: ir.Expr, variable: str, lets: dict[str, ir.Expr]) -> int 
 
 def _loads(block: ir.Block) -> Iterator[ir.Load]:
     for stmt in block:
-        for expr in ir.expressions(stmt):
-            yield from _loads_in(expr)
+        yield from _loads_in(*ir.expressions(stmt))
 
 
-def _loads_in(expr: ir.Expr) -> Iterator[ir.Load]:
-    stack = [expr]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, ir.Load):
-            yield at
-        stack += ir.children(at)
+def _loads_in(*roots: ir.Expr) -> Iterator[ir.Load]:
+    return (expr for expr in ir.walk(*roots) if isinstance(expr, ir.Load))

@@ -52,7 +52,7 @@ def shape_of(loop: ir.For, target: Target) -> Shape:
         return Shape(lanes, registers if cost <= 16 else 1)
     if any(True for _ in _reductions(loop.body)):
         return Shape(lanes, 4 if cost <= 12 else 2 if cost <= 48 else 1)
-    return Shape(lanes, 2 if cost <= 10 else 2)
+    return Shape(lanes, 2 if cost <= 10 else 1)
 
 
 def lanes_of(body: ir.Block, target: Target, varying: set[str]) -> int:

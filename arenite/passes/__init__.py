@@ -3,11 +3,13 @@
 from arenite.passes.expand import expand
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.simplify import fold, simplify
+from arenite.passes.split import split
 
 #: In this order; each sees what the one before left.
 PASSES = (
     Pass("expand", expand),
     Pass("fold", fold),
+    Pass("split", split),
     Pass("simplify", simplify),
 )
 

@@ -2,6 +2,7 @@
 
 attention        matmul, mask, softmax in float32, matmul
 conv_transpose   zeros between the elements, then a convolution with the kernel flipped
+sum, max, ...    over no axes, are what they reduce
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from arenite.ir.ops.sources import full
 
 FLOAT32, INT64, BOOL = BY_NAME["float32"], BY_NAME["int64"], BY_NAME["bool"]
 
+_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+
 
 def expand(node: Node) -> Node:
     if node.op == "attention":
         return _attention(node)
     if node.op == "conv_transpose":
         return _conv_transpose(node)
+    if node.op in _REDUCTIONS and not node.attr("axes"):
+        return node.inputs[0]
     return node
 
 

@@ -102,7 +102,9 @@ class Assembly:
 
     def table(self, places: Mapping[ValueId, Place]) -> LaunchTable:
         """The entries for a plan, with waits for every hazard that workers could run into."""
-        edges = order(self.hazards(places))
+        # One worker keeps the order of the table by itself.
+        is_shared = any(launch.is_shared for launch in self.launches)
+        edges = order(self.hazards(places)) if is_shared else ()
         waits_of, signals = self._waits(edges)
         n = len(self.launches)
         entries = aligned_empty(n + 2, ENTRY)

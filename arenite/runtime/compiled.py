@@ -205,6 +205,7 @@ def _launch_from_json(data: list[Any]) -> LaunchSpec:
 def _kernel_to_json(kernel: CachedKernel) -> dict[str, Any]:
     return {
         "name": kernel.entry_point,
+        "function": kernel.program.entry_point,
         "offset": kernel.program.offset,
         "code": kernel.code,
         "vars": kernel.var_names,
@@ -230,7 +231,7 @@ def _modules(sizes: list[int], joined: memoryview) -> list[ModuleText]:
 
 def _kernel_from_json(data: dict[str, Any], module: ModuleText) -> CachedKernel:
     return CachedKernel(
-        program=Program(str(data["name"]), int(data["offset"])),
+        program=Program(str(data["function"]), int(data["offset"])),
         device="cpu",
         code=str(data["code"]),
         entry_point=str(data["name"]),

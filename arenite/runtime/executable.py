@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ from arenite.ir.dim import Dim, Var, check_binding, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.memory import MemoryPlan, Replay, ValueId
-from arenite.passes import PASSES, Record
-from arenite.passes import run as run_passes
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.kernel import CachedKernel
@@ -37,7 +35,10 @@ from arenite.runtime.native import BoundTable, OutcomeKind
 from arenite.runtime.profile import Profile
 from arenite.runtime.stamps import Stamps
 from arenite.runtime.table import aligned_empty, relocated
-from arenite.schedule import Schedule, fuse
+
+if TYPE_CHECKING:
+    from arenite.passes import Record
+    from arenite.schedule import Schedule
 
 Array = NDArray[Any]
 
@@ -89,6 +90,11 @@ class Executable:
         cost_ns = sum(launch.cost_ns for launch in compiled.launches)
         self._is_short = cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
+        # What a call checks of every input, looked up once.
+        self._wanted = [
+            (node.dtype.to_numpy(), None if _is_open(node) else node.shape) for node in graph.inputs
+        ]
+        self._is_open = any(shape is None for _, shape in self._wanted)
 
     def _find_constants(self) -> dict[int, Array]:
         """Arrays of the constants by number of their value: the graph's own, or the program's."""
@@ -112,22 +118,22 @@ class Executable:
 
     @cached_property
     def passes(self) -> tuple[Record, ...]:
-        """The graph after each pass, made anew when asked for."""
-        return run_passes(self.graph, PASSES)[1]
+        """The graph after each pass, made anew when asked for: running needs none of it."""
+        from arenite.passes import PASSES, run
+
+        return run(self.graph, PASSES)[1]
 
     @cached_property
     def schedule(self) -> Schedule:
         """The fused kernels with the reason for each border, made anew when asked for."""
+        from arenite.schedule import fuse
+
         return fuse(self.passes[-1].graph)
 
     # Calling.
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
         """Run; the outputs as new arrays, or written into `out`."""
-        if len(arrays) != len(self.graph.inputs):
-            raise InvalidArgument(
-                f"{len(self.graph.inputs)} inputs are needed, {len(arrays)} were given"
-            )
         return self._run([np.asarray(array) for array in arrays], out)
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
@@ -140,9 +146,7 @@ class Executable:
     def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
         with self._lock:
             self._check_usable()
-            arrays = [
-                _fitting(array, node) for array, node in zip(arrays, self.graph.inputs, strict=True)
-            ]
+            arrays = self._fitting(arrays)
             binding = self._binding_for(arrays)
             results, held = self._prepare(binding, arrays)
             outcome = binding.table.run(
@@ -179,6 +183,19 @@ class Executable:
                 results.append(made[number])
         return results, arrays
 
+    def _fitting(self, arrays: list[Array]) -> list[Array]:
+        """The arrays as native code can read them in place; what does not fit raises."""
+        if len(arrays) != len(self._wanted):
+            raise InvalidArgument(f"{len(self._wanted)} inputs are needed, not {len(arrays)}")
+        fitting = []
+        for k, (array, (dtype, shape)) in enumerate(zip(arrays, self._wanted, strict=True)):
+            if array.dtype != dtype or (shape is not None and array.shape != shape):
+                _explain(array, self.graph.inputs[k])
+            if shape is None and array.ndim != self.graph.inputs[k].ndim:
+                _explain(array, self.graph.inputs[k])
+            fitting.append(array if array.flags.c_contiguous else array.copy())
+        return fitting
+
     def cancel(self) -> None:
         """End the run in progress, from another thread."""
         for binding in list(self._bound.values()):
@@ -187,7 +204,7 @@ class Executable:
     # Binding.
 
     def _binding_for(self, arrays: list[Array]) -> _Binding:
-        sizes = _sizes(self.graph.inputs, arrays, self._variables)
+        sizes = _sizes(self.graph.inputs, arrays, self._variables) if self._is_open else {}
         key = tuple(sizes[var.name] for var in self._variables)
         found = self._bound.get(key)
         if found is not None:
@@ -253,10 +270,7 @@ class Executable:
         """Run once with time stamps: a table of kernels with their times."""
         with self._lock:
             self._check_usable()
-            given = [np.asarray(array) for array in arrays]
-            fitting = [
-                _fitting(array, node) for array, node in zip(given, self.graph.inputs, strict=True)
-            ]
+            fitting = self._fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
             _, held = self._prepare(binding, fitting)
             stamps = Stamps(self.threads)
@@ -341,18 +355,19 @@ def _in_order(array: Array) -> Array:
     return array if array.flags.c_contiguous else array.copy()
 
 
-def _fitting(array: Array, node: Node) -> Array:
-    """The array itself where native code can read it in place, else a copy; or what is wrong."""
-    wanted = node.dtype.to_numpy()
+def _is_open(node: Node) -> bool:
+    return not all(isinstance(size, int) for size in node.shape)
+
+
+def _explain(array: Array, node: Node) -> NoReturn:
+    """Say what is wrong with an array for an input."""
     name = node.attr("name")
-    if array.dtype != wanted:
+    if array.dtype != node.dtype.to_numpy():
         raise TypeMismatch(f"input {name!r} is {node.dtype}, the array given {array.dtype}")
-    if array.ndim != node.ndim:
-        raise ShapeMismatch(
-            f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "
-            f"{array.shape}"
-        )
-    return _in_order(array)
+    raise ShapeMismatch(
+        f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "
+        f"{array.shape}"
+    )
 
 
 def _sizes(
@@ -371,10 +386,7 @@ def _sizes(
         if any(
             _value(dim, sizes) != size for dim, size in zip(node.shape, array.shape, strict=True)
         ):
-            raise ShapeMismatch(
-                f"input {node.attr('name')!r} is {typed(node.shape, node.dtype)}, the array given "
-                f"has shape {array.shape}"
-            )
+            _explain(array, node)
     return sizes
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import OPS
@@ -28,17 +29,25 @@ from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, outer_index, 
 from arenite.schedule.reduce import reduction_of
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
-MAX_OPS = 256
+MAX_OPS = 96
 #: A value used more than once is computed anew where that takes no more than this.
 CHEAP_OPS = 4
 
+#: Rows too few to be shared out, and points of a space from which on that matters.
+FEW_ROWS = 8
+MUCH_WORK = 1 << 18
+
 #: What an operation costs, beside an addition.
-COSTS = dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3) | dict.fromkeys(
-    (
-        "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-        "atanh erf pow atan2"
-    ).split(),
-    12,
+COSTS = (
+    dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3)
+    | dict.fromkeys(
+        (
+            "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+            "atanh erf pow atan2"
+        ).split(),
+        12,
+    )
+    | dict.fromkeys(("sort", "argsort"), 256)
 )
 
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
@@ -72,7 +81,8 @@ def _choose_roots(graph: Graph) -> dict[Node, str]:
         if is_in_memory(node):
             inlined_ops[node], flat[node] = 0, True
             continue
-        ops = COSTS.get(node.op, 0 if is_view(node) else 1)
+        is_free = is_view(node) or node.op in MADE_UP
+        ops = COSTS.get(node.op, 0 if is_free else 1)
         ops += sum(inlined_ops[value] for value in node.inputs)
         flat[node] = (is_elementwise(node) or node.op in ("reshape", "full")) and all(
             flat[value] for value in node.inputs
@@ -125,7 +135,7 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
     """Why computing the node anew wherever it is needed would be a waste."""
     if ops > MAX_OPS:
         return f"more than {MAX_OPS} operations in one kernel"
-    if len(users) > 1 and ops > CHEAP_OPS:
+    if len(users) > 1 and ops > CHEAP_OPS and not _is_dealt_out(node, users):
         return f"used {len(users)} times and not cheap to compute anew"
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
@@ -133,6 +143,15 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
         if (user.op == "window" or user.op in CONTRACTIONS) and ops > 0:
             return f"each element is read many times by {user.op}"
     return None
+
+
+def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
+    """Whether users only show parts that together have no more elements than the node: computing
+    each part where it is needed then computes nothing twice."""
+    if any(user.op != "slice" for user in users):
+        return False
+    shown: Dim = sum((product(user.shape) for user in users), start=0)
+    return known_le(shown, product(node.shape))
 
 
 def _stays_affine(node: Node) -> bool:
@@ -202,7 +221,8 @@ class _Drafts:
             draft = _Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], 1, {})
             pending = list(reduction.factors(space_vars(reduction.space)))
         else:
-            draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], 0, {})
+            n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
+            draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
             pending = self._needed(node, space_vars(node.shape), draft)
         seen: set[tuple[Node, Index]] = set()
         while pending:
@@ -342,6 +362,8 @@ def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
         axes = producer.axes or consumer.axes
         if (producer.axes or axes) != axes or (not consumer.is_map and consumer.axes != axes):
             return None
+        if consumer.is_map and axes and _is_lopsided(producer):
+            return None
         variables = space_vars(producer.space)
         outer = outer_index(axes, variables)
         places = {Role.ROW: {variables}, Role.REDUCE: {outer}, Role.SCALAR: {outer}}
@@ -366,6 +388,12 @@ def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
         scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
         return _Fit(producer.space, producer.axes, producer.stages + scalars, reads)
     return None
+
+
+def _is_lopsided(draft: _Draft) -> bool:
+    """Whether few rows share much work: what is a map after it is better off by itself."""
+    outer = product([size for k, size in enumerate(draft.space) if k not in draft.axes])
+    return bounds(outer)[0] < FEW_ROWS and bounds(product(draft.space))[1] >= MUCH_WORK
 
 
 def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:

@@ -17,7 +17,7 @@ from arenite.dtype import DType, Kind
 Array = np.ndarray[Any, Any]
 Scalar = Any
 
-MATHS = {
+MATHS: dict[str, Callable[..., Any]] = {
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,

@@ -211,7 +211,7 @@ def test_wrong_arrays_are_refused_before_anything_runs() -> None:
             program(np.zeros((5, 4), np.float32))
         with pytest.raises(ShapeMismatch):
             program(np.zeros(20, np.float32))
-        with pytest.raises(ValueError, match="1 inputs are needed"):
+        with pytest.raises(ValueError, match="1 inputs are needed, not 0"):
             program()
         assert program(np.asfortranarray(np.ones((4, 5), np.float32)))[0].sum() == -20
     with pytest.raises(RunFailed, match="closed"):

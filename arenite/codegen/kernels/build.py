@@ -23,11 +23,12 @@ from arenite.codegen.kernels.values import (
     compute_dtype,
     guard_expr,
     index_expr,
+    zero,
 )
-from arenite.dtype import Kind
+from arenite.dtype import DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Expr, maximum, product, variables
-from arenite.ir.node import Node
+from arenite.ir.node import Node, nbytes_of
 from arenite.ir.ops.reductions import greatest, least
 from arenite.schedule.access import Guard, Index, is_elementwise, is_view, linear, sources
 from arenite.schedule.fuse import COSTS, MADE_UP
@@ -39,11 +40,27 @@ KEEP_OPS = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that a kernel writes and reads again while it runs, and nobody else ever sees."""
+
+    dtype: DType
+    count: Dim  # elements
+
+    @property
+    def nbytes(self) -> Dim:
+        return nbytes_of((self.count,), self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
-    """Loops to lower, and how many tiles they are cut into."""
+    """Loops to lower, and how many tiles they are cut into.
+
+    The arrays of the loops are the kernel's inputs, its outputs and `scratch`, in this order.
+    """
 
     loops: ir.LoopKernel
     tiles: Dim
+    scratch: tuple[Scratch, ...] = ()
 
 
 @dataclass(slots=True)
@@ -310,10 +327,10 @@ class Builder:
             mask = guard_expr(self._mapped_guards(factor.guards), inner, self.values)
             index = self.nest.map_index(factor.index)
             value = self.values.at(factor.node, index, inner, mask)
-            if mask is not None:
-                value = ir.Select(mask, value, ir.Const(0, value.dtype))
             wide = compute_dtype(node.dtype if reduction.op in ("add", "mul") else value.dtype)
             value = value if value.dtype == wide else ir.Cast(value, wide)
+            if mask is not None:
+                value = ir.Select(mask, value, ir.Const(zero(wide), wide))
             product_of = value if product_of is None else ir.Binary("mul", product_of, value)
         assert product_of is not None
         op = reduction.op

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import Builder, Built
-from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.loops import Axis
-from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.codegen.target import Target
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
 from arenite.schedule.access import coefficient, linear, substitute
-from arenite.schedule.fuse import CONTRACTIONS
 from arenite.schedule.kernel import Kernel, Role, space_vars
 
 #: Points of the space in one tile.
@@ -32,20 +29,7 @@ VECTORS = 2
 COLUMNS = 256
 
 
-def build(kernel: Kernel, target: Target) -> Built:
-    """The loops of a kernel; contractions get blocks of accumulators."""
-    if is_special(kernel):
-        return build_special(kernel)
-    if is_concat(kernel):
-        return Concat(kernel).build()
-    if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
-        blocked = _Contraction(kernel, target)
-        if blocked.block is not None and blocked.nest.vector_is_outer:
-            return blocked.build()
-    return Builder(kernel).build()
-
-
-class _Contraction(Builder):
+class Contraction(Builder):
     def __init__(self, kernel: Kernel, target: Target) -> None:
         super().__init__(kernel)
         self.block = self._block_axis()

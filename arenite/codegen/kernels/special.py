@@ -8,12 +8,12 @@ not depend on each other); `after` is contiguous and so is what vectors run over
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Built
+from arenite.codegen.kernels.build import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.node import Node
 from arenite.ir.ops.reductions import greatest, least
@@ -34,10 +34,10 @@ def build_special(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     for value in (node, *node.inputs):
         check_dtype(value)
-    return _BUILDERS[node.op](_Draft(kernel))
+    return _BUILDERS[node.op](Draft(kernel))
 
 
-class _Draft:
+class Draft:
     """What all of them need: names of the arrays, and the frame of rows cut into tiles."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -48,14 +48,27 @@ class _Draft:
     def load(self, value: Node, at: ir.Expr, mask: ir.Expr | None = None) -> ir.Load:
         return ir.Load(self.names[value], at, value.dtype, mask)
 
-    def finish(self, rows: Dim, row_points: Dim, body: ir.Block, role: str = "out") -> Built:
+    def finish(
+        self, rows: Dim, row_points: Dim, body: ir.Block, role: Literal["out", "inout"] = "out"
+    ) -> Built:
         """`body` for each `row`."""
         tile_rows = max(1, TILE_POINTS // max(1, bounds(row_points)[1]))
-        tile = ir.Name("tile")
-        first = tile * tile_rows
-        last = ir.Binary("min", first + tile_rows, index_expr(rows))
+        return self.in_tiles(rows, tile_rows, body, role)
+
+    def in_tiles(
+        self,
+        rows: Dim,
+        tile_rows: Dim,
+        body: ir.Block,
+        role: Literal["out", "inout"] = "out",
+        scratch: tuple[Scratch, ...] = (),
+    ) -> Built:
+        """`body` for each `row`, so many of them in a tile."""
+        first = ir.Name("tile") * index_expr(tile_rows)
+        last = ir.Binary("min", first + index_expr(tile_rows), index_expr(rows))
         arrays = [ir.ArrayArg(name, value.dtype, "in") for value, name in self.names.items()]
-        arrays.append(ir.ArrayArg("out0", self.node.dtype, role))  # type: ignore[arg-type]
+        arrays.append(ir.ArrayArg("out0", self.node.dtype, role))
+        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
         shapes = [self.node.shape, *(value.shape for value in self.kernel.inputs)]
         sizes = {var.name for shape in shapes for dim in shape for var in variables(dim)}
         tiles = ceildiv(rows, tile_rows)
@@ -67,10 +80,10 @@ class _Draft:
             "tile",
             (ir.For("row", first, last, body),),
         )
-        return Built(loops, tiles)
+        return Built(loops, tiles, scratch)
 
 
-def _three(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim, Dim]:
+def three_axes(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim, Dim]:
     return product(shape[:axis]), shape[axis], product(shape[axis + 1 :])
 
 
@@ -82,10 +95,10 @@ _OUT_OF_RANGE = ir.index(INDEX_OUT_OF_RANGE)
 _ROW = ir.Name("row")
 
 
-def _gather(draft: _Draft) -> Built:
+def _gather(draft: Draft) -> Built:
     """Rows are (before, index): each copies `after` elements from where its index points."""
     data, indices = draft.node.inputs
-    before, size, after = _three(data.shape, draft.node.attr("axis"))
+    before, size, after = three_axes(data.shape, draft.node.attr("axis"))
     count = product(indices.shape)
     if bounds(after)[1] == 1:
         at, inside = ir.Name("at"), ir.Name("inside", ir.BOOL)
@@ -120,10 +133,10 @@ def _gather(draft: _Draft) -> Built:
     )
 
 
-def _gather_elements(draft: _Draft) -> Built:
+def _gather_elements(draft: Draft) -> Built:
     data, indices = draft.node.inputs
     axis = draft.node.attr("axis")
-    before, size, after = _three(data.shape, axis)
+    before, size, after = three_axes(data.shape, axis)
     count = indices.shape[axis]
     # One loop over all of a row's indices: (along, after) as one axis.
     k, at, inside = ir.Name("k"), ir.Name("at"), ir.Name("inside", ir.BOOL)
@@ -141,16 +154,12 @@ def _gather_elements(draft: _Draft) -> Built:
     return draft.finish(before, points, (loop,))
 
 
-def _scatter_elements(draft: _Draft) -> Built:
+def _scatter_elements(draft: Draft) -> Built:
     """Rows are points of `before`: a copy of the data, then the updates in order."""
     data, indices, updates = draft.node.inputs
     axis = draft.node.attr("axis")
-    before, size, after = _three(data.shape, axis)
+    before, size, after = three_axes(data.shape, axis)
     count = indices.shape[axis]
-    if indices.shape[:axis] + indices.shape[axis + 1 :] != (
-        data.shape[:axis] + data.shape[axis + 1 :]
-    ):
-        raise NotCompiled("scatter_elements with indices narrower than the data has no kernel yet")
     v, k, at, inside = ir.Name("v"), ir.Name("k"), ir.Name("at"), ir.Name("inside", ir.BOOL)
     whole = index_expr(size * after)
     here = _ROW * whole + v
@@ -185,10 +194,10 @@ def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     return value if value.dtype == dtype else ir.Cast(value, dtype)
 
 
-def _scan(op: str) -> Callable[[_Draft], Built]:
-    def build(draft: _Draft) -> Built:
+def _scan(op: str) -> Callable[[Draft], Built]:
+    def build(draft: Draft) -> Built:
         [x] = draft.node.inputs
-        before, size, after = _three(x.shape, draft.node.attr("axis"))
+        before, size, after = three_axes(x.shape, draft.node.attr("axis"))
         wide = compute_dtype(x.dtype)
         first = {"add": 0, "mul": 1, "max": least(wide), "min": greatest(wide)}[op]
         k, v = ir.Name("k"), ir.Name("v")
@@ -207,7 +216,7 @@ def _scan(op: str) -> Callable[[_Draft], Built]:
     return build
 
 
-def _random_bits(draft: _Draft) -> Built:
+def _random_bits(draft: Draft) -> Built:
     """Philox4x32-10, one element at a time: the word i % 4 of the block i // 4."""
     [seed] = draft.node.inputs
     count = product(draft.node.shape)
@@ -261,7 +270,7 @@ def _random_bits(draft: _Draft) -> Built:
     return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, body)
 
 
-_BUILDERS: dict[str, Callable[[_Draft], Built]] = {
+_BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "gather": _gather,
     "gather_elements": _gather_elements,
     "scatter_elements": _scatter_elements,

@@ -6,13 +6,16 @@ Each element is named once in the block where it is computed and found again by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+
+import numpy as np
 
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
-from arenite.ir.node import Node
+from arenite.ir.node import Node, typed
 from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
 
 FLOAT32 = BY_NAME["float32"]
@@ -49,10 +52,38 @@ def compute_dtype(dtype: DType) -> DType:
     return FLOAT32 if dtype.kind is Kind.FLOAT and dtype.bits < 32 else dtype
 
 
+def zero(dtype: DType) -> bool | int | float:
+    """0 as a number of the dtype."""
+    return {Kind.BOOL: False, Kind.FLOAT: 0.0}.get(dtype.kind, 0)
+
+
+def constant(value: bool | int | float, dtype: DType) -> ir.Expr:
+    """A number of the dtype. Floats that are storage only are given by their bits, as the reference
+    rounds them, and so is -0.0, which Python holds equal to 0.0."""
+    is_small = dtype.kind is Kind.FLOAT and dtype.bits < 32
+    if not is_small and (value != 0 or math.copysign(1, value) > 0):
+        return ir.Const(value, dtype)
+    code = np.asarray(value).astype(dtype.to_numpy()).view(f"u{dtype.bits // 8}")
+    return ir.Bitcast(ir.Const(int(code), BY_NAME[f"uint{dtype.bits}"]), dtype)
+
+
 def check_dtype(node: Node) -> None:
-    """NotCompiled for elements that kernels cannot hold yet."""
-    if not node.dtype.has_numpy or node.dtype.kind is Kind.COMPLEX:
-        raise NotCompiled(f"{node.op} of {node.dtype}: kernels cannot hold {node.dtype} yet")
+    """NotCompiled for elements that kernels cannot hold, with what holds them instead."""
+    dtype = node.dtype
+    if dtype.has_numpy and dtype.kind is not Kind.COMPLEX:
+        return
+    if dtype.kind is Kind.COMPLEX:
+        instead = "real and imaginary parts as two float values"
+    elif dtype.kind is Kind.BLOCK:
+        instead = "float32, float16 or bfloat16, dequantised before"
+    elif dtype.kind is Kind.FLOAT:
+        instead = "float8_e4m3fn or wider floats"
+    else:
+        instead = "uint8" if dtype.kind is Kind.UNSIGNED else "int8"
+    raise NotCompiled(
+        f"{node.op} of {typed(node.shape, dtype)}: kernels do not compute with {dtype} yet; "
+        f"use {instead}"
+    )
 
 
 class Scope:
@@ -101,7 +132,7 @@ class Values:
             at = index_expr(linear(index, node.shape))
             made: ir.Expr = ir.Load(place, at, node.dtype, mask)
         elif node.op == "full":
-            return ir.Const(node.attr("value"), node.dtype)
+            return constant(node.attr("value"), node.dtype)
         elif node.op == "size":
             made = _cast(index_expr(node.attr("value")), node.dtype)
         elif node.op == "iota":
@@ -124,8 +155,8 @@ class Values:
 
     def _guarded(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> ir.Expr:
         """An element that comes from an input only where that has one."""
-        padding = node.attr("value") if node.op == "pad" else 0
-        made: ir.Expr = ir.Const(padding, node.dtype)
+        padding = node.attr("value") if node.op == "pad" else zero(node.dtype)
+        made = constant(padding, node.dtype)
         for source in sources(node, index):
             inside = guard_expr(source.guards, scope, self)
             if inside is None:

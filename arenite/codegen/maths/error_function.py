@@ -1,16 +1,25 @@
 """erf of float32 and float64.
 
 Near 0: x + x P(x^2). Beyond 1.125, float32: 1 - R(x)^4, with R a polynomial for the fourth root of
-erfc, which is almost a straight line. Beyond 1, float64: 1 - exp(-x^2) T(x), with T a polynomial for
-exp(x^2) erfc(x). Beyond 3.92 (5.9) it is 1.
+erfc, which is almost a straight line. Beyond 1, float64: 1 - exp(-x^2) T(x), with T a polynomial
+for exp(x^2) erfc(x). Beyond 3.92 (5.9) it is 1.
 """
 
 from __future__ import annotations
 
 from arenite.codegen.maths.exponential import exp
-from arenite.codegen.vector import Vec, fma, polynomial
+from arenite.codegen.numeric import fma, polynomial
+from arenite.codegen.vector import Vec
 
-_SMALL_SINGLE = (0.12837916612625122, -0.3761260211467743, 0.11283256113529205, -0.02683922089636326, 0.005160253029316664, -0.0007765729678794742, 7.063264638418332e-05)
+_SMALL_SINGLE = (
+    0.12837916612625122,
+    -0.3761260211467743,
+    0.11283256113529205,
+    -0.02683922089636326,
+    0.005160253029316664,
+    -0.0007765729678794742,
+    7.063264638418332e-05,
+)
 _SMALL_DOUBLE = (
     0.12837916709551256,
     -0.37612638903183343,
@@ -26,7 +35,16 @@ _SMALL_DOUBLE = (
     -7.607431757686828e-10,
 )
 #: The fourth root of erfc(t + 2.5), and exp(x^2) erfc(x) at x = t + 3.5.
-_ERFC_ROOT_SINGLE = (0.14203262329101562, -0.1900612860918045, 0.09363431483507156, -0.012316749431192875, -0.006501446478068829, 0.0027409554459154606, 9.31617760215886e-05, -0.00017946558364201337)
+_ERFC_ROOT_SINGLE = (
+    0.14203262329101562,
+    -0.1900612860918045,
+    0.09363431483507156,
+    -0.012316749431192875,
+    -0.006501446478068829,
+    0.0027409554459154606,
+    9.31617760215886e-05,
+    -0.00017946558364201337,
+)
 _SCALED_ERFC_DOUBLE = (
     0.15529365560917088,
     -0.04132357782747914,

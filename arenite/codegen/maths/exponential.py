@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.codegen.vector import Vec, VType, fma, polynomial, round_even
+from arenite.codegen.numeric import fma, polynomial, round_even
+from arenite.codegen.vector import Vec, VType
 
 LOG2_E = 1.4426950408889634
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from arenite.codegen.maths.exponential import exp_in_range, exp_times_power
 from arenite.codegen.maths.logarithm import log, log1p
-from arenite.codegen.vector import Vec, fma, polynomial
+from arenite.codegen.numeric import fma, polynomial
+from arenite.codegen.vector import Vec
 
 _SINH_SINGLE = (
     0.1666666716337204,

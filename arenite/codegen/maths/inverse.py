@@ -7,7 +7,8 @@ atan2(y, x) = atan of the lesser over the greater, moved into its octant
 
 from __future__ import annotations
 
-from arenite.codegen.vector import Vec, fma, polynomial
+from arenite.codegen.numeric import fma, polynomial
+from arenite.codegen.vector import Vec
 
 _ASIN_SINGLE = (
     0.16666752099990845,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.codegen.vector import Vec, fma, polynomial
+from arenite.codegen.numeric import fma, polynomial
+from arenite.codegen.vector import Vec
 
 #: log2(e) - 1: the product with log2(e) is exact enough when 1 is added separately.
 LOG2_E_LESS_1 = 0.4426950408889634

@@ -13,7 +13,8 @@ from __future__ import annotations
 from arenite.codegen.maths.exponential import exp_sum
 from arenite.codegen.maths.logarithm import split
 from arenite.codegen.maths.remainder import exact_product
-from arenite.codegen.vector import Vec, floor, fma, polynomial, round_even
+from arenite.codegen.numeric import floor, fma, polynomial, round_even
+from arenite.codegen.vector import Vec
 
 _LOG2_SINGLE = (
     1.4426950408865664,

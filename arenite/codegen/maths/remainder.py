@@ -9,7 +9,8 @@ One turn is the rule; loops end when all lanes are done.
 
 from __future__ import annotations
 
-from arenite.codegen.vector import Vec, floor, fma, trunc
+from arenite.codegen.numeric import floor, fma, trunc
+from arenite.codegen.vector import Vec
 
 
 def truncated_mod(a: Vec, b: Vec) -> Vec:

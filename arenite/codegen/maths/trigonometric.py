@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.codegen.maths.large_angles import reduce_large
-from arenite.codegen.vector import Vec, fma, polynomial, round_even
+from arenite.codegen.numeric import fma, polynomial, round_even
+from arenite.codegen.vector import Vec
 
 TWO_OVER_PI = 0.6366197723675814
 

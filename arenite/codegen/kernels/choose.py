@@ -1,0 +1,27 @@
+"""Which builder a kernel gets."""
+
+from __future__ import annotations
+
+from arenite.codegen.kernels.build import Builder, Built
+from arenite.codegen.kernels.concat import Concat, is_concat
+from arenite.codegen.kernels.contraction import Contraction
+from arenite.codegen.kernels.sort import build_sort, is_sort
+from arenite.codegen.kernels.special import build_special, is_special
+from arenite.codegen.target import Target
+from arenite.schedule.fuse import CONTRACTIONS
+from arenite.schedule.kernel import Kernel
+
+
+def build(kernel: Kernel, target: Target) -> Built:
+    """The loops of a kernel."""
+    if is_sort(kernel):
+        return build_sort(kernel)
+    if is_special(kernel):
+        return build_special(kernel)
+    if is_concat(kernel):
+        return Concat(kernel).build()
+    if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
+        blocked = Contraction(kernel, target)
+        if blocked.block is not None and blocked.nest.vector_is_outer:
+            return blocked.build()
+    return Builder(kernel).build()

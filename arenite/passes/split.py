@@ -1,0 +1,94 @@
+"""Long reductions to few elements become two: of chunks, side by side, then of what those gave.
+
+    sum of x[1000003]     main = sum over axis 1 of x[:1000000] as [16, 62500]
+                          sum of main, + sum of x[1000000:]
+
+One element would be the work of one thread. Chunks follow from the shape alone, so a result does
+not depend on how many threads there are. Small floats are summed in float32 all the way.
+"""
+
+from __future__ import annotations
+
+from arenite.dtype import BY_NAME, Kind
+from arenite.ir.dim import Dim, bounds, ceildiv, product
+from arenite.ir.node import Node
+from arenite.ir.ops.define import make
+
+FLOAT32 = BY_NAME["float32"]
+
+#: Elements from which on a reduction is split, where fewer tiles than this are made of it.
+SPLIT_FROM = 1 << 18
+FEW_TILES = 8
+#: Elements in one chunk, about, and chunks at the most.
+CHUNK = 1 << 16
+MAX_CHUNKS = 256
+#: Outer elements that one tile has where these are what vectors run over.
+_TILE_COLUMNS = 64
+
+#: How two results become one.
+_COMBINED = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "or",
+    "all": "and",
+}
+
+
+def split(node: Node) -> Node:
+    if node.op not in _COMBINED or not node.attr("axes") or not _is_lopsided(node):
+        return node
+    [x] = node.inputs
+    if node.op in ("sum", "prod") and x.dtype.kind is Kind.FLOAT and x.dtype.bits < 32:
+        wide = make(node.op, make("cast", x, dtype=FLOAT32), axes=node.attr("axes"))
+        return make("cast", _in_chunks(wide), dtype=node.dtype)
+    return _in_chunks(node)
+
+
+def _is_lopsided(node: Node) -> bool:
+    """Whether much is to be read and few tiles could share the work."""
+    [x] = node.inputs
+    axes = node.attr("axes")
+    if bounds(product(x.shape))[1] < SPLIT_FROM:
+        return False
+    outer = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    if outer and x.ndim - 1 not in axes:
+        outer[-1] = ceildiv(outer[-1], _TILE_COLUMNS)
+    return bounds(product(outer))[0] < FEW_TILES
+
+
+def _in_chunks(node: Node) -> Node:
+    [x] = node.inputs
+    axes = tuple(sorted(node.attr("axes")))
+    axis = max(axes, key=lambda a: (bounds(x.shape[a])[1], -a))
+    size = x.shape[axis]
+    chunks = _n_chunks(size, bounds(product(x.shape))[1])
+    length = size // chunks
+    whole = length * chunks
+    shape = (*x.shape[:axis], chunks, length, *x.shape[axis + 1 :])
+    inner = tuple(a if a < axis else a + 1 for a in axes)
+    partial = make(node.op, make("reshape", _part(x, axis, 0, whole), shape=shape), axes=inner)
+    at = sum(1 for a in range(axis) if a not in axes)
+    total = make(node.op, partial, axes=(at,))
+    if whole == size:
+        return total
+    rest = make(node.op, _part(x, axis, whole, size), axes=axes)
+    return make(_COMBINED[node.op], total, rest)
+
+
+def _n_chunks(size: Dim, points: int) -> int:
+    """How many chunks, such that nothing is left over if a number near the wanted one allows it."""
+    wanted = min(MAX_CHUNKS, max(2, points // CHUNK))
+    if not isinstance(size, int):
+        return wanted
+    wanted = min(wanted, size)
+    return next((n for n in range(wanted, 2 * wanted) if size % n == 0), wanted)
+
+
+def _part(x: Node, axis: int, start: Dim, stop: Dim) -> Node:
+    if start == 0 and stop == x.shape[axis]:
+        return x
+    starts = tuple(start if a == axis else 0 for a in range(x.ndim))
+    stops = tuple(stop if a == axis else size for a, size in enumerate(x.shape))
+    return make("slice", x, start=starts, stop=stops, step=(1,) * x.ndim)
