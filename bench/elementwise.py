@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -221,7 +222,7 @@ def works() -> list[Work]:
         Work(
             "chain of 20, 10^6",
             chain(),
-            [x, np.empty_like(x)],
+            [x, empty(*x.shape)],
             [x.size, -(-x.size // 16384)],
             -(-x.size // 16384),
             2 * x.nbytes,
@@ -232,8 +233,18 @@ def works() -> list[Work]:
     return found
 
 
+def empty(*shape: int) -> Array:
+    """Aligned to a cache line, as the arena aligns its values."""
+    nbytes = 4 * math.prod(shape)
+    raw = np.zeros(nbytes + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + nbytes].view(np.float32).reshape(shape)
+
+
 def random(*shape: int) -> Array:
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x = empty(*shape)
+    x[...] = np.random.default_rng(0).standard_normal(shape)
+    return x
 
 
 def chain_numpy(value: Any) -> Any:
@@ -250,7 +261,7 @@ def on(function: Callable[..., Any], torch: Any, *arrays: Array) -> Callable[[],
 
 def row_works(height: int, width: int) -> list[Work]:
     x, w, b = random(height, width), random(width), random(width)
-    y = np.empty_like(x)
+    y = empty(*x.shape)
     size = f"{height}x{width}"
     tiles = -(-height // ROWS_A_TILE)
     sizes = [height, width, tiles]
@@ -269,8 +280,6 @@ def row_works(height: int, width: int) -> list[Work]:
         return x / np.sqrt(np.square(x).mean(1, keepdims=True) + np.float32(1e-5)) * w
 
     def numpy_gelu() -> Any:
-        import math
-
         return 0.5 * x * (1.0 + np.vectorize(math.erf, otypes=[np.float32])(x * 0.70710678))
 
     def of(torch: Any, name: str) -> Callable[[], Any]:
@@ -330,7 +339,7 @@ def reduction_works(height: int, width: int) -> list[Work]:
                 name = "amax" if op == "max" else op
                 return lambda: getattr(torch, name)(t, dim=axis)
 
-            y = np.empty(height if axis else width, np.float32)
+            y = empty(height if axis else width)
             name = f"{op} over axis {axis}"
             sizes = [height, width, tiles]
             found.append(Work(name, k, [x, y], sizes, tiles, x.nbytes, numpy, in_torch))
@@ -346,7 +355,7 @@ def movement_works(height: int, width: int) -> list[Work]:
         Work(
             "transpose",
             transpose(),
-            [x, np.empty((width, height), np.float32)],
+            [x, empty(width, height)],
             [height, width, -(-width // 64)],
             -(-width // 64),
             2 * x.nbytes,
@@ -356,7 +365,7 @@ def movement_works(height: int, width: int) -> list[Work]:
         Work(
             "concat of two",
             concat(),
-            [x, x2, np.empty((height, 2 * width), np.float32)],
+            [x, x2, empty(height, 2 * width)],
             sizes,
             tiles,
             4 * x.nbytes,
@@ -366,7 +375,7 @@ def movement_works(height: int, width: int) -> list[Work]:
         Work(
             "gather rows",
             gather_rows(),
-            [x, ids, np.empty_like(x)],
+            [x, ids, empty(*x.shape)],
             sizes,
             tiles,
             2 * x.nbytes,
@@ -418,7 +427,7 @@ def copy_rate(nbytes: int, name: str, rounds: int) -> float:
     work = Work(
         "copy",
         pointwise("copy", ELEMENT),
-        [x, np.empty_like(x)],
+        [x, empty(*x.shape)],
         [count, tiles],
         tiles,
         nbytes,

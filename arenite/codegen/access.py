@@ -17,6 +17,9 @@ from arenite.dtype import DType
 #: Up to this stride, loading all elements in between and picking is faster than gathering.
 MAX_PICKED_STRIDE = 4
 
+#: The mask of all lanes, of any number.
+_ALL = "splat (i1 true)"
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -53,7 +56,7 @@ def store_vector(b: Builder, access: Access, value: Vec, dtype: DType, mask: Vec
     addresses = _addresses(b, access, t)
     name = f"llvm.masked.scatter.{t.mangled}.v{t.lanes}p0"
     b.declarations.add(f"declare void @{name}({t}, <{t.lanes} x ptr>, {t.mask})")
-    active = _all(t) if mask is None else mask.text
+    active = _ALL if mask is None else mask.text
     pointers = f"<{t.lanes} x ptr> align {t.bits // 8} {addresses}"
     b.emit_void(f"call void @{name}({t} {value.text}, {pointers}, {t.mask} {active})")
 
@@ -137,13 +140,9 @@ def _addresses(b: Builder, access: Access, t: VType) -> str:
 def _gather(b: Builder, addresses: str, t: VType, mask: Vec | None) -> Vec:
     name = f"llvm.masked.gather.{t.mangled}.v{t.lanes}p0"
     b.declarations.add(f"declare {t} @{name}(<{t.lanes} x ptr>, {t.mask}, {t})")
-    active = _all(t) if mask is None else mask.text
+    active = _ALL if mask is None else mask.text
     pointers = f"<{t.lanes} x ptr> align {t.bits // 8} {addresses}"
     return b.emit(
         f"call {t} @{name}({pointers}, {t.mask} {active}, {t} zeroinitializer)",
         t,
     )
-
-
-def _all(t: VType) -> str:
-    return "splat (i1 true)"

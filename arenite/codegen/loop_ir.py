@@ -5,18 +5,21 @@
     expr     Const | Name | Load | Unary | Binary | Select | Cast | Bitcast
 
 Every expression has a dtype; indices count elements and are int64. Nothing traps and nothing is
-undefined: the meaning of each op is fixed here and is the same on every device.
+undefined: the meaning of each op is fixed here and is the same on every device. Expressions may
+share parts: a part that is one Python object is computed once. A Let does the same, and prints
+better.
 
-Numbers. Arithmetic is NumPy's: `max`, `min` hand NaN on; `floordiv`, `mod` round towards minus
-infinity and take the divisor's sign, `div`, `fmod` of integers round towards zero; an integer
-divided by zero gives 0; integers wrap; a shift by the width or more gives 0, or the sign; `pow` of
-integers with a negative exponent is 0 unless the base is 1 or -1; `round` goes to even; `not` and
-the bitwise ops work on bool and on integers. A cast of a float to an integer rounds towards zero,
-saturates, and makes NaN 0; to bool it is `!= 0`; between integers it wraps; to a narrower float it
-rounds to nearest even (an integer passes through float32 on its way to one below float32).
-float16, bfloat16 and the float8 kinds are storage: load, store, select, cast, bitcast, nothing
-else; cast them to float32 to compute. Operations are not contracted, with one exception: an
-accumulated `add` of a float product is a fused multiply-add where the target has one.
+Numbers. Arithmetic is NumPy's: `max`, `min` hand NaN on, and of two zeros give either; `floordiv`,
+`mod` round towards minus infinity and take the divisor's sign, `div`, `fmod` of integers round
+towards zero; an integer divided by zero gives 0; integers wrap; a shift by the width or more gives
+0, or the sign; `pow` of integers with a negative exponent is 0 unless the base is 1 or -1; `round`
+goes to even; `not` and the bitwise ops work on bool and on integers. A cast of a float to an
+integer rounds towards zero, saturates, and makes NaN 0; to bool it is `!= 0`; between integers it
+wraps; to a narrower float it rounds to nearest even (an integer passes through float32 on its way
+to one below float32). float16, bfloat16 and the float8 kinds are storage: load, store, select,
+cast, bitcast, nothing else; cast them to float32 to compute. Operations are not contracted, with
+one exception: an accumulated `add` of a float product is a fused multiply-add where the target has
+one.
 
 Loops. Iterations of a vector loop are independent but for what they accumulate, and so may run in
 any order and side by side. A vector loop directly around another one, with nothing beside it, is a

@@ -47,8 +47,16 @@ def _function(b: Builder, kernel: ir.LoopKernel) -> None:
     for at, size in enumerate(kernel.sizes, len(kernel.arrays)):
         value = b.emit(f"load i64, ptr {b.offset('%window', 8 * at)}, align 8", I64)
         loops.scope.bind(size, Binding(ir.INT64, 0, values={SCALAR: value}))
-    worker = b.emit("load i64, ptr %worker, align 8", I64)
-    loops.scope.bind(ir.WORKER.name, Binding(ir.INT64, 0, values={SCALAR: worker}))
+    if _names_worker(kernel.body):
+        worker = b.emit("load i64, ptr %worker, align 8", I64)
+        loops.scope.bind(ir.WORKER.name, Binding(ir.INT64, 0, values={SCALAR: worker}))
     begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
     loops.serial_loop(kernel.tile_var, begin, end, kernel.body, 1)
     b.block.end = "ret void"
+
+
+def _names_worker(block: ir.Block) -> bool:
+    return any(
+        ir.WORKER in ir.walk(*ir.expressions(stmt)) or any(map(_names_worker, ir.blocks(stmt)))
+        for stmt in block
+    )

@@ -5,13 +5,14 @@ Only what keeps every bit of every result: x + 0 stays, because -0 + 0 is 0; x *
 
 from __future__ import annotations
 
+from math import copysign
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import Kind
-from arenite.ir.dim import evaluate, product
+from arenite.ir.dim import bounds, evaluate
 from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import constant, full
@@ -23,7 +24,10 @@ FOLD_NBYTES = 64 * 1024
 def simplify(node: Node) -> Node:
     """One step, or the node itself."""
     rule = _RULES.get(node.op)
-    return node if rule is None else rule(node)
+    changed = node if rule is None else rule(node)
+    if changed is node and OPS[node.op].family == "elementwise":
+        return _before_reshape(node)
+    return changed
 
 
 def _reshape(node: Node) -> Node:
@@ -35,6 +39,23 @@ def _reshape(node: Node) -> Node:
     if x.op == "full":
         return full(node.shape, x.attr("value"), x.dtype)
     return node
+
+
+def _before_reshape(node: Node) -> Node:
+    """Axes of size 1 are added after an elementwise op instead of before: what follows a reduction
+    that keeps its axes then has the reduction's own shape, and can be part of its kernel."""
+    reshaped = [value for value in node.inputs if value.op == "reshape"]
+    if not reshaped or any(value.op not in ("reshape", "full") for value in node.inputs):
+        return node
+    shapes = {value.inputs[0].shape for value in reshaped}
+    [shape, *others] = shapes
+    if others or [size for size in shape if size != 1] != [s for s in node.shape if s != 1]:
+        return node
+    inner = [
+        value.inputs[0] if value.op == "reshape" else full(shape, value.attr("value"), value.dtype)
+        for value in node.inputs
+    ]
+    return make("reshape", make(node.op, *inner, **dict(node.attrs)), shape=node.shape)
 
 
 def _permute(node: Node) -> Node:
@@ -111,7 +132,8 @@ def _add(node: Node) -> Node:
 
 def _sub(node: Node) -> Node:
     a, b = node.inputs
-    return a if _is_all(b, 0) else node  # x - 0 is x, also for -0
+    # x - 0 is x, also for -0, but -0 - -0 is 0.
+    return a if _is_all(b, 0) and copysign(1, b.attr("value")) > 0 else node
 
 
 def _neg(node: Node) -> Node:
@@ -150,17 +172,13 @@ _FOLDED = frozenset({"elementwise", "movement", "reduction", "scan", "indexing",
 def fold(node: Node) -> Node:
     """A node of constants alone becomes a constant, where that is small."""
     family = OPS[node.op].family
-    if family not in _FOLDED or not node.inputs or not node.dtype.has_numpy:
+    if not _is_small(node):
         return node
-    if not all(isinstance(size, int) for size in node.shape):
+    if node.op == "constant":
+        return _full_if_uniform(node.attr("data").array, node)
+    if family not in _FOLDED or not node.inputs:
         return node
-    if any(value.op not in ("constant", "full") for value in node.inputs):
-        return node
-    nbytes = product([*node.shape, node.dtype.bits]) // 8
-    sizes = [value.nbytes for value in node.inputs]
-    if not isinstance(nbytes, int) or nbytes > FOLD_NBYTES:
-        return node
-    if any(not isinstance(size, int) or size > FOLD_NBYTES for size in sizes):
+    if not all(value.op in ("constant", "full") and _is_small(value) for value in node.inputs):
         return node
     if all(value.op == "full" for value in node.inputs) and family == "elementwise":
         # One element stands for all.
@@ -170,7 +188,26 @@ def fold(node: Node) -> Node:
         return full(node.shape, made.reshape(-1)[0].item(), node.dtype)
     arrays = [_array(value) for value in node.inputs]
     shape = tuple(evaluate(size, {}) for size in node.shape)
-    return constant(np.ascontiguousarray(_computed(node, arrays, shape)), node.dtype)
+    made = np.ascontiguousarray(_computed(node, arrays, shape)).reshape(shape)
+    return _full_if_uniform(made, constant(made, node.dtype))
+
+
+def _is_small(node: Node) -> bool:
+    """Whether it is worth computing while compiling, and possible."""
+    return (
+        node.dtype.has_numpy
+        and all(isinstance(size, int) for size in node.shape)
+        and bounds(node.nbytes)[1] <= FOLD_NBYTES
+    )
+
+
+def _full_if_uniform(array: NDArray[Any], node: Node) -> Node:
+    """Equal elements need no memory: they are made up where they are needed."""
+    code = array.reshape(-1).view(np.uint8).reshape(array.size, -1)
+    if array.size == 0 or (code != code[0]).any() or node.dtype.kind is Kind.COMPLEX:
+        return node
+    value = array.reshape(-1)[0].item()
+    return node if value != value else full(node.shape, value, node.dtype)
 
 
 def _computed(node: Node, arrays: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -1,8 +1,8 @@
 """Fusion: a graph becomes kernels, with a reason for every border between two of them.
 
-First every node is either *inlined*, computed anew wherever an element of it is needed, or a
-*root*, which is computed by a kernel of its own. Then kernels are joined where a consumer reads a
-producer's values at the very point of the space at which they are made.
+Each root, a node that is written to memory, begins as a kernel of its own, with what is inlined
+into it. Then kernels are joined where a consumer reads a producer's values at the very point of
+the space at which they are made.
 """
 
 from __future__ import annotations
@@ -11,154 +11,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, bounds, known_le, product
+from arenite.ir.dim import bounds, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.define import OPS
-from arenite.schedule.access import (
-    Index,
-    Source,
-    is_affine,
-    is_elementwise,
-    is_view,
-    reshaped_index,
-    sources,
-    substitute,
-)
+from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources, substitute
 from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, outer_index, space_vars
 from arenite.schedule.reduce import reduction_of
-
-#: Operations in one kernel at the most, so that no file drives the size of generated code.
-MAX_OPS = 96
-#: A value used more than once is computed anew where that takes no more than this.
-CHEAP_OPS = 4
+from arenite.schedule.roots import CONTRACTIONS, COSTS, MAX_OPS, choose_roots, is_in_memory
 
 #: Rows too few to be shared out, and points of a space from which on that matters.
 FEW_ROWS = 8
 MUCH_WORK = 1 << 18
 
-#: What an operation costs, beside an addition.
-COSTS = (
-    dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3)
-    | dict.fromkeys(
-        (
-            "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-            "atanh erf pow atan2"
-        ).split(),
-        12,
-    )
-    | dict.fromkeys(("sort", "argsort"), 256)
-)
-
-#: Reductions over a space that is no value's shape; only epilogues can be joined to them.
-CONTRACTIONS = frozenset({"matmul", "conv"})
-
-#: Sources that take no memory: made up where they are needed.
-MADE_UP = frozenset({"full", "iota", "size"})
-
-
-def is_in_memory(node: Node) -> bool:
-    """Whether a node exists before anything runs: an argument, a constant, an array."""
-    return OPS[node.op].family == "source" and node.op not in MADE_UP and node.op != "random_bits"
-
 
 def fuse(graph: Graph) -> Schedule:
     """The kernels of a graph, in order."""
-    roots = _choose_roots(graph)
+    roots = choose_roots(graph)
     drafts = _Drafts(graph, roots)
     drafts.join_all()
     return Schedule(tuple(drafts.finished()), graph.inputs, graph.outputs)
-
-
-def _choose_roots(graph: Graph) -> dict[Node, str]:
-    """The nodes that are written to memory, and why, in topological order."""
-    users = graph.users()
-    outputs = set(graph.outputs)
-    roots: dict[Node, str] = {}
-    inlined_ops: dict[Node, int] = {}
-    flat: dict[Node, bool] = {}
-    for node in graph.nodes:
-        if is_in_memory(node):
-            inlined_ops[node], flat[node] = 0, True
-            continue
-        is_free = is_view(node) or node.op in MADE_UP
-        ops = COSTS.get(node.op, 0 if is_free else 1)
-        ops += sum(inlined_ops[value] for value in node.inputs)
-        flat[node] = (is_elementwise(node) or node.op in ("reshape", "full")) and all(
-            flat[value] for value in node.inputs
-        )
-        reason = _needed_in_memory(node, users[node], outputs)
-        kept = node
-        if reason is None:
-            reason = _too_dear(node, ops, users[node])
-            # A view costs nothing: what it shows is what is worth keeping.
-            kept = _behind_views(node)
-        if reason is not None:
-            roots.setdefault(kept, reason)
-            ops = inlined_ops[kept] = 0
-            flat[kept] = True
-            flat[node] |= kept is node
-        inlined_ops[node] = ops
-        if node.op == "reshape" and not flat[node.inputs[0]] and not _stays_affine(node):
-            source = node.inputs[0]
-            if source not in roots:
-                roots[source] = "its reshape is not affine, so it is read from memory in order"
-                inlined_ops[node] = 0
-                flat[node] = True
-    # A reshape may have made an earlier node a root.
-    return {node: roots[node] for node in graph.nodes if node in roots}
-
-
-def _behind_views(node: Node) -> Node:
-    """The node whose elements a chain of views shows, or a view that has several sources."""
-    kept = node
-    while is_view(kept) and len(kept.inputs) == 1 and not is_in_memory(kept.inputs[0]):
-        kept = kept.inputs[0]
-    return node if kept.op in MADE_UP else kept
-
-
-def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
-    """Why the node itself must be written, whatever it costs."""
-    if node in outputs:
-        return "an output of the graph"
-    if reduction_of(node) is not None:
-        return "a reduction is complete only when all of its elements are in"
-    if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
-        return f"{node.op} is a kernel of its own"
-    for user in users:
-        if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
-            return f"{user.op} reads it from memory"
-    return None
-
-
-def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
-    """Why computing the node anew wherever it is needed would be a waste."""
-    if ops > MAX_OPS:
-        return f"more than {MAX_OPS} operations in one kernel"
-    if len(users) > 1 and ops > CHEAP_OPS and not _is_dealt_out(node, users):
-        return f"used {len(users)} times and not cheap to compute anew"
-    for user in users:
-        if user.op == "expand" and ops > CHEAP_OPS:
-            return "spread over more elements than it has, and not cheap to compute anew"
-        if (user.op == "window" or user.op in CONTRACTIONS) and ops > 0:
-            return f"each element is read many times by {user.op}"
-    return None
-
-
-def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
-    """Whether users only show parts that together have no more elements than the node: computing
-    each part where it is needed then computes nothing twice."""
-    if any(user.op != "slice" for user in users):
-        return False
-    shown: Dim = sum((product(user.shape) for user in users), start=0)
-    return known_le(shown, product(node.shape))
-
-
-def _stays_affine(node: Node) -> bool:
-    """Whether a reshape maps indices without dividing them."""
-    variables = space_vars(node.shape)
-    inner = reshaped_index(variables, node.shape, node.inputs[0].shape)
-    return all(is_affine(position, variables) for position in inner)
 
 
 #: What a kernel reads: the indices at which it does, in variables of its space; None for an op
@@ -213,6 +84,7 @@ class _Drafts:
         self.graph = graph
         self.roots = roots
         self.users = graph.users()
+        self.position = {node: k for k, node in enumerate(graph.nodes)}
         self.by_node = {node: self._draft(node) for node in roots}
 
     def _draft(self, node: Node) -> _Draft:
@@ -284,10 +156,11 @@ class _Drafts:
 
     def _path_outside(self, producer: _Draft, consumer: _Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""
+        last = max(self.position[stage.node] for stage in consumer.stages)
         pending = [
             draft
             for stage in producer.stages
-            for draft in self._consumers(stage.node)
+            for draft in self._consumers(stage.node, last)
             if draft is not consumer and draft is not producer
         ]
         seen: set[int] = set()
@@ -299,17 +172,17 @@ class _Drafts:
                 continue
             seen.add(id(draft))
             for stage in draft.stages:
-                pending += self._consumers(stage.node)
+                pending += self._consumers(stage.node, last)
         return False
 
-    def _consumers(self, node: Node) -> Iterable[_Draft]:
-        """Kernels that read a root, through whatever is inlined between."""
+    def _consumers(self, node: Node, last: int) -> Iterable[_Draft]:
+        """Kernels that read a root, through whatever is inlined between, up to a position."""
         found: dict[_Draft, None] = {}
         pending = list(self.users[node])
         seen: set[Node] = set()
         while pending:
             user = pending.pop()
-            if user in seen:
+            if user in seen or self.position[user] > last:
                 continue
             seen.add(user)
             if user in self.by_node:
@@ -319,7 +192,6 @@ class _Drafts:
         return found
 
     def finished(self) -> list[Kernel]:
-        position = {node: k for k, node in enumerate(self.graph.nodes)}
         outputs = set(self.graph.outputs)
         drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
         read_by: dict[Node, set[int]] = {}
@@ -337,7 +209,7 @@ class _Drafts:
                     space=draft.space,
                     axes=draft.axes,
                     stages=tuple(draft.stages),
-                    inputs=tuple(sorted(draft.reads, key=position.__getitem__)),
+                    inputs=tuple(sorted(draft.reads, key=self.position.__getitem__)),
                     outputs=tuple(stored),
                     n_ops=draft.n_ops,
                     border=self.roots[made[-1]],

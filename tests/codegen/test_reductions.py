@@ -288,3 +288,40 @@ def test_require_sets_the_error_word_once(target: str) -> None:
     bad.error.value = 99
     bad.run({"x": x, "at": wrong, "y": np.zeros(40, np.float32)}, {"n": 40})
     assert bad.error.value == 99
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_what_does_not_vary_leaves_the_loop_also_with_control_flow(target: str) -> None:
+    """Remainders and integer powers are loops themselves; here they are invariants."""
+    first, second = (ir.Load("x", ir.index(at), F32) for at in (0, 1))
+    inner = ir.Binary("mod", name("s", F32), second)
+    outer = ir.Binary("mod", ir.Binary("mul", first, ir.Const(1000.0, F32)), second)
+    power = ir.Cast(ir.Binary("pow", N, name("r")), F32)
+    value = ir.Binary("add", ir.Binary("add", inner, outer), power)
+    total = ir.Binary("add", value, ir.Load("x", I, F32))
+    body = [
+        ir.Accumulator("s", ir.Const(0.0, F32)),
+        vector_for("i", N, ir.Accumulate("s", "max", ir.Load("x", I, F32))),
+        serial_for("r", ir.index(3), vector_for("i", N, ir.Store("y", name("r") * N + I, total))),
+        ir.If(
+            N > 5,
+            (vector_for("i", N, ir.Store("y", I, ir.Binary("add", inner, outer))),),
+            (vector_for("i", N, ir.Store("y", I, inner)),),
+        ),
+    ]
+    k = kernel([("x", F32, "in"), ("y", F32, "out")], ["n"], body)
+    code = compiled(k, target)
+    for n in (2, 5, 40, 100):
+        x = np.random.default_rng(n).uniform(0.5, 9, n).astype(np.float32)
+        got, want = np.zeros(3 * n, np.float32), np.zeros(3 * n, np.float32)
+        code.run({"x": x, "y": got}, {"n": n})
+        interpreter.run(k, {"x": x, "y": want}, {"n": n})
+        assert same(got, want), n
+
+
+def test_a_kernel_may_ask_which_worker_runs_it() -> None:
+    store = ir.Store("y", ir.WORKER, ir.Const(9, I32))
+    k = kernel([("y", I32, "out")], [], [store])
+    y = np.zeros(1, np.int32)
+    compiled(k).run({"y": y}, {})
+    assert y[0] == 9

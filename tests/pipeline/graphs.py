@@ -175,3 +175,53 @@ class GraphMaker:
         if y.ndim != 2 or y.shape[0] != x.shape[-1]:
             return ir.make("tanh", ir.make("matmul", x, x, transpose_a=False, transpose_b=True))
         return ir.make("tanh", ir.make("matmul", x, y, transpose_a=False, transpose_b=False))
+
+
+def square_graph(seed: int, n_nodes: int, size: int) -> Graph:
+    """Values of one square shape, each kernel's result a candidate for the bytes of another's.
+
+    Every other step is one that fusion stops at; most values die soon, a few live long.
+    """
+    random = Random(seed)
+    shape = (size, size)
+    x, y = (ir.graph_input(f"x{k}", k, shape, FLOAT32) for k in range(2))
+    values = [x, y]
+
+    def pick() -> Node:
+        return random.choice(values[-4:] if random.random() < 0.8 else values)
+
+    def turned(node: Node) -> Node:
+        return ir.make("permute", node, axes=(1, 0))
+
+    steps = [
+        lambda: ir.make("tanh", ir.make("add", pick(), pick())),
+        lambda: ir.make("sub", pick(), turned(pick())),
+        lambda: ir.make("sort", pick(), axis=random.randrange(2), descending=False),
+        lambda: ir.make("cummax", pick(), axis=random.randrange(2)),
+        lambda: ir.make("tanh", turned(pick())),
+        lambda: ir.make(
+            "tanh", ir.make("matmul", pick(), pick(), transpose_a=False, transpose_b=True)
+        ),
+        lambda: _centred(pick(), random.randrange(2)),
+        lambda: ir.make(
+            "slice",
+            ir.make("concat", pick(), pick(), axis=0),
+            start=(size // 2, 0),
+            stop=(size // 2 + size, size),
+            step=(1, 1),
+        ),
+    ]
+    while len(values) < n_nodes:
+        made = random.choice(steps)()
+        values.append(ir.make("maximum", ir.make("minimum", made, _all(shape, 2)), _all(shape, -2)))
+    return Graph((x, y), (values[-1], values[len(values) // 2]))
+
+
+def _all(shape: tuple[int, ...], value: float) -> Node:
+    return ir.full(shape, float(value), FLOAT32)
+
+
+def _centred(x: Node, axis: int) -> Node:
+    kept = tuple(1 if k == axis else size for k, size in enumerate(x.shape))
+    highest = ir.make("reshape", ir.make("max", x, axes=(axis,)), shape=kept)
+    return ir.make("sub", x, ir.make("expand", highest, shape=x.shape))

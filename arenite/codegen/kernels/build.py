@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
@@ -25,42 +26,18 @@ from arenite.codegen.kernels.values import (
     index_expr,
     zero,
 )
-from arenite.dtype import DType, Kind
+from arenite.dtype import Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Expr, maximum, product, variables
-from arenite.ir.node import Node, nbytes_of
+from arenite.ir.node import Node
 from arenite.ir.ops.reductions import greatest, least
 from arenite.schedule.access import Guard, Index, is_elementwise, is_view, linear, sources
-from arenite.schedule.fuse import COSTS, MADE_UP
 from arenite.schedule.kernel import Kernel, Role, Stage, outer_index, space_vars
 from arenite.schedule.reduce import Reduction, reduction_of
+from arenite.schedule.roots import COSTS, MADE_UP
 
 #: A row value needed in two passes is kept, not computed again, from this many operations on.
 KEEP_OPS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """Memory that a kernel writes and reads again while it runs, and nobody else ever sees."""
-
-    dtype: DType
-    count: Dim  # elements
-
-    @property
-    def nbytes(self) -> Dim:
-        return nbytes_of((self.count,), self.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """Loops to lower, and how many tiles they are cut into.
-
-    The arrays of the loops are the kernel's inputs, its outputs and `scratch`, in this order.
-    """
-
-    loops: ir.LoopKernel
-    tiles: Dim
-    scratch: tuple[Scratch, ...] = ()
 
 
 @dataclass(slots=True)

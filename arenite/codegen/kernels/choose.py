@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from arenite.codegen.kernels.build import Builder, Built
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.target import Target
-from arenite.schedule.fuse import CONTRACTIONS
 from arenite.schedule.kernel import Kernel
+from arenite.schedule.roots import CONTRACTIONS
 
 
 def build(kernel: Kernel, target: Target) -> Built:

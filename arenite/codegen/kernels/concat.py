@@ -7,7 +7,8 @@ other. What a part is made of is computed on the spot, like everywhere.
 from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder, Built
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
 from arenite.schedule.access import is_affine, reshaped_index

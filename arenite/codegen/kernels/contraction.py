@@ -15,7 +15,8 @@ needs a mask.
 from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder, Built
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.codegen.target import Target

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Built, Scratch
+from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import Draft, three_axes
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.dtype import BY_NAME, DType, Kind

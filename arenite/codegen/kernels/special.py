@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Built, Scratch
+from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.dtype import BY_NAME, DType
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables

@@ -124,7 +124,7 @@ class Values:
 
     def at(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None = None) -> ir.Expr:
         """The element of a node; lanes where `mask` is false may be anything but touch nothing."""
-        known = scope.find((node, index, mask))
+        known = scope.find((node, index, mask)) or scope.find((node, index, None))
         if known is not None:
             return known
         place = self.arrays.get(node) or self.rereadable.get(node)

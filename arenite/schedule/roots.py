@@ -1,0 +1,135 @@
+"""Roots: which nodes are written to memory, and the reason for each.
+
+Every other node is *inlined*: computed anew wherever an element of it is needed. That costs nothing
+for a view and little for cheap arithmetic, and saves the memory it would pass through.
+"""
+
+from __future__ import annotations
+
+from arenite.ir.dim import Dim, known_le, product
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
+from arenite.schedule.access import is_affine, is_elementwise, is_view, reshaped_index
+from arenite.schedule.kernel import space_vars
+from arenite.schedule.reduce import reduction_of
+
+#: Operations in one kernel at the most, so that no file drives the size of generated code.
+MAX_OPS = 96
+#: A value used more than once is computed anew where that takes no more than this.
+CHEAP_OPS = 4
+
+#: What an operation costs, beside an addition.
+COSTS = (
+    dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3)
+    | dict.fromkeys(
+        (
+            "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+            "atanh erf pow atan2"
+        ).split(),
+        12,
+    )
+    | dict.fromkeys(("sort", "argsort"), 256)
+)
+
+#: Reductions over a space that is no value's shape; only epilogues can be joined to them.
+CONTRACTIONS = frozenset({"matmul", "conv"})
+
+#: Sources that take no memory: made up where they are needed.
+MADE_UP = frozenset({"full", "iota", "size"})
+
+
+def is_in_memory(node: Node) -> bool:
+    """Whether a node exists before anything runs: an argument, a constant, an array."""
+    return OPS[node.op].family == "source" and node.op not in MADE_UP and node.op != "random_bits"
+
+
+def choose_roots(graph: Graph) -> dict[Node, str]:
+    """The nodes that are written to memory, and why, in topological order."""
+    users = graph.users()
+    outputs = set(graph.outputs)
+    roots: dict[Node, str] = {}
+    inlined_ops: dict[Node, int] = {}
+    flat: dict[Node, bool] = {}
+    for node in graph.nodes:
+        if is_in_memory(node):
+            inlined_ops[node], flat[node] = 0, True
+            continue
+        is_free = is_view(node) or node.op in MADE_UP
+        ops = COSTS.get(node.op, 0 if is_free else 1)
+        ops += sum(inlined_ops[value] for value in node.inputs)
+        flat[node] = (is_elementwise(node) or node.op in ("reshape", "full")) and all(
+            flat[value] for value in node.inputs
+        )
+        reason = _needed_in_memory(node, users[node], outputs)
+        kept = node
+        if reason is None:
+            reason = _too_dear(node, ops, users[node])
+            # A view costs nothing: what it shows is what is worth keeping.
+            kept = _behind_views(node)
+        if reason is not None:
+            roots.setdefault(kept, reason)
+            ops = inlined_ops[kept] = 0
+            flat[kept] = True
+            flat[node] |= kept is node
+        inlined_ops[node] = ops
+        if node.op == "reshape" and not flat[node.inputs[0]] and not _stays_affine(node):
+            source = node.inputs[0]
+            if source not in roots:
+                roots[source] = "its reshape is not affine, so it is read from memory in order"
+                inlined_ops[node] = 0
+                flat[node] = True
+    # A reshape may have made an earlier node a root.
+    return {node: roots[node] for node in graph.nodes if node in roots}
+
+
+def _behind_views(node: Node) -> Node:
+    """The node whose elements a chain of views shows, or a view that has several sources."""
+    kept = node
+    while is_view(kept) and len(kept.inputs) == 1 and not is_in_memory(kept.inputs[0]):
+        kept = kept.inputs[0]
+    return node if kept.op in MADE_UP else kept
+
+
+def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
+    """Why the node itself must be written, whatever it costs."""
+    if node in outputs:
+        return "an output of the graph"
+    if reduction_of(node) is not None:
+        return "a reduction is complete only when all of its elements are in"
+    if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
+        return f"{node.op} is a kernel of its own"
+    for user in users:
+        if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
+            return f"{user.op} reads it from memory"
+    return None
+
+
+def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
+    """Why computing the node anew wherever it is needed would be a waste."""
+    if ops > MAX_OPS:
+        return f"more than {MAX_OPS} operations in one kernel"
+    if len(users) > 1 and ops > CHEAP_OPS and not _is_dealt_out(node, users):
+        return f"used {len(users)} times and not cheap to compute anew"
+    for user in users:
+        if user.op == "expand" and ops > CHEAP_OPS:
+            return "spread over more elements than it has, and not cheap to compute anew"
+        if (user.op == "window" or user.op in CONTRACTIONS) and ops > 0:
+            return f"each element is read many times by {user.op}"
+    return None
+
+
+def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
+    """Whether users only show parts that together have no more elements than the node: computing
+    each part where it is needed then computes nothing twice."""
+    if any(user.op != "slice" for user in users):
+        return False
+    shown: Dim = sum((product(user.shape) for user in users), start=0)
+    return known_le(shown, product(node.shape))
+
+
+def _stays_affine(node: Node) -> bool:
+    """Whether a reshape maps indices without dividing them."""
+    variables = space_vars(node.shape)
+    inner = reshaped_index(variables, node.shape, node.inputs[0].shape)
+    return all(is_affine(position, variables) for position in inner)

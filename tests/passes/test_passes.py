@@ -1,0 +1,159 @@
+"""Passes: every rewrite keeps every bit, and leaves what it says it leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arenite import ir
+from arenite.dtype import BY_NAME
+from arenite.errors import InvalidGraph
+from arenite.ir import OPS, reference, verify
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, Origin, Origins
+from arenite.passes import PASSES, Pass, apply, run
+from arenite.passes.split import SPLIT_FROM, split
+from tests.ir.op_examples import EXAMPLES, numbers
+from tests.pipeline.graphs import GraphMaker, random_array
+
+FLOAT32, INT32, BOOL = BY_NAME["float32"], BY_NAME["int32"], BY_NAME["bool"]
+BY_PASS = {one.name: one for one in PASSES}
+
+
+def x_of(*shape: int, index: int = 0, dtype: Any = FLOAT32) -> Node:
+    return ir.graph_input(f"x{index}", index, shape, dtype)
+
+
+def after(name: str, node: Node) -> Node:
+    """What a pass makes of a node."""
+    return apply(Graph.of([node]), BY_PASS[name].rule).outputs[0]
+
+
+def bits(arrays: list[NDArray[Any]]) -> list[tuple[Any, ...]]:
+    return [(array.dtype, array.shape, array.tobytes()) for array in arrays]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_pass_changes_a_bit_of_a_random_graph(seed: int) -> None:
+    maker = GraphMaker(seed)
+    graph = maker.make(60)
+    arrays = maker.arrays(seed)
+    arrays[0].flat[0] = -0.0
+    arrays[-1].flat[0] = np.nan
+    expected = bits(reference.evaluate(graph, arrays))
+    for record in run(graph, PASSES)[1]:
+        verify(record.graph)
+        assert bits(reference.evaluate(record.graph, arrays)) == expected, record.name
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op not in ("attention", "random_bits")])
+def test_no_pass_changes_the_meaning_of_an_op(op: str) -> None:
+    graph = Graph.of([EXAMPLES[op]()])
+    bindings = {var.name: var.low for var in graph.vars}
+    arrays = [numbers(node) for node in graph.inputs]
+    [expected] = reference.evaluate(graph, arrays, bindings)
+    rewritten, _ = run(graph, PASSES)
+    verify(rewritten)
+    [made] = reference.evaluate(rewritten, arrays, bindings)
+    assert made.dtype == expected.dtype
+    np.testing.assert_allclose(made, expected, rtol=1e-6)
+
+
+def test_what_does_nothing_goes() -> None:
+    x = x_of(3, 4)
+    one, zero = ir.full((3, 4), 1.0, FLOAT32), ir.full((3, 4), 0.0, FLOAT32)
+    turned = ir.make("permute", x, axes=(1, 0))
+    for node in (
+        ir.make("reshape", ir.make("reshape", x, shape=(12,)), shape=(3, 4)),
+        ir.make("permute", turned, axes=(1, 0)),
+        ir.make("mul", x, one),
+        ir.make("div", x, one),
+        ir.make("sub", x, zero),
+        ir.make("neg", ir.make("neg", x)),
+        ir.make("cast", x, dtype=FLOAT32),
+        ir.make("where", ir.full((3, 4), True, BOOL), x, zero),
+        ir.make("slice", x, start=(0, 0), stop=(3, 4), step=(1, 1)),
+        ir.make("concat", x, axis=0),
+    ):
+        assert after("simplify", node) is x, node
+
+
+def test_what_changes_a_bit_stays() -> None:
+    x = x_of(3)
+    plus_zero = ir.make("add", x, ir.full((3,), 0.0, FLOAT32))
+    assert after("simplify", plus_zero) is plus_zero, "-0.0 + 0.0 is 0.0"
+    less_minus_zero = ir.make("sub", x, ir.full((3,), -0.0, FLOAT32))
+    assert after("simplify", less_minus_zero) is less_minus_zero, "-0.0 - -0.0 is 0.0"
+    integers = x_of(3, dtype=INT32)
+    assert after("simplify", ir.make("add", integers, ir.full((3,), 0, INT32))) is integers
+
+
+def test_constants_fold_up_to_a_size() -> None:
+    small, large = (ir.constant(np.arange(n, dtype=np.float32)) for n in (4, 100_000))
+    assert after("fold", ir.make("neg", small)).op == "constant"
+    assert after("fold", ir.make("neg", large)).op == "neg"
+    assert after("fold", ir.make("neg", ir.full((4,), 2.0, FLOAT32))) is ir.full(
+        (4,), -2.0, FLOAT32
+    )
+
+
+def test_equal_elements_need_no_memory() -> None:
+    ones = ir.constant(np.full((2, 3), -0.0, np.float32))
+    assert after("fold", ones) is ir.full((2, 3), -0.0, FLOAT32)
+    mixed = ir.constant(np.array([0.0, -0.0], np.float32))
+    assert after("fold", mixed) is mixed
+    half = ir.make("expand", ir.constant(np.array([[0.5]], np.float32)), shape=(4, 3))
+    assert after("fold", half) is ir.full((4, 3), 0.5, FLOAT32)
+
+
+def test_reductions_over_no_axes_are_what_they_reduce() -> None:
+    x = x_of(3, 4)
+    assert after("expand", ir.make("sum", x, axes=())) is x
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((SPLIT_FROM,), (0,)), ((3, SPLIT_FROM // 2 + 1), (1,)), ((600, 500, 2), (0, 1))],
+)
+def test_long_reductions_are_split(op: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    node = ir.make(op, x_of(*shape), axes=axes)
+    made = split(node)
+    assert made is not node
+    assert split(made) is made, "what it leaves is not split again"
+    array = random_array(shape, FLOAT32, 3)
+    [expected] = reference.evaluate(Graph.of([node]), [array])
+    [result] = reference.evaluate(Graph.of([made]), [array])
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_small_floats_are_summed_in_float32_when_split() -> None:
+    node = ir.make("sum", x_of(SPLIT_FROM, dtype=BY_NAME["bfloat16"]), axes=(0,))
+    partial = [n for n in Graph.of([split(node)]).nodes if n.op == "sum"]
+    assert {n.dtype for n in partial} == {FLOAT32}
+
+
+def test_each_pass_is_recorded_with_its_graph() -> None:
+    x = x_of(4)
+    graph, records = run(Graph((x,), (ir.make("neg", ir.make("neg", x)),)), PASSES)
+    assert [record.name for record in records] == [one.name for one in PASSES]
+    assert records[-1].graph is graph
+    assert "after simplify: 1 nodes" in repr(records[-1])
+
+
+def test_origins_survive() -> None:
+    x = x_of(4)
+    y = ir.make("neg", ir.make("mul", x, ir.full((4,), 1.0, FLOAT32)))
+    here = Origin("model.onnx", name="relu_3")
+    graph, _ = run(Graph((x,), (y,), (), Origins({y: [here]})), PASSES)
+    assert graph.origins.of(graph.outputs[0]) == (here,)
+
+
+def test_a_rule_that_changes_a_type_is_refused() -> None:
+    x = x_of(4)
+    wrong = Pass("wrong", lambda node: ir.full((3,), 0.0, FLOAT32) if node.op == "neg" else node)
+    with pytest.raises(InvalidGraph, match="another type"):
+        run(Graph((x,), (ir.make("neg", x),)), (wrong,))
