@@ -130,7 +130,7 @@ def _merge_takeovers(
         other.members.extend(mine.members)
         for member_id, _ in mine.members:
             block_of[owners[member_id][0]] = other
-        taken_over[value.id] = best
+        taken_over[value.id] = owners[best][0]  # whoever owns the bytes, not a view of them
     return taken_over
 
 

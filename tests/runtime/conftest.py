@@ -1,8 +1,7 @@
-"""One cache folder and one set of compiled kernels for all tests here."""
+"""One set of compiled kernels for all tests here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from arenite.runtime.compile_pool import compile_modules
 from arenite.runtime.link import link_objects
 from arenite.runtime.loader import load_code
 from tests.runtime.kernels import kernel_module
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache") / "arenite"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ARENITE_CACHE_DIR", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="session")

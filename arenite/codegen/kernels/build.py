@@ -264,8 +264,12 @@ class Builder:
 
     def _row(self, scope: Scope) -> None:
         if not self.kernel.axes:
-            for stage in self.kernel.stages:
-                self._store_row(stage.node, scope)
+            # All values first: a result may lie in the bytes of what another is computed from.
+            values = [self.values.at(s.node, self.point, scope) for s in self.kernel.stages]
+            for stage, value in zip(self.kernel.stages, values, strict=True):
+                if stage.node in self.stores:
+                    at = index_expr(linear(self.point, stage.node.shape))
+                    scope.statements.append(ir.Store(self.stores[stage.node], at, value))
             return
         for one in self._passes():
             self._walk(one, scope)
@@ -377,8 +381,7 @@ class Builder:
         if place is not None:
             at = index_expr(linear(self.point, node.shape))
             scope.statements.append(ir.Store(place, at, value))
-            if self.kernel.axes:
-                self.values.rereadable[node] = place
+            self.values.rereadable[node] = place
 
 
 def _taken_apart(number: ir.Expr, size: Dim) -> tuple[ir.Expr, ir.Expr]:

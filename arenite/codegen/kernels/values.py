@@ -132,6 +132,7 @@ class Values:
             at = index_expr(linear(index, node.shape))
             made: ir.Expr = ir.Load(place, at, node.dtype, mask)
         elif node.op == "full":
+            check_dtype(node)
             return constant(node.attr("value"), node.dtype)
         elif node.op == "size":
             made = _cast(index_expr(node.attr("value")), node.dtype)
