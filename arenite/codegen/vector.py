@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import copysign
 from typing import Literal, NamedTuple
 
 from arenite.codegen.target import Target
@@ -80,9 +81,16 @@ def _mangled(t: VType) -> str:
     return f"{'' if t.lanes == 1 else f'v{t.lanes}'}{t.kind}{t.bits}"
 
 
-@cache
 def constant_text(value: float | int | bool, kind: str, bits: int, lanes: int) -> str:
     """A constant, in every lane the same."""
+    # Python holds 0.0 and -0.0 equal, a table of constants must not.
+    return _constant_text(value, kind == "f" and copysign(1.0, value) < 0, kind, bits, lanes)
+
+
+@cache
+def _constant_text(
+    value: float | int | bool, is_negative: bool, kind: str, bits: int, lanes: int
+) -> str:
     if kind == "f":
         if bits == 32:
             value = _as_float32(value)
