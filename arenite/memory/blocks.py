@@ -27,6 +27,7 @@ class Block:
     start: int
     end: int
     pin: int | None = None
+    latest_birth: int = 0  # of a value that owns its bytes
     members: list[tuple[ValueId, int]] = field(default_factory=list)
 
 
@@ -51,6 +52,7 @@ def make_blocks(values: list[Value]) -> Blocks:
                 value.lifetime.start,
                 value.lifetime.end,
                 value.pin,
+                value.lifetime.start,
                 [(value.id, 0)],
             )
     for value in values:
@@ -126,6 +128,7 @@ def _merge_takeovers(
         profile.add(mine.start, mine.start + 1, -mine.nbytes)
         profile.add(mine.start + 1, mine.end, other.nbytes - mine.nbytes)
         other.end = max(other.end, mine.end)
+        other.latest_birth = mine.start
         other.alignment = max(other.alignment, mine.alignment)
         other.members.extend(mine.members)
         for member_id, _ in mine.members:
@@ -142,7 +145,7 @@ def _may_take_over(value: Value, mine: Block, other: Block, offset: int) -> bool
         and mine.pin is None
         and mine.start == value.lifetime.start < value.lifetime.end
         and other.end == mine.start + 1
-        and other.start < mine.start
+        and max(other.start, other.latest_birth) < mine.start  # nobody took it in this tick
         and mine.nbytes <= other.nbytes
         and other.nbytes % mine.alignment == 0
         and (other.pin or 0) % mine.alignment == 0

@@ -170,6 +170,18 @@ def test_two_values_never_take_over_the_same_bytes() -> None:
     assert {plan.slots["left"].took_over, plan.slots["right"].took_over} == {"old", None}
 
 
+def test_bytes_are_taken_over_once_in_a_tick_also_by_a_value_of_one_tick() -> None:
+    plan = memory.plan(
+        [
+            Value("old", 64, Lifetime(4, 9)),
+            Value("brief", 64, Lifetime(8, 9), takes_over=("old",)),
+            Value("late", 64, Lifetime(8, 9), takes_over=("old",)),
+        ]
+    )
+    plan.verify()
+    assert plan.peak_nbytes == 128
+
+
 def test_a_small_value_takes_over_a_large_one_only_where_that_costs_no_peak() -> None:
     shrinking = [
         Value("large", 256, Lifetime(0, 2)),
