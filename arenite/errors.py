@@ -108,6 +108,14 @@ class RunFailed(AreniteError, RuntimeError):
     """A kernel or a check reported an error while running: the message names the site."""
 
 
+class RunCancelled(RunFailed):
+    """A run that `cancel()` ended; what it ran on can be called again."""
+
+
+class UndeclaredAccess(AreniteError, RuntimeError):
+    """A kernel wrote or read bytes it did not declare: the message names it and the bytes."""
+
+
 class ShapeMismatch(AreniteError, ValueError):
     """Shapes or axes that do not go together; the message has the shapes."""
 
@@ -118,6 +126,8 @@ class BoundsError(AreniteError, ValueError):
 
 class IndexOutOfRange(AreniteError, IndexError):
     """An index that points outside its axis."""
+
+    code = 1  # what a kernel that meets one sets as its error
 
 
 class InvalidGraph(AreniteError, ValueError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -22,16 +22,26 @@ from numpy.typing import NDArray
 from arenite import device
 from arenite.device import Buffer, BufferOptions
 from arenite.dtype import DType, uint8
-from arenite.errors import BoundsError, InvalidArgument, RunFailed, ShapeMismatch, TypeMismatch
+from arenite.errors import (
+    AreniteError,
+    BoundsError,
+    IndexOutOfRange,
+    InvalidArgument,
+    RunCancelled,
+    RunFailed,
+    ShapeMismatch,
+    TypeMismatch,
+)
 from arenite.ir.dim import Dim, Var, check_binding, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.loader import load_code
-from arenite.runtime.native import BoundTable, OutcomeKind
+from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 from arenite.runtime.profile import Profile
 from arenite.runtime.stamps import Stamps
 from arenite.runtime.table import aligned_empty, relocated
@@ -62,7 +72,7 @@ class _Binding:
     output_shapes: list[tuple[int, ...]]
 
 
-class Executable:
+class Executable(Closing):
     """Call it with arrays, in the order of the graph's inputs."""
 
     def __init__(self, graph: Graph, compiled: Compiled, threads: int | None = None) -> None:
@@ -82,11 +92,16 @@ class Executable:
         self._assembly = Assembly(compiled.launches, len(outside))
         self._constants = self._find_constants()
         self._code = load_code(compiled.image) if compiled.image else None
+        if self._code is not None:
+            # Of one that nobody closed, when it is collected; not while the process ends.
+            weakref.finalize(self, self._code.close).atexit = False
         self._replay: Replay | None = None
         self._bound: OrderedDict[tuple[int, ...], _Binding] = OrderedDict()
         self._arena: Buffer | None = None
         self._lock = threading.Lock()
         self._failure: str | None = None
+        self._is_closed = False
+        _LIVE.add(self)
         cost_ns = sum(launch.cost_ns for launch in compiled.launches)
         self._is_short = cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
@@ -153,11 +168,7 @@ class Executable:
                 threads=self.threads, bind=binding.bind, keep_gil=self._is_short
             )
             del held
-            if outcome.kind is OutcomeKind.ERROR:
-                self._failure = self._describe(outcome.site, outcome.code)
-                raise RunFailed(self._failure)
-            if outcome.kind is OutcomeKind.CANCELLED:
-                raise RunFailed("the run was cancelled")
+            self._check_outcome(outcome)
         return _written_to(out, results)
 
     def _prepare(self, binding: _Binding, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
@@ -274,12 +285,32 @@ class Executable:
             binding = self._binding_for(fitting)
             _, held = self._prepare(binding, fitting)
             stamps = Stamps(self.threads)
-            binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
+            outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
             del held
+            self._check_outcome(outcome)
             return Profile.of(stamps, self.kernels, binding.sizes)
 
+    def run_checked(self, *arrays: Any) -> list[Array]:
+        """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
+        bytes it does not declare. Slow, and for programs without loops and branches."""
+        from arenite.runtime.checked import BoundProgram, run_checked
+
+        with self._lock:
+            self._check_usable()
+            fitting = self._fitting([np.asarray(array) for array in arrays])
+            binding = self._binding_for(fitting)
+            given = {
+                number: fitting[value.source]
+                for number, value in enumerate(self._values)
+                if value.kind == "input"
+            }
+            program = BoundProgram(
+                self.compiled, self._assembly, binding.table.table, binding.places, binding.sizes
+            )
+            return run_checked(program, given | self._constants, self._check_outcome)
+
     def __repr__(self) -> str:
-        state = "closed" if self._code is None and self.kernels else f"{self.threads} threads"
+        state = "closed" if self._is_closed else f"{self.threads} threads"
         return (
             f"<Executable: {len(self.kernels)} kernels, {self.plan.peak_nbytes} bytes of arena, "
             f"{state}>"
@@ -290,42 +321,70 @@ class Executable:
     def reset(self) -> None:
         """Make a failed Executable usable again."""
         with self._lock:
+            self._check_open()
             self._failure = None
             self._bound.clear()
 
     def close(self) -> None:
         """Give every byte back to the system. Returned arrays are the caller's and stay."""
         with self._lock:
-            self._failure = "it was closed"
+            self._is_closed = True
             self._bound.clear()
-            if self._arena is not None:
-                self._arena = None
-                device.get("cpu").trim()
+            self._arena = None
+            device.get("cpu").trim()
             if self._code is not None:
                 self._code.close()
                 self._code = None
 
-    def __enter__(self) -> Executable:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RunFailed("this Executable was closed; compile again to get another")
 
     def _check_usable(self) -> None:
+        self._check_open()
         if self._failure is not None:
-            raise RunFailed(f"this Executable cannot run: {self._failure}; reset() it, or compile")
+            raise RunFailed(f"this Executable cannot run before reset(): {self._failure}")
 
-    def _describe(self, site: int | None, code: int | None) -> str:
-        if site is not None and 1 <= site <= len(self.kernels):
-            kernel = self.kernels[site - 1]
-            where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
-            return f"kernel {kernel.entry_point} failed with code {code}{where}"
-        return f"a run failed at {site} with code {code}"
+    def _check_outcome(self, outcome: Outcome) -> None:
+        """Raise what a run that did not come to its end raises; a failed one leaves its mark."""
+        if outcome.kind is OutcomeKind.CANCELLED:
+            raise RunCancelled("the run was cancelled; the Executable can be called again")
+        if outcome.kind is OutcomeKind.ERROR:
+            error = self._error(outcome.site, outcome.code)
+            self._failure = str(error)
+            raise error
+
+    def _error(self, site: int | None, code: int | None) -> AreniteError:
+        """What a failed launch raises: the kernel, and the lines it comes from."""
+        if site is None or not 1 <= site <= len(self.kernels):
+            return RunFailed(f"a run failed at {site} with code {code}")
+        kernel = self.kernels[site - 1]
+        name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
+        where = f", which comes from {lines}" if lines else ""
+        if code == IndexOutOfRange.code:
+            return IndexOutOfRange(
+                f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
+                "reset() the Executable"
+            )
+        return RunFailed(f"kernel {name}{where}, failed with code {code}")
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: a run in progress is another process's now."""
+        if self._lock.locked():
+            self._failure = "it was running when the process forked"
+        self._lock = threading.Lock()
+
+
+#: What a forked process has to look at.
+_LIVE: weakref.WeakSet[Executable] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for executable in list(_LIVE):
+        executable.forget_after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def constants_of(graph: Graph) -> list[Node]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.dtype import BY_NAME
-from arenite.errors import RunFailed, ShapeMismatch, TypeMismatch
+from arenite.errors import IndexOutOfRange, RunFailed, ShapeMismatch, TypeMismatch
 from arenite.ir import Var, reference
 from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph
@@ -135,7 +135,7 @@ def test_indexing_by_data() -> None:
     given = random_array((7, 40), FLOAT32, 1)
     run_both(graph, [given, np.array([[0, 6], [3, 3], [1, 5]])])
     with compile_graph(graph) as program:
-        with pytest.raises(RunFailed, match="gather"):
+        with pytest.raises(IndexOutOfRange, match="gather"):
             program(given, np.array([[0, 7], [3, 3], [1, 5]]))
         with pytest.raises(RunFailed, match="reset"):
             program(given, np.array([[0, 0], [3, 3], [1, 5]]))

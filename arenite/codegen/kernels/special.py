@@ -14,6 +14,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.dtype import BY_NAME, DType
+from arenite.errors import IndexOutOfRange
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.node import Node
 from arenite.ir.ops.reductions import greatest, least
@@ -22,8 +23,6 @@ from arenite.schedule.kernel import Kernel
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 #: Elements in one tile, about.
 TILE_POINTS = 16_384
-#: The error code of an index outside its axis.
-INDEX_OUT_OF_RANGE = 1
 
 
 def is_special(kernel: Kernel) -> bool:
@@ -91,7 +90,7 @@ def _within(at: ir.Expr, size: Dim) -> ir.Expr:
     return (at >= 0) & (at < index_expr(size))
 
 
-_OUT_OF_RANGE = ir.index(INDEX_OUT_OF_RANGE)
+_OUT_OF_RANGE = ir.index(IndexOutOfRange.code)
 _ROW = ir.Name("row")
 
 
