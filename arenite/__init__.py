@@ -21,6 +21,7 @@ _NAMES = {
     "compile": "arenite.tensor.compile",
     "from_numpy": "arenite.tensor",
     "spec": "arenite.tensor",
+    "static": "arenite.tensor",
 }
 
 logging.getLogger("arenite").addHandler(logging.NullHandler())

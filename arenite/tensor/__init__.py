@@ -28,7 +28,7 @@ from arenite.tensor.creation import (
     zeros_like,
 )
 from arenite.tensor.random import Generator
-from arenite.tensor.spec import TensorSpec, spec
+from arenite.tensor.spec import TensorSpec, spec, static
 from arenite.tensor.tensor import Tensor, realize_all
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "realize_all",
     "spec",
     "stack",
+    "static",
     "vstack",
     "where",
     "zeros",

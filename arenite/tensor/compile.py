@@ -2,24 +2,29 @@
 
 The function is called once, with tensors that stand for its arguments; what it returns is the
 graph. The compiled function takes arrays and returns arrays in the same structure: one, a tuple,
-a list or a dict.
+a list or a dict. Where arguments are structure (`arenite.static`), the function is called and
+compiled once for each of their values, at the first call that brings it.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from types import TracebackType
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenite.errors import InvalidArgument
+from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
+from arenite.memory.tables import aligned
+from arenite.runtime import forks
+from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
-from arenite.tensor.spec import TensorSpec, spec
+from arenite.tensor.spec import Static, TensorSpec, spec
 from arenite.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from arenite.runtime.executable import Executable
     from arenite.runtime.kernel import CachedKernel
     from arenite.runtime.profile import Profile
+
+#: Values of static arguments for which a function is kept compiled.
+MAX_VARIANTS = 16
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -53,35 +61,203 @@ def compile(  # noqa: A001 - the word for what it does
     A spec is a tensor or an array (its type counts, not its content), or `arenite.spec(shape,
     dtype)`, where sizes may be Vars. `memory` is the most bytes the arena may take: DoesNotFit,
     with what fills it, before anything runs.
+
+    `arenite.static` is the spec of an argument that decides structure: an axis, a permutation, a
+    mode. Its values are numbers, bools, strings, None and tuples of them; an array comes to the
+    function as a tuple. Each value is traced and compiled at the first call that brings it; the
+    16 values used last are kept (`variants`).
     """
-    from arenite.pipeline import compile_graph
-
     names = _argument_names(function, len(specs))
-    arguments = [
-        _as_spec(given).argument(name, k)
-        for k, (given, name) in enumerate(zip(specs, names, strict=True))
-    ]
-    returned = function(*arguments)
-    leaves: list[Node] = []
-    structure = _taken_apart(returned, leaves)
-    inputs = tuple(argument.node for argument in arguments)
-    origins = ORIGINS.subset(topological(leaves))
-    graph = Graph(inputs, tuple(leaves), (), origins)
-    return CompiledFunction(
-        compile_graph(graph, threads=threads, memory=parse_nbytes(memory)), structure
-    )
+    kinds = [given if isinstance(given, Static) else _as_spec(given) for given in specs]
+    made = CompiledFunction(function, list(zip(names, kinds, strict=True)), threads, memory)
+    if not made.is_static:
+        made.variant()
+    return made
 
 
-class CompiledFunction:
-    """Takes arrays, returns arrays in the structure the function returned."""
+@dataclass(eq=False, slots=True)
+class Variant:
+    """The program for one set of values of the static arguments."""
 
-    def __init__(self, executable: Executable, structure: Any) -> None:
-        self.executable = executable
-        self._structure = structure
+    values: tuple[Any, ...]
+    executable: Executable
+    structure: Any  # what the function returned, with None where a tensor was
+    n_calls: int = 0
+    last_call: int = 0  # counted over all variants
 
-    def __call__(self, *arrays: Any) -> Any:
-        results = iter(self.executable(*map(_as_array, arrays)))
-        return _put_together(self._structure, results)
+
+@dataclass(frozen=True, slots=True)
+class Variants(Sequence[Variant]):
+    """The variants a compiled function keeps, the one called last first."""
+
+    kept: tuple[Variant, ...]
+    n_compiled: int
+    n_dropped: int
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.kept[k]
+
+    def __iter__(self) -> Iterator[Variant]:
+        return iter(self.kept)
+
+    def __str__(self) -> str:
+        rows = [["values", "calls", "kernels", "arena bytes"]] + [
+            [
+                ", ".join(map(repr, one.values)),
+                str(one.n_calls),
+                str(len(one.executable.kernels)),
+                str(one.executable.plan.peak_nbytes),
+            ]
+            for one in self.kept
+        ]
+        return (
+            aligned(rows, {1, 2, 3})
+            + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "
+            f"most {MAX_VARIANTS}"
+        )
+
+
+class CompiledFunction(Closing):
+    """Takes arrays, and values for static arguments; returns arrays in the structure the function
+    returned. Threads may call it at once."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[tuple[str, TensorSpec | Static]],
+        threads: int | None = None,
+        memory: int | str | None = None,
+    ) -> None:
+        self._function = function
+        self._arguments = arguments
+        self._threads = threads
+        self._memory = parse_nbytes(memory)
+        self._kept: dict[str, Variant] = {}
+        self._n_calls = self._n_compiled = self._n_dropped = 0
+        self._is_closed = False
+        self._lock = threading.Lock()  # around the books
+        self._compiling = threading.Lock()
+        forks.watch(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        values, arrays = self._sorted_out(arguments)
+        variant = self.variant(*values)
+        return _put_together(variant.structure, iter(variant.executable(*arrays)))
+
+    def profile(self, *arguments: Any) -> Profile:
+        """Run once with time stamps: a table of kernels with their times."""
+        values, arrays = self._sorted_out(arguments)
+        return self.variant(*values).executable.profile(*arrays)
+
+    def run_checked(self, *arguments: Any) -> Any:
+        """Run launch by launch, every byte watched: see Executable.run_checked."""
+        values, arrays = self._sorted_out(arguments)
+        variant = self.variant(*values)
+        return _put_together(variant.structure, iter(variant.executable.run_checked(*arrays)))
+
+    # Variants.
+
+    @property
+    def is_static(self) -> bool:
+        """Whether an argument is structure, so that there is a program for each of its values."""
+        return any(isinstance(kind, Static) for _, kind in self._arguments)
+
+    @property
+    def variants(self) -> Variants:
+        """What is compiled now, with counts."""
+        with self._lock:
+            kept = sorted(self._kept.values(), key=lambda one: -one.last_call)
+            return Variants(tuple(kept), self._n_compiled, self._n_dropped)
+
+    def variant(self, *values: Any) -> Variant:
+        """The program for these values of the static arguments, compiled if it is not there."""
+        # Text tells 1, 1.0 and True apart, and -0.0 from 0.0.
+        key = repr(values)
+        found = self._counted(key)
+        if found is None:
+            with self._compiling:
+                found = self._counted(key)
+                if found is None:
+                    found = self._keep(key, self._compiled_for(values))
+        return found
+
+    def _counted(self, key: str) -> Variant | None:
+        with self._lock:
+            if self._is_closed:
+                raise RunFailed("this function was closed; compile it again")
+            found = self._kept.get(key)
+            if found is not None:
+                self._n_calls += 1
+                found.n_calls += 1
+                found.last_call = self._n_calls
+            return found
+
+    def _keep(self, key: str, made: Variant) -> Variant:
+        with self._lock:
+            if self._is_closed:
+                made.executable.close()
+                raise RunFailed("this function was closed while it was compiled")
+            self._n_calls += 1
+            made.n_calls, made.last_call = 1, self._n_calls
+            self._kept[key] = made
+            self._n_compiled += 1
+            if len(self._kept) > MAX_VARIANTS:
+                # Not closed: another thread may be about to run it. It goes with its last user.
+                oldest = min(self._kept, key=lambda key: self._kept[key].last_call)
+                del self._kept[oldest]
+                self._n_dropped += 1
+        return made
+
+    def _compiled_for(self, values: Sequence[Any]) -> Variant:
+        from arenite.pipeline import compile_graph
+
+        left = iter(values)
+        inputs: list[Node] = []
+        given: list[Any] = []
+        for name, kind in self._arguments:
+            if isinstance(kind, Static):
+                given.append(next(left))
+                continue
+            tensor = kind.argument(name, len(inputs))
+            inputs.append(tensor.node)
+            given.append(tensor)
+        leaves: list[Node] = []
+        structure = _taken_apart(self._function(*given), leaves)
+        origins = ORIGINS.subset(topological(leaves))
+        graph = Graph(tuple(inputs), tuple(leaves), (), origins)
+        executable = compile_graph(graph, threads=self._threads, memory=self._memory)
+        return Variant(tuple(values), executable, structure)
+
+    def _sorted_out(self, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Values of static arguments, and arrays."""
+        if len(arguments) != len(self._arguments):
+            names = ", ".join(name for name, _ in self._arguments)
+            raise InvalidArgument(
+                f"{len(self._arguments)} arguments are needed ({names}), not {len(arguments)}"
+            )
+        values, arrays = [], []
+        for given, (name, kind) in zip(arguments, self._arguments, strict=True):
+            if isinstance(kind, Static):
+                values.append(kind.value(given, name))
+            else:
+                arrays.append(_as_array(given))
+        return values, arrays
+
+    # The one program of a function without static arguments.
+
+    @property
+    def executable(self) -> Executable:
+        if self.is_static:
+            raise InvalidArgument(
+                "this function has a program for each value of its static arguments; "
+                "variant(...) gives one, variants all there are"
+            )
+        with self._lock:
+            [only] = self._kept.values()
+        return only.executable
 
     @property
     def plan(self) -> MemoryPlan:
@@ -95,27 +271,37 @@ class CompiledFunction:
     def passes(self) -> Any:
         return self.executable.passes
 
-    def profile(self, *arrays: Any) -> Profile:
-        return self.executable.profile(*map(_as_array, arrays))
+    # All there are.
 
     def verify(self) -> None:
-        self.executable.verify()
+        """Check the plans and prove the orders; RaceFound or InvalidPlan."""
+        for one in self.variants:
+            one.executable.verify()
+
+    def cancel(self) -> None:
+        """End the runs in progress, from another thread."""
+        for one in self.variants:
+            one.executable.cancel()
+
+    def reset(self) -> None:
+        """Make what failed usable again."""
+        for one in self.variants:
+            one.executable.reset()
 
     def close(self) -> None:
-        self.executable.close()
+        """Give every byte back to the system. Returned arrays are the caller's and stay."""
+        with self._lock:
+            self._is_closed = True
+        for one in self.variants:
+            one.executable.close()
 
-    def __enter__(self) -> CompiledFunction:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+    def forget_after_fork(self) -> None:
+        """In a forked process: no thread is here to let go of a lock."""
+        self._lock, self._compiling = threading.Lock(), threading.Lock()
 
     def __repr__(self) -> str:
+        if self.is_static:
+            return f"<CompiledFunction: {len(self.variants)} variants>"
         return f"<CompiledFunction {self.executable!r}>"
 
 
