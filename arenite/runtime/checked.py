@@ -43,6 +43,7 @@ class BoundProgram:
     compiled: Compiled
     assembly: Assembly
     table: LaunchTable  # with addresses of code
+    bind: tuple[int, int]  # (first, count) of the instructions that run before all else
     places: Mapping[ValueId, Place]
     sizes: Mapping[str, int]
 
@@ -122,7 +123,6 @@ def _check_launch(
 ) -> None:
     launch = program.compiled.launches[k]
     bound = BoundTable(_only(program.table, tick), memory.registers)
-    instructions = (0, len(program.table.instructions))
     before = memory.bytes.copy()
     is_written = np.zeros(len(before), np.bool_)
     for number in launch.writes:
@@ -133,7 +133,7 @@ def _check_launch(
         for number in launch.reads:
             memory.bytes[memory.spans[number]] = before[memory.spans[number]]
         start = memory.bytes.copy()
-        check_outcome(replace(bound.run(bind=instructions), site=tick))
+        check_outcome(replace(bound.run(bind=program.bind), site=tick))
         changed = np.flatnonzero((memory.bytes != start) & ~is_written)
         if len(changed):
             raise _undeclared(program, memory, k, "writes", int(changed[0]))

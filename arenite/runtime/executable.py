@@ -36,6 +36,7 @@ from arenite.ir.dim import Dim, Var, check_binding, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.memory import MemoryPlan, Replay, ValueId
+from arenite.runtime import forks
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
@@ -101,7 +102,7 @@ class Executable(Closing):
         self._lock = threading.Lock()
         self._failure: str | None = None
         self._is_closed = False
-        _LIVE.add(self)
+        forks.watch(self)
         cost_ns = sum(launch.cost_ns for launch in compiled.launches)
         self._is_short = cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
@@ -305,7 +306,12 @@ class Executable(Closing):
                 if value.kind == "input"
             }
             program = BoundProgram(
-                self.compiled, self._assembly, binding.table.table, binding.places, binding.sizes
+                self.compiled,
+                self._assembly,
+                binding.table.table,
+                binding.bind,
+                binding.places,
+                binding.sizes,
             )
             return run_checked(program, given | self._constants, self._check_outcome)
 
@@ -373,18 +379,6 @@ class Executable(Closing):
         if self._lock.locked():
             self._failure = "it was running when the process forked"
         self._lock = threading.Lock()
-
-
-#: What a forked process has to look at.
-_LIVE: weakref.WeakSet[Executable] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for executable in list(_LIVE):
-        executable.forget_after_fork()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def constants_of(graph: Graph) -> list[Node]:
