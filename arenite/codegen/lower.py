@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.driver import Driver
+from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.target import Target
 from arenite.codegen.tile import Tiles
@@ -24,11 +27,16 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
         kernels = (kernels,)
     declarations: set[str] = set()
     shared: dict[str, str] = {}
-    functions = []
+    functions: list[str] = []
     for kernel in kernels:
         check(kernel)
         builder = Builder(target)
-        _function(builder, kernel)
+        if isinstance(kernel, MicroKernel):
+            driver = Driver(builder, kernel)
+            driver.run()
+            functions += driver.texts.values()
+        else:
+            _function(builder, kernel)
         declarations |= builder.declarations
         shared |= builder.globals
         shared |= builder.helpers
@@ -41,12 +49,7 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
 
 def _function(b: Builder, kernel: ir.LoopKernel) -> None:
     loops = Tiles(b, kernel)
-    for at, array in enumerate(kernel.arrays):
-        where = b.offset("%window", 8 * at)
-        loops.pointers[array.name] = b.emit_pointer(f"load ptr, ptr {where}, align 8")
-    for at, size in enumerate(kernel.sizes, len(kernel.arrays)):
-        value = b.emit(f"load i64, ptr {b.offset('%window', 8 * at)}, align 8", I64)
-        loops.scope.bind(size, Binding(ir.INT64, 0, values={SCALAR: value}))
+    bind_arguments(loops)
     if _names_worker(kernel.body):
         worker = b.emit("load i64, ptr %worker, align 8", I64)
         loops.scope.bind(ir.WORKER.name, Binding(ir.INT64, 0, values={SCALAR: worker}))

@@ -6,6 +6,7 @@ stable: equal kernels print equally, so it serves as the content of cache keys t
 
 from __future__ import annotations
 
+from functools import singledispatch
 from math import isfinite
 
 from arenite.codegen import loop_ir as ir
@@ -33,8 +34,14 @@ _PREFIX = 14
 _ATOM = 16
 
 
+@singledispatch
 def kernel_text(kernel: ir.LoopKernel) -> str:
-    """The whole kernel, one statement a line."""
+    """The whole kernel, one statement a line; kernels with more to tell register their own."""
+    return loop_text(kernel)
+
+
+def loop_text(kernel: ir.LoopKernel) -> str:
+    """The loops of a kernel."""
     arguments = [
         f"{_QUALIFIER[array.role]}{array.dtype} {array.name}[]" for array in kernel.arrays
     ] + [f"int64 {size}" for size in kernel.sizes]

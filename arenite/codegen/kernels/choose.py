@@ -8,6 +8,7 @@ from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
+from arenite.codegen.micro.build import build_product
 from arenite.codegen.target import Target
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONTRACTIONS
@@ -22,6 +23,9 @@ def build(kernel: Kernel, target: Target) -> Built:
     if is_concat(kernel):
         return Concat(kernel).build()
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
+        made = build_product(kernel, target)
+        if made is not None:
+            return made
         blocked = Contraction(kernel, target)
         if blocked.block is not None and blocked.nest.vector_is_outer:
             return blocked.build()

@@ -1,0 +1,237 @@
+"""The function a launch calls: blocks, groups of columns, copies of B, rows cut into tiles.
+
+    for block in tile                      for group of columns in block
+        few rows:   row dots                   copy the group of B side by side, where that pays
+        else:       groups of columns          for rows: a register tile
+
+Loops and copies are loop IR; what lies between them calls the functions of `functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.arguments import bind_arguments
+from arenite.codegen.micro.functions import TileFunction, function_text
+from arenite.codegen.micro.kernel import (
+    FIRST_COLUMN,
+    FIRST_ROW,
+    LAST_COLUMN,
+    LAST_ROW,
+    SCRATCH,
+    TILE,
+    K,
+    MicroKernel,
+    Operand,
+    Product,
+    in_blocks,
+)
+from arenite.codegen.micro.rows import LIMIT, next_heights
+from arenite.codegen.micro.tile import moved
+from arenite.codegen.scope import SCALAR
+from arenite.codegen.tile import Tiles
+from arenite.codegen.vector import I64, Builder, Vec, VType
+
+_START, _REST = ir.Name("group_start"), ir.Name("group_rest")
+
+
+@dataclass(frozen=True, slots=True)
+class _Emit(ir.Stmt):
+    """Calls back while the statements around it are emitted."""
+
+    emit: Callable[[], None]
+
+
+class Driver(Tiles):
+    """The function of a micro-kernel; `texts` are the functions it calls."""
+
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
+        super().__init__(builder, kernel)
+        self.micro = kernel
+        self.product = kernel.product
+        self.texts: dict[str, str] = {}
+        bind_arguments(self)
+
+    def run(self) -> None:
+        b, product = self.builder, self.product
+        rows = LAST_ROW - FIRST_ROW
+        panels, dots = self._panels(), self._dots()
+        if not product.heights:
+            body = dots
+        elif not product.dot_heights:
+            body = panels
+        else:
+            body = (ir.If(rows <= product.dots_up_to, dots, panels),)
+        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
+        self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
+        b.block.end = "ret void"
+
+    def simple(self, stmt: ir.Stmt, part: int) -> None:
+        if isinstance(stmt, _Emit):
+            stmt.emit()
+        else:
+            super().simple(stmt, part)
+
+    def _groups(self, width: int, body: ir.Block) -> ir.Block:
+        """The body for each group of so many columns of the block."""
+        n_groups = (LAST_COLUMN - FIRST_COLUMN + (width - 1)) // width
+        start = FIRST_COLUMN + ir.Name("group") * width
+        place = (ir.Let(_START.name, start), ir.Let(_REST.name, LAST_COLUMN - _START))
+        return (ir.For("group", ir.index(0), n_groups, (*place, *body)),)
+
+    def _panels(self) -> ir.Block:
+        product, lanes = self.product, self.product.lanes
+        width = product.width
+        full = self._panel(ir.index(width), product.columns, is_masked=False)
+        if not isinstance(product.n_columns, ir.Const):
+            part = self._panel(_REST, product.columns, is_masked=True)
+            return self._groups(width, (ir.If(_is_full(width), full, part),))
+        rest = int(product.n_columns.value) % width
+        if rest == 0:
+            return self._groups(width, full)
+        part = self._panel(ir.index(rest), -(-rest // lanes), is_masked=rest % lanes != 0)
+        if product.n_columns.value < width:
+            return self._groups(width, part)
+        return self._groups(width, (ir.If(_is_full(width), full, part),))
+
+    def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
+        """One group of `count` columns: its copy, and its tiles."""
+        product = self.product
+        if not product.copies_b:
+            return (_Emit(lambda: self._tiles(columns, is_masked)),)
+        return (self._copy(count), _Emit(lambda: self._tiles(columns, is_masked)))
+
+    def _copy(self, count: ir.Expr) -> ir.Stmt:
+        """The columns of a group into scratch, those of one k side by side."""
+
+        def emit() -> None:
+            product, column = self.product, ir.Name("copied")
+            place = _scratch_start(product) + K * product.width + column
+            value: ir.Expr = ir.Load(
+                product.b.array, product.b.at(_START + column, K), product.b.dtype
+            )
+            if value.dtype != product.sum_dtype:
+                value = ir.Cast(value, product.sum_dtype)
+            store = ir.Store(SCRATCH, place, value)
+            is_transposed = product.b.step == ir.index(1)
+            inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
+            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=is_transposed)
+            self.block((outer,))
+
+        return _Emit(emit)
+
+    def _dots(self) -> ir.Block:
+        return self._groups(self.product.lanes, (_Emit(self._dot_rows),))
+
+    def _dot_rows(self) -> None:
+        product = self.product
+        lanes = self.builder.constant(product.lanes, I64)
+        count = self.builder.intrinsic("smin", self.value(_REST, SCALAR), lanes)
+        columns = self._address(product.b, self.value(_START, SCALAR))
+
+        def build(rows: int) -> str:
+            return self._function(f"dots{rows}", lambda f: f.dots(rows))
+
+        self._rows(product.dot_heights, build, columns, count)
+
+    def _tiles(self, columns: int, is_masked: bool) -> None:
+        b, product = self.builder, self.product
+        if product.copies_b:
+            size = product.sum_dtype.bits // 8
+            start = self.value(_scratch_start(product), SCALAR) * size
+            columns_at = moved(b, self.pointers[SCRATCH], start)
+        else:
+            columns_at = self._address(product.b, self.value(_START, SCALAR))
+
+        def build(rows: int) -> str:
+            name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
+            return self._function(name, lambda f: f.tile(rows, columns, is_masked))
+
+        self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
+
+    def _address(self, operand: Operand, line: Vec) -> str:
+        b, size = self.builder, operand.dtype.bits // 8
+        start = self.value(operand.base, SCALAR) + line * self.value(operand.line, SCALAR)
+        return moved(b, self.pointers[operand.array], start * size)
+
+    def _rows(
+        self, heights: Sequence[int], build: Callable[[int], str], columns_at: str, rest: Vec
+    ) -> None:
+        """Calls for all rows of the block, from its first to its last, each as high as it fits."""
+        b, product = self.builder, self.product
+        first, last = self.value(FIRST_ROW, SCALAR), self.value(LAST_ROW, SCALAR)
+        depth, column = self.value(product.depth, SCALAR), self.value(_START, SCALAR)
+        batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
+        base = self._address(product.a, b.constant(0, I64))
+        line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
+
+        def call(rows: int, row: Vec) -> None:
+            numbers = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
+            a_at = moved(b, base, row * line)
+            b.emit_void(
+                f"call fastcc void @{build(rows)}(ptr %window, ptr {a_at}, ptr {columns_at}, "
+                f"{numbers})"
+            )
+
+        front, head, after = b.block, b.new_block("rows"), b.new_block("rows_done")
+        front.end = f"br label %{head.name}"
+        b.block = head
+        row = Vec(b, b.new_name(), I64)
+        height = self._height(last - row, heights)
+        done = row + height
+        again = done.lt(last)
+        latch = b.new_block("rows_next")
+        if len(heights) == 1:
+            call(heights[0], row)
+            b.block.end = f"br label %{latch.name}"
+        else:
+            cases = [b.new_block("height") for _ in heights]
+            targets = " ".join(
+                f"i64 {h}, label %{case.name}" for h, case in zip(heights, cases, strict=True)
+            )
+            head.end = f"switch i64 {height.text}, label %{cases[-1].name} [ {targets} ]"
+            for rows, case in zip(heights, cases, strict=True):
+                b.block = case
+                call(rows, row)
+                case.end = f"br label %{latch.name}"
+        latch.end = f"br i1 {again.text}, label %{head.name}, label %{after.name}"
+        b.set_phi(head, row.text, [(first, front), (done, latch)])
+        b.block = after
+
+    def _height(self, left: Vec, heights: Sequence[int]) -> Vec:
+        """How high the next tile is with so many rows left."""
+        b = self.builder
+        if len(heights) == 1:
+            return b.constant(heights[0], I64)
+        table = next_heights(heights)
+        name = f"heights_{'_'.join(map(str, heights))}"
+        values = ", ".join(f"i8 {height}" for height in table)
+        b.globals[name] = f"@{name} = internal constant [{len(table)} x i8] [{values}], align 64"
+        at = b.intrinsic("smin", left, b.constant(LIMIT, I64))
+        where = b.emit_pointer(f"getelementptr i8, ptr @{name}, i64 {at.text}")
+        byte = VType("i", 8, 1)
+        return b.emit(f"load i8, ptr {where}, align 1", byte).convert("zext", I64)
+
+    def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
+        """The name of a function, which is built when it is first asked for."""
+        name = f"{self.micro.name}.{suffix}"
+        if name not in self.texts:
+            builder = Builder(self.builder.target)
+            fill(TileFunction(builder, self.micro))
+            self.texts[name] = function_text(builder, self.micro, name)
+            self.builder.declarations |= builder.declarations
+            self.builder.globals |= builder.globals
+            self.builder.helpers |= builder.helpers
+        return name
+
+
+def _is_full(width: int) -> ir.Expr:
+    """Whether a group has all of its columns."""
+    return ir.Binary("ge", _REST, ir.index(width))
+
+
+def _scratch_start(product: Product) -> ir.Expr:
+    """Where the scratch of a tile begins."""
+    return TILE * (product.depth * product.width)

@@ -1,0 +1,198 @@
+"""The functions of a micro-kernel that hold register tiles, each with the epilogue behind it.
+
+A function computes one tile of the product, or one block of row dots, and stores what the epilogue
+makes of it:
+
+    void tile(ptr window, ptr a, ptr b, i64 depth, i64 row, i64 column, i64 rest, i64 batch...)
+
+`a` and `b` point at the first row and the first column; `row` and `column` say which these are in
+the product, for the epilogue; `rest` is how many columns there are. They are never inlined, which
+keeps the register allocator's problem small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.arguments import bind_arguments
+from arenite.codegen.convert import register_type
+from arenite.codegen.evaluate import VectorMode
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro import dots
+from arenite.codegen.micro.kernel import SUM, MicroKernel, Operand
+from arenite.codegen.micro.tile import Dot, KLoop, Tile, moved, multiply
+from arenite.codegen.partials import Phase
+from arenite.codegen.scope import SCALAR, Binding, Level
+from arenite.codegen.tile import Tiles
+from arenite.codegen.vector import I64, Builder, Vec, VType
+
+FIXED_ARGUMENTS = ("depth", "row", "column", "rest")
+
+
+def arguments_text(kernel: MicroKernel) -> str:
+    """The parameters of a function."""
+    numbers = (*FIXED_ARGUMENTS, *(f"batch_{name}" for name in kernel.product.batch))
+    return ", ".join(["ptr %window", "ptr %a", "ptr %b", *(f"i64 %{name}" for name in numbers)])
+
+
+class TileFunction(Tiles):
+    """One function under construction."""
+
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
+        super().__init__(builder, kernel)
+        self.product = kernel.product
+        bind_arguments(self)
+        for name in self.product.batch:
+            value = Vec(builder, f"%batch_{name}", I64)
+            self.scope.bind(name, Binding(ir.INT64, 0, values={SCALAR: value}))
+        self.depth, self.row, self.column, self.rest = (
+            Vec(builder, f"%{name}", I64) for name in FIXED_ARGUMENTS
+        )
+        self.dot = Dot(self.product.a.dtype, self.product.b.dtype, self.product.sum_dtype)
+
+    def nbytes(self, elements: ir.Expr, operand: Operand) -> Vec | int:
+        """A distance in elements as bytes."""
+        size = operand.dtype.bits // 8
+        if isinstance(elements, ir.Const):
+            return int(elements.value) * size
+        return self.value(elements, SCALAR) * size
+
+    def tile(self, rows: int, columns: int, is_masked: bool) -> None:
+        """A tile; of its columns only the first `rest` are there if it is masked."""
+        product = self.product
+        lanes = product.lanes
+        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
+        a_line = self.nbytes(product.a.line, product.a)
+        b_size = product.b.dtype.bits // 8
+        if product.copies_b:
+            b_step: Vec | int = product.width * product.sum_dtype.bits // 8
+            b_size = product.sum_dtype.bits // 8
+            dot = Dot(self.dot.a, self.dot.sum, self.dot.sum)
+        else:
+            b_step, dot = self.nbytes(product.b.step, product.b), self.dot
+        loop = KLoop(self.depth, self.nbytes(product.a.step, product.a), b_step)
+        sums = multiply(
+            self.builder,
+            Tile(rows, columns, lanes),
+            dot,
+            "%a",
+            "%b",
+            lambda row: a_line * row,
+            lambda column: column * lanes * b_size,
+            [loop],
+            [None] * columns if product.copies_b else masks,
+        )
+        if product.is_short:
+            self._finish_registers(sums, masks)
+        else:
+            slot = self._stack(rows * columns * lanes)
+            for row, own in enumerate(sums):
+                for column, total in enumerate(own):
+                    self._keep(slot, (row * columns + column) * lanes, total)
+            self._finish_rows(slot, rows, columns, masks)
+
+    def dots(self, rows: int) -> None:
+        """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        at_once = dots.shape_of(b.target, rows)
+        a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
+        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        slot = self._stack(rows * lanes)
+        last = self.rest - 1
+
+        def turn(_: Phase, at: Vec) -> None:
+            b_rows = []
+            for k in range(at_once):
+                column = b.intrinsic("smin", at + k, last)
+                b_rows.append(moved(b, "%b", column * b_line))
+            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth)
+            per_row = at_once // dots.FOLDED
+            size = product.sum_dtype.bits // 8
+            for k, total in enumerate(sums):
+                row, part = divmod(k, per_row)
+                where = b.offset(slot, (row * lanes + part * dots.FOLDED) * size)
+                where = moved(b, where, at * size)
+                b.emit_void(f"store {total.type} {total.text}, ptr {where}, align 4")
+
+        self.counted_loop(
+            b.constant(0, I64), self.rest, [Phase(1, at_once)], product.epilogue, turn
+        )
+        self._finish_rows(slot, rows, 1, [self._mask(0)])
+
+    def _mask(self, first: int) -> Vec:
+        """Which lanes of the column that begins at `first` are among the first `rest`."""
+        b, lanes = self.builder, self.product.lanes
+        t = VType("i", self.product.sum_dtype.bits, lanes)
+        limit = b.broadcast((self.rest - first).convert("trunc", t.scalar), lanes)
+        return b.iota(t).lt(limit)
+
+    def _stack(self, count: int) -> str:
+        b, t = self.builder, register_type(self.product.sum_dtype, 1)
+        b.allocas["%kept"] = f"%kept = alloca [{count} x {t}], align 64"
+        return "%kept"
+
+    def _keep(self, slot: str, at: int, total: Vec) -> None:
+        where = self.builder.offset(slot, at * self.product.sum_dtype.bits // 8)
+        self.builder.emit_void(f"store {total.type} {total.text}, ptr {where}, align 64")
+
+    def _finish_registers(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
+        """The epilogue on the sums themselves."""
+        for column, mask in enumerate(masks):
+            totals = [row[column] for row in sums]
+
+            def rows(totals: Sequence[Vec] = totals) -> None:
+                for row, total in enumerate(totals):
+                    self.scope.push(Level("loop"))
+                    self._finish(self.row + row, total)
+                    self.scope.pop()
+
+            self._in_column(column, mask, rows)
+        self.builder.block.end = "ret void"
+
+    def _finish_rows(self, slot: str, rows: int, columns: int, masks: Sequence[Vec | None]) -> None:
+        """The epilogue in a loop over the rows of sums that were kept."""
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        t = register_type(product.sum_dtype, lanes)
+        size = product.sum_dtype.bits // 8
+
+        def turn(_: Phase, row: Vec) -> None:
+            start = moved(b, slot, row * (columns * lanes * size))
+            for column in range(columns):
+
+                def one(column: int = column) -> None:
+                    where = b.offset(start, column * lanes * size)
+                    total = b.emit(f"load {t}, ptr {where}, align {lanes * size}", t)
+                    self._finish(self.row + row, total)
+
+                self._in_column(column, masks[column], one)
+
+        zero, count = b.constant(0, I64), b.constant(rows, I64)
+        self.counted_loop(zero, count, [Phase(1, 1)], product.epilogue, turn)
+        b.block.end = "ret void"
+
+    def _in_column(self, column: int, mask: Vec | None, inside: Callable[[], None]) -> None:
+        """What `inside` emits, with the vector variable at one column of the tile."""
+        product = self.product
+        self.scope.push(Level("loop"))
+        first = self.column + column * product.lanes
+        binding = Binding(ir.INT64, self.scope.depth, True, values={SCALAR: first})
+        self.scope.bind(product.column, binding)
+        masks = {} if mask is None else {0: mask}
+        self.vector = VectorMode(product.column, product.lanes, 1, masks)
+        inside()
+        self.vector = None
+        self.scope.pop()
+
+    def _finish(self, row: Vec, total: Vec) -> None:
+        depth, dtype = self.scope.depth, self.product.sum_dtype
+        self.scope.bind(self.product.row, Binding(ir.INT64, depth, values={SCALAR: row}))
+        self.scope.bind(SUM, Binding(dtype, depth, True, values={0: total}))
+        self.block(self.product.epilogue)
+
+
+def function_text(builder: Builder, kernel: MicroKernel, name: str) -> str:
+    return (
+        f"define internal fastcc void @{name}({arguments_text(kernel)}) noinline "
+        f"{FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
+    )

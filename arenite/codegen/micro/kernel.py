@@ -1,0 +1,132 @@
+"""MicroKernel: a product that register tiles compute, and the loops that say what it computes.
+
+As a LoopKernel its body computes the tile's elements one by one: that is its meaning, for people
+and for checks. What is compiled is the same made of register tiles, as `product` lays down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.printer import expression_text, kernel_text, loop_text
+from arenite.dtype import DType
+
+#: The name of the finished sum in an epilogue.
+SUM = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Element (line, k) lies at base + line * `line` + k * `step`, counted in elements.
+
+    A line is a row of A or a column of B; `base` is over the variables of the batch axes.
+    """
+
+    array: str
+    dtype: DType
+    base: ir.Expr
+    line: ir.Expr
+    step: ir.Expr
+
+    def at(self, line: ir.Expr, k: ir.Expr) -> ir.Expr:
+        return self.base + line * self.line + k * self.step
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Rows x columns of sums over K, cut into blocks; how a block is computed.
+
+    `place` names, for one block, the variables of the batch axes and FIRST_ROW ... LAST_COLUMN.
+    A block of at most `dots_up_to` rows takes row dots; others take tiles of `columns` vectors,
+    with the columns of B copied side by side before where `copies_b` says so.
+    """
+
+    a: Operand
+    b: Operand
+    sum_dtype: DType
+    row: str
+    column: str
+    batch: tuple[str, ...]
+    depth: ir.Expr
+    n_columns: ir.Expr
+    blocks: ir.Expr
+    blocks_a_tile: int
+    place: ir.Block
+    lanes: int
+    columns: int
+    heights: tuple[int, ...]
+    copies_b: bool
+    dots_up_to: int
+    dot_heights: tuple[int, ...]
+    epilogue: ir.Block
+    is_short: bool  # the epilogue: done in registers
+
+    @property
+    def width(self) -> int:
+        """Columns of a full tile."""
+        return self.columns * self.lanes
+
+
+FIRST_ROW, LAST_ROW = ir.Name("first_row"), ir.Name("last_row")
+FIRST_COLUMN, LAST_COLUMN = ir.Name("first_column"), ir.Name("last_column")
+BLOCK, TILE, K = ir.Name("block"), ir.Name("tile"), ir.Name("k")
+SCRATCH = "scratch0"
+
+
+@dataclass(frozen=True, slots=True)
+class MicroKernel(ir.LoopKernel):
+    product: Product
+
+
+@kernel_text.register
+def _(kernel: MicroKernel) -> str:
+    """The loops, below how they are made."""
+    product = kernel.product
+    parts = [
+        f"{field.name} {_plain(getattr(product, field.name))}"
+        for field in fields(product)
+        if field.name not in ("place", "epilogue")
+    ]
+    return f"// register tiles: {', '.join(parts)}\n{loop_text(kernel)}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Operand):
+        at = expression_text(value.at(ir.Name("line"), K))
+        return f"{value.dtype} {value.array}[{at}]"
+    return expression_text(value) if isinstance(value, ir.Expr) else str(value)
+
+
+def tile_body(product: Product) -> ir.Block:
+    """What a tile of the kernel computes, element by element."""
+    row, column = ir.Name(product.row), ir.Name(product.column)
+    factors = [
+        ir.Load(operand.array, operand.at(line, K), operand.dtype)
+        for operand, line in ((product.a, row), (product.b, column))
+    ]
+    wide = [x if x.dtype == product.sum_dtype else ir.Cast(x, product.sum_dtype) for x in factors]
+    sums: ir.Block = (
+        ir.Accumulator("acc", ir.Const(0.0, product.sum_dtype)),
+        ir.For(
+            K.name,
+            ir.index(0),
+            product.depth,
+            (ir.Accumulate("acc", "add", ir.Binary("mul", *wide)),),
+        ),
+        ir.Let(SUM, ir.Name("acc", product.sum_dtype)),
+        *product.epilogue,
+    )
+    columns = ir.For(product.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
+    rows = ir.For(product.row, FIRST_ROW, LAST_ROW, (columns,))
+    return in_blocks(product, (rows,))
+
+
+def in_blocks(product: Product, body: ir.Block) -> ir.Block:
+    """The body for every block of a tile."""
+    block = (*product.place, *body)
+    if product.blocks_a_tile == 1:
+        return (ir.Let(BLOCK.name, TILE), *block)
+    first = TILE * product.blocks_a_tile
+    last = ir.Binary("min", first + product.blocks_a_tile, product.blocks)
+    return (ir.For(BLOCK.name, first, last, block),)

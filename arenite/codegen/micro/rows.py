@@ -1,0 +1,54 @@
+"""How rows are cut into tiles: as evenly as may be, never as full tiles and a small rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+#: While this many rows or more are left, the next tile is the tallest.
+LIMIT = 255
+
+#: What a tile costs beside its rows, and the rows that a lower tile is no faster than.
+_CALL_ROWS = 2
+_LEAST_ROWS = 4
+
+
+def even_heights(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    """The heights that cutting these numbers of rows evenly needs, tallest first."""
+    found: set[int] = set()
+    for left in counts:
+        while left >= LIMIT:
+            found.add(most)
+            left -= most
+        while left > 0:
+            height = even_height(left, most)
+            found.add(height)
+            left -= height
+    return tuple(sorted(found, reverse=True))
+
+
+def even_height(left: int, most: int) -> int:
+    """The height of the next tile when all that are left become as equal as may be."""
+    n_tiles = -(-left // most)
+    return -(-left // n_tiles)
+
+
+@cache
+def next_heights(heights: tuple[int, ...]) -> tuple[int, ...]:
+    """For each number of rows that may be left, up to LIMIT, the height of the next tile.
+
+    Of all ways to cut the rows with these heights it begins the cheapest one; where none fits
+    exactly the entry is the least height, and is never looked at.
+    """
+    costs: list[float] = [0.0]
+    table = [heights[-1]]
+    for left in range(1, LIMIT):
+        choices = [
+            (costs[left - height] + max(height, _LEAST_ROWS) + _CALL_ROWS, -height)
+            for height in heights
+            if height <= left
+        ]
+        cost, height = min(choices, default=(float("inf"), -heights[-1]))
+        costs.append(cost)
+        table.append(-height)
+    return (*table, heights[0])

@@ -1,0 +1,165 @@
+"""A register tile of a product: rows of A times vector columns of B, summed over nested K loops.
+
+                 column 0   column 1
+               ┌──────────┬──────────┐     one step of K loads every column of B once, and one
+        row 0  │ sum      │ sum      │     number of A a row, which feeds that row's sums
+        row 1  │ sum      │ sum      │
+               └──────────┴──────────┘
+
+Sums are phis from the first step to the last and are added up in the order of K. All addresses are
+offsets in bytes from one pointer into A and one into B, so that a matmul and a convolution differ
+in their offsets and K loops alone. The loops run at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.codegen.access import load_contiguous
+from arenite.codegen.convert import cast, from_memory, memory_type, register_type
+from arenite.codegen.numeric import fma
+from arenite.codegen.target import Target
+from arenite.codegen.vector import I64, BasicBlock, Builder, Vec
+from arenite.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Numbers of rows and of vector columns, and the lanes of a column."""
+
+    rows: int
+    columns: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """What A and B hold in memory, and what is summed in."""
+
+    a: DType
+    b: DType
+    sum: DType
+
+
+@dataclass(frozen=True, slots=True)
+class KLoop:
+    """A loop over part of K: how often it runs, and how far A and B move, in bytes."""
+
+    count: Vec
+    a_step: Vec | int
+    b_step: Vec | int
+
+
+def lanes_of(target: Target, dtype: DType) -> int:
+    """Sums in one register."""
+    return target.vector_bits // dtype.bits
+
+
+def most_rows(target: Target, columns: int) -> int:
+    """Rows of a tile whose sums, columns of B and number of A fit the registers."""
+    return (target.n_vector_registers - 1 - columns) // columns
+
+
+def most_columns(target: Target, rows: int) -> int:
+    """Columns of a tile of so many rows that fits the registers."""
+    return (target.n_vector_registers - 1) // (rows + 1)
+
+
+def multiply(
+    b: Builder,
+    tile: Tile,
+    dot: Dot,
+    a_pointer: str,
+    b_pointer: str,
+    row_offset: Callable[[int], Vec | int],
+    column_offset: Callable[[int], Vec | int],
+    k_loops: Sequence[KLoop],
+    column_masks: Sequence[Vec | None],
+) -> list[list[Vec]]:
+    """The sums, by row and column; emitted behind the builder's current block.
+
+    Of a column with a mask only the lanes that hold are read.
+    """
+    rows = [row_offset(row) for row in range(tile.rows)]
+    columns = [column_offset(column) for column in range(tile.columns)]
+    zero = b.constant(0, register_type(dot.sum, tile.lanes))
+
+    def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+        vectors = [
+            load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, tile.lanes, mask)
+            for offset, mask in zip(columns, column_masks, strict=True)
+        ]
+        made = []
+        for row, offset in enumerate(rows):
+            number = load_wide(b, moved(b, a_at, offset), dot.a, dot.sum, 1, None)
+            spread = b.broadcast(number, tile.lanes)
+            for column, vector in enumerate(vectors):
+                made.append(fma(spread, vector, sums[row * tile.columns + column]))
+        return made
+
+    def nest(depth: int, a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+        loop = k_loops[depth]
+        is_innermost = depth == len(k_loops) - 1
+
+        def body(a_here: str, b_here: str, inner: list[Vec]) -> list[Vec]:
+            return (
+                step(a_here, b_here, inner)
+                if is_innermost
+                else nest(depth + 1, a_here, b_here, inner)
+            )
+
+        return _loop(b, loop, a_at, b_at, sums, body)
+
+    sums = nest(0, a_pointer, b_pointer, [zero] * (tile.rows * tile.columns))
+    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+
+
+def moved(b: Builder, pointer: str, nbytes: Vec | int) -> str:
+    """The address so many bytes further."""
+    if isinstance(nbytes, int):
+        return b.offset(pointer, nbytes)
+    return b.emit_pointer(f"getelementptr i8, ptr {pointer}, i64 {nbytes.text}")
+
+
+def load_wide(
+    b: Builder, pointer: str, dtype: DType, wide: DType, lanes: int, mask: Vec | None
+) -> Vec:
+    """Elements from an address on, as what is summed in; 0 where the mask does not hold."""
+    raw = load_contiguous(b, pointer, memory_type(dtype, lanes), mask)
+    return cast(from_memory(raw, dtype), dtype, wide)
+
+
+def _loop(
+    b: Builder,
+    loop: KLoop,
+    a_start: str,
+    b_start: str,
+    start: list[Vec],
+    body: Callable[[str, str, list[Vec]], list[Vec]],
+) -> list[Vec]:
+    """Runs `body` as often as the loop says, at least once; the sums after it."""
+    front, head = b.block, b.new_block("k")
+    front.end = f"br label %{head.name}"
+    b.block = head
+    left = Vec(b, b.new_name(), I64)
+    a_at, b_at = b.new_name(), b.new_name()
+    sums = [Vec(b, b.new_name(), value.type) for value in start]
+    made = body(a_at, b_at, sums)
+    a_next, b_next = moved(b, a_at, loop.a_step), moved(b, b_at, loop.b_step)
+    after = left - 1
+    again = after.ne(0)
+    latch, done = b.block, b.new_block("summed")
+    latch.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
+    b.set_phi(head, left.text, [(loop.count, front), (after, latch)])
+    for name, first, second in ((a_at, a_start, a_next), (b_at, b_start, b_next)):
+        _pointer_phi(head, name, (first, front), (second, latch))
+    for phi, first_sum, last_sum in zip(sums, start, made, strict=True):
+        b.set_phi(head, phi.text, [(first_sum, front), (last_sum, latch)])
+    b.block = done
+    return made
+
+
+def _pointer_phi(block: BasicBlock, name: str, *sources: tuple[str, BasicBlock]) -> None:
+    pairs = ", ".join(f"[ {value}, %{source.name} ]" for value, source in sources)
+    block.phis.append(f"{name} = phi ptr {pairs}")
