@@ -45,7 +45,7 @@ BOOL = BY_NAME["bool"]
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
     "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf floor ceil round trunc isnan isinf".split()
+    "asinh acosh atanh erf erf1p floor ceil round trunc isnan isinf".split()
 )
 UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
 COMPARISONS = frozenset("eq ne lt le gt ge".split())

@@ -24,6 +24,7 @@ _COST = {
     "log1p": 22,
     "tanh": 20,
     "erf": 26,
+    "erf1p": 18,
     "sin": 28,
     "cos": 28,
     "pow": 60,

@@ -8,6 +8,7 @@ that size; all of them together stay under one cap, and the least recently used 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -27,6 +28,8 @@ from arenite.device.raw import HostMemory, Mapping, RawBuffer
 from arenite.errors import InvalidArgument, OutOfMemory
 
 PAGE_NBYTES = mmap.PAGESIZE
+#: Mappings from this size on ask for large pages, which the system gives inside a mapping only.
+HUGE_FROM_NBYTES = 4 * 2**20
 DEFAULT_POOL_CAP_NBYTES = 256 * 2**20
 
 
@@ -163,7 +166,12 @@ class CpuAllocator(Allocator):
 def _new_mapping(nbytes: int) -> Mapping:
     # Private: the module's default, shared memory, would be one with forked children.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return mapping_of(mmap.mmap(-1, nbytes, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+    memory = mmap.mmap(-1, nbytes, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    if nbytes >= HUGE_FROM_NBYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Walks over rows 4 KiB apart, and first touches, are twice as fast on large pages.
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return mapping_of(memory)
 
 
 def _checked_cap(cap_nbytes: int) -> int:

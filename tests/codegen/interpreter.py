@@ -25,6 +25,7 @@ MATHS: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh,
     "atanh": np.arctanh,
     "erf": math.erf,
+    "erf1p": lambda x: 1 + math.erf(x),
     "abs": np.abs,
     "sign": np.sign,
     "neg": np.negative,

@@ -11,7 +11,7 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
-from arenite.schedule.access import is_affine, reshaped_index
+from arenite.schedule.access import is_affine, linear, reshaped_index
 from arenite.schedule.kernel import Kernel
 
 #: Elements in one tile.
@@ -40,8 +40,10 @@ class Concat(Builder):
             reshaped_index((row, at - begin), (before, part.shape[axis] * after), part.shape)
             for part, begin in zip(node.inputs, starts, strict=True)
         ]
-        if not all(is_affine(dim, (row, at)) for index in indices for dim in index):
-            return super().build()  # a part that is no plain run of elements
+        for part, index in zip(node.inputs, indices, strict=True):
+            dims = (linear(index, part.shape),) if part in self.names else index
+            if not all(is_affine(dim, (row, at)) for dim in dims):
+                return super().build()  # a part that is no plain run of elements
         tile = ir.Name("tile")
         chunks = ceildiv(length, TILE_POINTS)
         rows = max(1, TILE_POINTS // max(1, bounds(length)[1]))

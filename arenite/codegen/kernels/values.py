@@ -138,6 +138,8 @@ class Values:
             made = _cast(index_expr(node.attr("value")), node.dtype)
         elif node.op == "iota":
             made = _cast(index_expr(index[node.attr("axis")]), node.dtype)
+        elif _is_erf1p(node) and not self._is_known(node.inputs[0], index, scope, mask):
+            made = ir.Unary("erf1p", self.at(node.inputs[0].inputs[0], index, scope, mask))
         elif is_elementwise(node):
             operands = [self.at(s.node, s.index, scope, mask) for s in sources(node, index)]
             made = _apply(node, operands)
@@ -153,6 +155,12 @@ class Values:
         named = ir.Name(name, made.dtype)
         scope.known[node, index, mask] = named
         return named
+
+    def _is_known(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> bool:
+        """Whether an element is there already, in memory or under a name."""
+        if node in self.arrays or node in self.rereadable:
+            return True
+        return any(scope.find((node, index, known)) is not None for known in (mask, None))
 
     def _guarded(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> ir.Expr:
         """An element that comes from an input only where that has one."""
@@ -180,6 +188,16 @@ def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Ex
     name = values.fresh("ok")
     scope.statements.append(ir.Let(name, inside))
     return ir.Name(name, ir.BOOL)
+
+
+def _is_erf1p(node: Node) -> bool:
+    """Whether a node is erf(x) + 1, as in gelu; of a small float it is two roundings, not one."""
+    if node.op != "add" or node.dtype != FLOAT32:
+        return False
+    left, right = node.inputs
+    while right.op == "expand":
+        right = right.inputs[0]
+    return left.op == "erf" and right.op == "full" and right.attr("value") == 1.0
 
 
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
