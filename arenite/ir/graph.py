@@ -1,13 +1,14 @@
 """Graph: outputs, the inputs they may depend on, and everything between, in a fixed order.
 
 What must hold: every `input` node the outputs reach is among `inputs`; the order of `nodes` depends
-on the structure alone, so texts and digests are the same in every process.
+on the structure alone, so texts and digests are the same in every process. `nodes` are those of the
+graph itself; the bodies of loops and branches are graphs of their own, `everything` has them too.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,13 +16,14 @@ from arenite.dtype import DType
 from arenite.errors import InvalidGraph
 from arenite.ir.dim import Expr, Var, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
-from arenite.ir.ops import BufferSource, ConstantData, make
+from arenite.ir.ops import BufferSource, ConstantData, Region, make
+from arenite.ir.ops.control import regions_of
 
 
-def topological(roots: Iterable[Node]) -> list[Node]:
-    """Every node the roots reach, each once, after its inputs."""
+def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
+    """Every node the roots reach, each once, after its inputs; not `stop` and what is behind."""
     order: list[Node] = []
-    done: set[Node] = set()
+    done: set[Node] = set(stop)
     pending = list(roots)[::-1]
     while pending:
         node = pending[-1]
@@ -35,6 +37,23 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             pending.pop()
             done.add(node)
             order.append(node)
+    return order
+
+
+def everything(roots: Iterable[Node]) -> list[Node]:
+    """Every node the roots reach, and those in the regions they have, each once."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    seen: set[Region] = set()
+    pending = [tuple(roots)]
+    while pending:
+        for node in topological(pending.pop(), done):
+            done.add(node)
+            order.append(node)
+            for region in regions_of(node):
+                if region not in seen:
+                    seen.add(region)
+                    pending.append((*region.parameters, *region.results))
     return order
 
 
@@ -56,10 +75,9 @@ class Graph:
     @staticmethod
     def of(outputs: Sequence[Node], origins: Origins | None = None) -> Graph:
         """The graph of some nodes, with the inputs they reach in the order of their index."""
-        order = topological(outputs)
-        inputs = [node for node in order if node.op == "input"]
+        inputs = [node for node in topological(outputs) if node.op == "input"]
         inputs.sort(key=lambda node: node.attr("index"))
-        known = Origins() if origins is None else origins.subset(order)
+        known = Origins() if origins is None else origins.subset(everything(outputs))
         return Graph(tuple(inputs), tuple(outputs), (), known)
 
     @cached_property
@@ -68,10 +86,19 @@ class Graph:
         return tuple(topological((*self.inputs, *self.outputs)))
 
     @cached_property
+    def everything(self) -> tuple[Node, ...]:
+        """All nodes, those of bodies and branches too."""
+        return tuple(everything((*self.inputs, *self.outputs)))
+
+    def of_region(self, region: Region) -> Graph:
+        """A body or a branch as a graph of its own; its inputs are the parameters."""
+        return Graph(region.parameters, region.results, (), self.origins)
+
+    @cached_property
     def vars(self) -> tuple[Var, ...]:
         """The variables in shapes and attributes, by name."""
         found: dict[str, Var] = {}
-        for node in self.nodes:
+        for node in self.everything:
             for var in _variables_in((node.shape, node.attrs)):
                 if found.setdefault(var.name, var) != var:
                     other = found[var.name]
@@ -92,10 +119,11 @@ class Graph:
     def replace(self, mapping: Mapping[Node, Node]) -> Graph:
         """The graph with some nodes replaced and their users rebuilt; origins are carried over.
 
-        A replacement is taken as it is: what it is made of is not replaced again.
+        A replacement is taken as it is: what it is made of is not replaced again. Bodies see what
+        is replaced through their captures alone.
         """
         new: dict[Node, Node] = {}
-        origins = Origins()
+        origins = self.origins.subset(self.everything)
         for node in self.nodes:
             if node in mapping:
                 result = mapping[node]
@@ -117,9 +145,20 @@ class Graph:
     def digest(self) -> str:
         """What the graph computes, hashed: equal in every process, constants by content. Buffers
         count as arguments: their shape and dtype are hashed, what is in them is not."""
-        numbers = {node: i for i, node in enumerate(self.nodes)}
-        buffers: dict[Hashable, int] = {}
         hashed = hashlib.blake2b(digest_size=20)
+        buffers: dict[Hashable, int] = {}
+        regions: dict[Region, int] = {}
+        pending: list[Graph] = [self]
+        while pending:
+            pending += pending.pop()._hash_into(hashed, buffers, regions)
+        return hashed.hexdigest()
+
+    def _hash_into(
+        self, hashed: hashlib.blake2b, buffers: dict[Hashable, int], regions: dict[Region, int]
+    ) -> list[Graph]:
+        """Add this graph to a digest; the bodies met for the first time are still to be added."""
+        numbers = {node: i for i, node in enumerate(self.nodes)}
+        met: list[Graph] = []
 
         def content(value: Hashable) -> Hashable:
             if isinstance(value, tuple):
@@ -128,6 +167,11 @@ class Graph:
                 return "constant", value.digest
             if isinstance(value, BufferSource):
                 return "buffer", buffers.setdefault(value.id, len(buffers))
+            if isinstance(value, Region):
+                if value not in regions:
+                    regions[value] = len(regions)
+                    met.append(self.of_region(value))
+                return "region", regions[value]
             if isinstance(value, Expr):
                 return "size", value.key
             if isinstance(value, DType):
@@ -136,11 +180,13 @@ class Graph:
 
         for node in self.nodes:
             inputs = tuple(numbers[value] for value in node.inputs)
-            line = (node.op, inputs, content(node.attrs), content(node.shape), node.dtype.name)
+            # A parameter is known by its place, not by the number it happened to get.
+            attrs = () if node.op == "parameter" else node.attrs
+            line = (node.op, inputs, content(attrs), content(node.shape), node.dtype.name)
             hashed.update(repr(line).encode())
         ends = [tuple(numbers[node] for node in side) for side in (self.inputs, self.outputs)]
         hashed.update(repr((*ends, self.names)).encode())
-        return hashed.hexdigest()
+        return met
 
     def __str__(self) -> str:
         from arenite.ir.text import text

@@ -1,13 +1,15 @@
 """The oracle: a graph evaluated node by node, each by the reference rule of its op.
 
 In: a graph, an array for each input, values for its variables (found in the inputs' shapes where
-they stand there alone). Out: an array for each output. An intermediate is dropped after its last
-use. Nothing is fast here; every device is judged by it.
+they stand there alone). Out: an array for each output. Values are computed when they are asked for,
+so the side of an `if` that is not taken costs and raises nothing; an intermediate is dropped after
+its last use. Nothing is fast here; every device is judged by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from arenite.ir.dim import Expr, Var, check_binding
 from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
-from arenite.ir.ops import OPS
+from arenite.ir.ops import OPS, Region
+from arenite.ir.ops.control import loop_parts, trip_size
 from arenite.ir.ops.element import numpy_dtype
 
 Array = NDArray[Any]
@@ -32,17 +35,91 @@ def evaluate(
     """The outputs. Inputs come in order or by name; they are never written to."""
     given = _given(graph, inputs)
     bound = bind(graph, given, bindings)
-    values: dict[Node, Array] = dict(zip(graph.inputs, given, strict=True))
-    last_use = {value: node for node in graph.nodes for value in node.inputs}
-    kept = {*graph.inputs, *graph.outputs}
     with np.errstate(all="ignore"):
-        for node in graph.nodes:
-            if node not in values:
-                values[node] = evaluate_node(node, [values[v] for v in node.inputs], bound)
-            for value in dict.fromkeys(node.inputs):
-                if last_use[value] is node and value not in kept:
-                    del values[value]
-    return [np.array(values[node], order="C") for node in graph.outputs]
+        results = _Evaluation(graph, given, bound).results()
+    return [np.array(array, order="C") for array in results]
+
+
+class _Evaluation:
+    """One run of a graph, from the outputs down: what is not needed is not computed."""
+
+    def __init__(self, graph: Graph, arrays: Sequence[Array], bindings: Mapping[str, int]) -> None:
+        self.graph = graph
+        self.bindings = bindings
+        self.values: dict[Node, Array] = dict(zip(graph.inputs, arrays, strict=True))
+        self._kept = {*graph.inputs, *graph.outputs}
+        self._uses = Counter(value for node in graph.nodes for value in set(node.inputs))
+        #: Results of loops and branches: nodes that differ in the index alone are one run.
+        self._runs: dict[Hashable, list[Array]] = {}
+
+    def results(self) -> list[Array]:
+        values = self.values
+        pending = list(self.graph.outputs)
+        while pending:
+            node = pending[-1]
+            if node in values:
+                pending.pop()
+                continue
+            missing = [value for value in self._needed(node) if value not in values]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            values[node] = self._value(node)
+            for value in set(node.inputs):
+                self._uses[value] -= 1
+                if not self._uses[value] and value not in self._kept:
+                    values.pop(value, None)
+        return [values[node] for node in self.graph.outputs]
+
+    def _needed(self, node: Node) -> Sequence[Node]:
+        if node.op != "if":
+            return node.inputs
+        condition, then, otherwise = node.inputs
+        if condition not in self.values:
+            return (condition,)
+        return (then if self.values[condition] else otherwise,)
+
+    def _value(self, node: Node) -> Array:
+        if node.op == "if":
+            return self.values[self._needed(node)[0]]
+        arrays = [self.values[value] for value in node.inputs]
+        if node.op in ("branch", "loop"):
+            attrs = tuple(item for item in node.attrs if item[0] != "index")
+            key = (node.op, node.inputs, attrs)
+            if key not in self._runs:
+                run = self._branch if node.op == "branch" else self._loop
+                self._runs[key] = run(node, arrays)
+            index: int = node.attr("index")
+            return self._runs[key][index]
+        return evaluate_node(node, arrays, self.bindings)
+
+    def _inside(self, region: Region, arrays: Sequence[Array]) -> list[Array]:
+        return _Evaluation(self.graph.of_region(region), arrays, self.bindings).results()
+
+    def _branch(self, node: Node, arrays: list[Array]) -> list[Array]:
+        return self._inside(node.attr("then" if arrays[0] else "otherwise"), arrays[1:])
+
+    def _loop(self, node: Node, arrays: list[Array]) -> list[Array]:
+        trips, goes_on, *state = arrays
+        parts, n = loop_parts(node), node.attr("carried")
+        carried, captured = state[:n], state[n:]
+        stacked = [self._no_rows(parts.trips, row) for row in parts.rows]
+        iteration = 0
+        while iteration < int(trips) and goes_on:
+            given = [np.asarray(iteration, np.int64), *carried, *captured]
+            goes_on, *made = self._inside(node.attr("body"), given)
+            carried = made[:n]
+            for rows, row in zip(stacked, made[n:], strict=True):
+                rows[iteration] = row
+            iteration += 1
+        return [*carried, *stacked]
+
+    def _no_rows(self, trips: Node, row: Node) -> Array:
+        size = trip_size(trips)
+        assert size is not None
+        shape = [evaluate_dim(dim, self.bindings) for dim in (size, *row.shape)]
+        return np.zeros(shape, numpy_dtype(row.dtype))
 
 
 def evaluate_node(node: Node, arrays: list[Array], bindings: Mapping[str, int]) -> Array:

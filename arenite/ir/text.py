@@ -4,6 +4,15 @@ graph(%0: x float32[batch, 64])
 %1 = constant([0.5, 0.25, ...]) : float32[64]
 %2 = add(%0, %1) : float32[batch, 64]   # model.py:12
 return out0=%2
+
+The body of a loop and the sides of a branch stand below the node that has them, indented and with
+numbers of their own; a region that is used again is named by its number.
+
+%3 = loop(%0, %1, %2, body=@0, carried=1, index=0) : float32[64]
+    @0(%0: int64[], %1: float32[64])
+    %2 = full(value=True) : bool[]
+    %3 = neg(%1) : float32[64]
+    return %2, %3
 """
 
 from __future__ import annotations
@@ -13,33 +22,65 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, typed
-from arenite.ir.ops import BufferSource, ConstantData
+from arenite.ir.ops import BufferSource, ConstantData, Region
+from arenite.ir.ops.control import regions_of
 
 _PREVIEWED_ELEMENTS = 4
+_INDENT = "    "
 
 
 def text(graph: Graph) -> str:
-    numbers = {node: i for i, node in enumerate(graph.nodes)}
     arguments = [
-        f"%{numbers[node]}: {node.attr('name')} {typed(node.shape, node.dtype)}"
-        for node in graph.inputs
+        f"%{i}: {node.attr('name')} {typed(node.shape, node.dtype)}"
+        for i, node in enumerate(graph.inputs)
     ]
-    lines = [f"graph({', '.join(arguments)})"]
+    head = f"graph({', '.join(arguments)})"
     ranges = [f"{var.name} in {var.low}..{var.high}" for var in graph.vars]
     if ranges:
-        lines[0] += f" where {', '.join(ranges)}"
-    given = set(graph.inputs)
-    for node in graph.nodes:
-        if node not in given:
-            lines.append(_line(node, numbers, graph.origins.of(node)))
+        head += f" where {', '.join(ranges)}"
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
     results = zip(graph.names, graph.outputs, strict=True)
-    lines.append("return " + ", ".join(f"{name}=%{numbers[node]}" for name, node in results))
-    return "\n".join(lines) + "\n"
+    end = "return " + ", ".join(f"{name}=%{numbers[node]}" for name, node in results)
+    return "\n".join([head, *_body(graph, {}), end]) + "\n"
 
 
-def _line(node: Node, numbers: dict[Node, int], origins: tuple[Origin, ...]) -> str:
+def _body(graph: Graph, regions: dict[Region, int]) -> list[str]:
+    """The lines of all nodes but the inputs; each region where it is met first."""
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
+    given = set(graph.inputs)
+    lines = []
+    for node in graph.nodes:
+        if node in given:
+            continue
+        new = [region for region in regions_of(node) if region not in regions]
+        for region in new:
+            regions.setdefault(region, len(regions))
+        lines.append(_line(node, numbers, graph.origins.of(node), regions))
+        for region in new:
+            lines += [_INDENT + line for line in _region(graph.of_region(region), region, regions)]
+    return lines
+
+
+def _region(graph: Graph, region: Region, regions: dict[Region, int]) -> list[str]:
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
+    arguments = [f"%{numbers[p]}: {typed(p.shape, p.dtype)}" for p in region.parameters]
+    results = ", ".join(f"%{numbers[node]}" for node in region.results)
+    head = f"@{regions[region]}({', '.join(arguments)})"
+    return [head, *_body(graph, regions), f"return {results}"]
+
+
+def _line(
+    node: Node,
+    numbers: dict[Node, int],
+    origins: tuple[Origin, ...],
+    regions: dict[Region, int],
+) -> str:
     arguments = [f"%{numbers[value]}" for value in node.inputs]
-    arguments += [written for name, value in node.attrs if (written := _attr(node, name, value))]
+    for name, value in node.attrs:
+        if isinstance(value, Region):
+            arguments.append(f"{name}=@{regions[value]}")
+        elif written := _attr(node, name, value):
+            arguments.append(written)
     line = f"%{numbers[node]} = {node.op}({', '.join(arguments)}) : {typed(node.shape, node.dtype)}"
     return f"{line}   # {', '.join(map(str, origins))}" if origins else line
 

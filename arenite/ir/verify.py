@@ -10,13 +10,43 @@ from arenite.errors import AreniteError, InvalidGraph
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, is_interned, typed
 from arenite.ir.ops import OPS
+from arenite.ir.ops.control import Region, regions_of
 from arenite.ir.ops.define import check_call
 
 
 def verify(graph: Graph) -> None:
-    """Nothing, or InvalidGraph naming the first node that breaks a rule."""
+    """Nothing, or InvalidGraph naming the first node that breaks a rule, in bodies too."""
     reached = _reached(graph)
     _check_inputs(graph, reached)
+    _check_nodes(graph, reached)
+    regions = list(dict.fromkeys(r for node in reached for r in regions_of(node)))
+    seen = set(regions)
+    while regions:
+        region = regions.pop()
+        inside = graph.of_region(region)
+        within = _reached(inside)
+        _check_parameters(region, within)
+        _check_nodes(inside, within)
+        inner = {r for node in within for r in regions_of(node)} - seen
+        seen |= inner
+        regions += inner
+
+
+def _check_parameters(region: Region, reached: set[Node]) -> None:
+    if len(set(region.parameters)) != len(region.parameters):
+        raise InvalidGraph(f"{region!r} has a parameter twice")
+    for node in region.parameters:
+        if node.op != "parameter":
+            raise InvalidGraph(f"{region!r} has {node!r} for a parameter")
+    strays = {n for n in reached if n.op in ("input", "parameter")} - set(region.parameters)
+    if strays:
+        raise InvalidGraph(
+            f"{region!r} depends on {min(map(repr, strays))}, which is outside; what a region "
+            "needs from outside is a capture"
+        )
+
+
+def _check_nodes(graph: Graph, reached: set[Node]) -> None:
     for node in reached:
         _check_node(node)
     if set(graph.nodes) != reached | set(graph.inputs) or len(graph.nodes) != len(set(graph.nodes)):
@@ -44,6 +74,8 @@ def _check_inputs(graph: Graph, reached: set[Node]) -> None:
         values = [node.attr(what) for node in graph.inputs]
         if len(set(values)) != len(values):
             raise InvalidGraph(f"two graph inputs have the same {what}: {values}")
+    if any(node.op == "parameter" for node in reached):
+        raise InvalidGraph("a parameter stands outside its region")
     strays = {node for node in reached if node.op == "input"} - set(graph.inputs)
     if strays:
         names = sorted(node.attr("name") for node in strays)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from arenite.errors import InvalidGraph
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origins
+from arenite.ir.ops import Region
 from arenite.ir.ops.define import make
 
 Rule: TypeAlias = Callable[[Node], Node]
@@ -42,13 +43,24 @@ class Record:
 
 
 def apply(graph: Graph, rule: Rule) -> Graph:
-    """The graph with the rule applied to every node, inputs first."""
+    """The graph with the rule applied to every node, inputs first; in bodies and branches too."""
+    return _apply(graph, rule, {}, graph.origins.subset(graph.everything))
+
+
+def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Origins) -> Graph:
+    """`regions` are those that were rewritten already; `origins` learns of new nodes."""
     new: dict[Node, Node] = {}
-    origins = Origins()
     for node in graph.nodes:
         inputs = tuple(new[value] for value in node.inputs)
+        attrs = dict(node.attrs)
+        for name, value in node.attrs:
+            if isinstance(value, Region):
+                if value not in regions:
+                    inside = _apply(graph.of_region(value), rule, regions, origins)
+                    regions[value] = Region(value.parameters, inside.outputs)
+                attrs[name] = regions[value]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        result = node if same else make(node.op, *inputs, **dict(node.attrs))
+        result = node if same and attrs == dict(node.attrs) else make(node.op, *inputs, **attrs)
         for _ in range(MAX_STEPS):
             changed = rule(result)
             if changed is result:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.node import Node
+from arenite.ir.ops.control import Region, loop_parts, trip_size
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import constant, full
+from arenite.ir.regions import rebuilt
 
 #: Results up to this many bytes are computed while compiling.
 FOLD_NBYTES = 64 * 1024
@@ -150,7 +152,48 @@ def _where(node: Node) -> Node:
     return node
 
 
+def _if(node: Node) -> Node:
+    condition, a, b = node.inputs
+    if a is b:
+        return a
+    if condition.op == "full":
+        return a if condition.attr("value") else b
+    return node
+
+
+def _loop(node: Node) -> Node:
+    """A loop that never runs, a value that no iteration changes, and captures that the body can
+    make up for itself."""
+    parts = loop_parts(node)
+    index: int = node.attr("index")
+    n = len(parts.initial)
+    never = parts.condition.op == "full" and not parts.condition.attr("value")
+    if never or trip_size(parts.trips) == 0:
+        return parts.initial[index] if index < n else full(node.shape, 0, node.dtype)
+    if index < n and parts.following[index] is parts.carried[index]:
+        return parts.initial[index]
+    made_up = {
+        one: value
+        for one, value in zip(parts.captured, parts.captures, strict=True)
+        if value.op in ("full", "size", "iota")
+    }
+    if not made_up:
+        return node
+    body = node.attr("body")
+    new = rebuilt(body.results, made_up)
+    kept = [p for p in body.parameters if p not in made_up]
+    inputs = [*node.inputs[: 2 + n]] + [
+        value
+        for one, value in zip(parts.captured, parts.captures, strict=True)
+        if one not in made_up
+    ]
+    region = Region(tuple(kept), tuple(new[result] for result in body.results))
+    return make("loop", *inputs, body=region, carried=n, index=index)
+
+
 _RULES = {
+    "if": _if,
+    "loop": _loop,
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,

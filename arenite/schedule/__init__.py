@@ -1,7 +1,19 @@
 """schedule/: a graph becomes kernels, fused with a reason for each border, in an order to run."""
 
 from arenite.schedule.fuse import fuse
-from arenite.schedule.kernel import Kernel, Role, Schedule, Stage
+from arenite.schedule.kernel import Branch, Kernel, Loop, Role, Schedule, Stage, Step
+from arenite.schedule.outline import outline
 from arenite.schedule.roots import is_in_memory
 
-__all__ = ["Kernel", "Role", "Schedule", "Stage", "fuse", "is_in_memory"]
+__all__ = [
+    "Branch",
+    "Kernel",
+    "Loop",
+    "Role",
+    "Schedule",
+    "Stage",
+    "Step",
+    "fuse",
+    "is_in_memory",
+    "outline",
+]

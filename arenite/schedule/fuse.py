@@ -7,17 +7,29 @@ the space at which they are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 from arenite.ir.dim import bounds, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
 from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources, substitute
-from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, outer_index, space_vars
+from arenite.schedule.constructs import construct
+from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, outer_index, space_vars
+from arenite.schedule.outline import outline
 from arenite.schedule.reduce import reduction_of
-from arenite.schedule.roots import CONTRACTIONS, COSTS, MAX_OPS, choose_roots, is_in_memory
+from arenite.schedule.roots import (
+    CONSTRUCTS,
+    CONTRACTIONS,
+    COSTS,
+    MAX_OPS,
+    choose_roots,
+    is_in_memory,
+    read_by_construct,
+)
 
 #: Rows too few to be shared out, and points of a space from which on that matters.
 FEW_ROWS = 8
@@ -25,11 +37,14 @@ MUCH_WORK = 1 << 18
 
 
 def fuse(graph: Graph) -> Schedule:
-    """The kernels of a graph, in order."""
-    roots = choose_roots(graph)
-    drafts = _Drafts(graph, roots)
+    """The kernels of a graph, in order, with those of its bodies and branches in their places."""
+    return _fused(outline(graph), count())
+
+
+def _fused(graph: Graph, numbers: Iterator[int]) -> Schedule:
+    drafts = _Drafts(graph, choose_roots(graph))
     drafts.join_all()
-    return Schedule(tuple(drafts.finished()), graph.inputs, graph.outputs)
+    return Schedule(tuple(drafts.finished(numbers)), graph.inputs, graph.outputs)
 
 
 #: What a kernel reads: the indices at which it does, in variables of its space; None for an op
@@ -60,7 +75,11 @@ class _Draft:
 
     @property
     def is_opaque(self) -> bool:
-        return None in self.reads.values()
+        return self.is_construct or None in self.reads.values()
+
+    @property
+    def is_construct(self) -> bool:
+        return self.stages[0].node.op in CONSTRUCTS
 
     @property
     def is_contraction(self) -> bool:
@@ -85,7 +104,20 @@ class _Drafts:
         self.roots = roots
         self.users = graph.users()
         self.position = {node: k for k, node in enumerate(graph.nodes)}
-        self.by_node = {node: self._draft(node) for node in roots}
+        self.by_node: dict[Node, _Draft] = {}
+        constructs: dict[object, _Draft] = {}
+        for node in roots:
+            if node.op in CONSTRUCTS:
+                # Results that differ in the index alone are of one construct.
+                key = (node.op, node.inputs, *(a for a in node.attrs if a[0] != "index"))
+                draft = constructs.get(key)
+                if draft is None:
+                    draft = constructs[key] = self._draft(node)
+                else:
+                    draft.stages.append(Stage(node, Role.ROW))
+                self.by_node[node] = draft
+            else:
+                self.by_node[node] = self._draft(node)
 
     def _draft(self, node: Node) -> _Draft:
         reduction = reduction_of(node)
@@ -113,7 +145,8 @@ class _Drafts:
         if is_elementwise(node) or is_view(node):
             draft.n_ops += 0 if is_view(node) else 1
             return list(sources(node, index))
-        for value in node.inputs:
+        read = read_by_construct(node) if node.op in CONSTRUCTS else node.inputs
+        for value in read:
             draft.reads[value] = None
         return []
 
@@ -191,21 +224,26 @@ class _Drafts:
                 pending += self.users[user]
         return found
 
-    def finished(self) -> list[Kernel]:
+    def finished(self, numbers: Iterator[int]) -> list[Step]:
         outputs = set(self.graph.outputs)
         drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
         read_by: dict[Node, set[int]] = {}
         for draft in drafts:
             for read in draft.reads:
                 read_by.setdefault(read, set()).add(id(draft))
-        kernels: list[Kernel] = []
+        steps: list[Step] = []
         for draft in _in_order(drafts, self.by_node):
             made = [stage.node for stage in draft.stages]
+            if draft.is_construct:
+                inside = partial(_fused, numbers=numbers)
+                steps.append(construct(self.graph, made, inside, numbers))
+                continue
             stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
             inlined = _inlined(made, self.by_node)
-            kernels.append(
+            number = next(numbers)
+            steps.append(
                 Kernel(
-                    name=_name(made, inlined, len(kernels)),
+                    name=_name(made, inlined, number),
                     space=draft.space,
                     axes=draft.axes,
                     stages=tuple(draft.stages),
@@ -216,10 +254,11 @@ class _Drafts:
                     origins=tuple(
                         dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
                     ),
+                    number=number,
                     in_place=_in_place(draft, stored),
                 )
             )
-        return kernels
+        return steps
 
 
 def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:

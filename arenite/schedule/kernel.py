@@ -1,5 +1,8 @@
 """Kernel: one fused piece of work over an iteration space, and the Schedule that orders them.
 
+A schedule is kernels, branches and loops; the sides of a branch and the body of a loop are
+schedules of their own, whose inputs are parameters.
+
 A kernel runs over a space, one axis a loop. Some of its axes are reduced: what lies inside them is
 summed (or the like) for each point of the other, outer axes. Its stages are computed in order:
 
@@ -15,9 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from arenite.ir.dim import Dim, Var, bounds, product
 from arenite.ir.node import Node, Origin, Shape
+from arenite.ir.ops.control import LoopParts, is_always, trip_size
 from arenite.schedule.access import Index
 
 
@@ -46,6 +51,7 @@ class Kernel:
     n_ops: int  # arithmetic operations for each point of the space
     border: str  # why it ends here and is not part of its consumer
     origins: tuple[Origin, ...] = ()
+    number: int = 0  # its place among all kernels
     #: (output, input): each element of the input is read only where that of the output is made.
     in_place: tuple[tuple[Node, Node], ...] = ()
 
@@ -78,22 +84,106 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """Kernels in an order in which every value is written before it is read."""
+class Branch:
+    """One of two schedules, whose inputs stand for `captures`. `outputs` are the nodes around it
+    that stand for results of either, by number."""
 
-    kernels: tuple[Kernel, ...]
+    condition: Node
+    captures: tuple[Node, ...]
+    then: Schedule
+    otherwise: Schedule
+    outputs: tuple[tuple[int, Node], ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.condition, *self.captures)
+
+    def lines(self) -> list[str]:
+        sides = [("if", self.then), ("else", self.otherwise)]
+        return [line for word, side in sides for line in (word, *_indented(side.lines()))]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A schedule that runs again and again. `outputs` are the nodes around it, by index."""
+
+    parts: LoopParts
+    body: Schedule  # its outputs: the condition, the following values, the rows that are used
+    rows: tuple[int, ...]  # which of the rows these are
+    windows: tuple[tuple[Node, Node], ...]  # (parameter, captured): one row of it each iteration
+    zeros: tuple[Kernel, ...]  # fill the rows first, where a condition may leave some out
+    outputs: tuple[tuple[int, Node], ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """What it reads from memory."""
+        parts = self.parts
+        return (*control_reads(parts), *parts.initial, *parts.captures)
+
+    @property
+    def has_condition(self) -> bool:
+        return not (is_always(self.parts.condition) and is_always(self.parts.goes_on))
+
+    def lines(self) -> list[str]:
+        size = trip_size(self.parts.trips)
+        head = "loop" if size is None else f"loop {size} times"
+        filled = [line for kernel in self.zeros for line in _kernel_lines(kernel)]
+        return [*filled, head, *_indented(self.body.lines())]
+
+
+Step: TypeAlias = Kernel | Branch | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Kernels, branches and loops in an order in which every value is written before it is read."""
+
+    steps: tuple[Step, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All of them, those in branches and bodies too, in the order they stand in."""
+        found: list[Kernel] = []
+        pending: list[Step] = [*reversed(self.steps)]
+        while pending:
+            step = pending.pop()
+            if isinstance(step, Kernel):
+                found.append(step)
+            elif isinstance(step, Branch):
+                pending += reversed((*step.then.steps, *step.otherwise.steps))
+            else:
+                pending += reversed((*step.zeros, *step.body.steps))
+        return tuple(found)
+
+    def lines(self) -> list[str]:
+        return [
+            line
+            for step in self.steps
+            for line in (_kernel_lines(step) if isinstance(step, Kernel) else step.lines())
+        ]
+
     def __str__(self) -> str:
-        lines = []
-        for k, kernel in enumerate(self.kernels):
-            lines.append(
-                f"{k:4}  {kernel.name:<28} reads {kernel.reads_nbytes}, writes "
-                f"{kernel.writes_nbytes} bytes, {kernel.operations} operations"
-            )
-            lines.append(f"      ends here: {kernel.border}")
-        return "\n".join(lines)
+        return "\n".join(self.lines())
+
+
+def _kernel_lines(kernel: Kernel) -> list[str]:
+    return [
+        f"{kernel.number:4}  {kernel.name:<28} reads {kernel.reads_nbytes}, writes "
+        f"{kernel.writes_nbytes} bytes, {kernel.operations} operations",
+        f"      ends here: {kernel.border}",
+    ]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def control_reads(parts: LoopParts) -> tuple[Node, ...]:
+    """The trip count and the condition, where they are found while running."""
+    trips = () if trip_size(parts.trips) is not None else (parts.trips,)
+    return trips if is_always(parts.condition) else (*trips, parts.condition)
 
 
 def space_vars(space: Shape) -> tuple[Var, ...]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from arenite.ir.dim import Dim, known_le, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.define import OPS
 from arenite.schedule.access import is_affine, is_elementwise, is_view, reshaped_index
-from arenite.schedule.kernel import space_vars
+from arenite.schedule.kernel import control_reads, space_vars
 from arenite.schedule.reduce import reduction_of
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
@@ -37,6 +38,23 @@ CONTRACTIONS = frozenset({"matmul", "conv"})
 
 #: Sources that take no memory: made up where they are needed.
 MADE_UP = frozenset({"full", "iota", "size"})
+
+
+#: What is no kernel but has kernels inside.
+CONSTRUCTS = frozenset({"branch", "loop"})
+
+
+def read_by_construct(node: Node) -> tuple[Node, ...]:
+    """What a branch or a loop reads from memory."""
+    if node.op == "branch":
+        return node.inputs
+    parts = loop_parts(node)
+    return (*control_reads(parts), *parts.initial, *parts.captures)
+
+
+def is_copy(node: Node) -> bool:
+    """Whether a node does nothing but write what it reads once more."""
+    return node.op == "reshape" and node.shape == node.inputs[0].shape
 
 
 def is_in_memory(node: Node) -> bool:
@@ -94,12 +112,16 @@ def _behind_views(node: Node) -> Node:
 def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
     """Why the node itself must be written, whatever it costs."""
     if node in outputs:
+        if is_copy(node):
+            return "a copy: what it reads is a value of its own, handed on as another"
         return "an output of the graph"
     if reduction_of(node) is not None:
         return "a reduction is complete only when all of its elements are in"
     if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
         return f"{node.op} is a kernel of its own"
     for user in users:
+        if user.op in CONSTRUCTS and node not in read_by_construct(user):
+            continue
         if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
             return f"{user.op} reads it from memory"
     return None

@@ -9,7 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME, DType
-from arenite.ir import OPS, Node, Var, buffer, constant, full, graph_input, make, size
+from arenite.ir import (
+    OPS,
+    Node,
+    Region,
+    Var,
+    buffer,
+    constant,
+    full,
+    graph_input,
+    make,
+    parameter,
+    size,
+)
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
 BOOL = BY_NAME["bool"]
@@ -38,6 +50,23 @@ _BINARY = (
     "eq ne lt le gt ge"
 ).split()
 _CONV: dict[str, Any] = {"strides": (2, 1), "padding": ((1, 0), (0, 2)), "dilations": (1, 2)}
+
+
+def _branch() -> Node:
+    given = parameter((3, 4), F32)
+    then = Region((given,), (make("neg", given),))
+    otherwise = Region((given,), (make("abs", given),))
+    inputs = (x(dtype=BOOL), x(3, 4, index=1))
+    return make("branch", *inputs, then=then, otherwise=otherwise, index=0)
+
+
+def _loop() -> Node:
+    number, state, step = parameter((), I64), parameter((3, 4), F32), parameter((3, 4), F32)
+    always = full((), True, BOOL)
+    body = Region((number, state, step), (always, make("add", state, step)))
+    inputs = (full((), 3, I64), always, x(3, 4), x(3, 4, index=1))
+    return make("loop", *inputs, body=body, carried=1, index=0)
+
 
 EXAMPLES: dict[str, Callable[[], Node]] = {
     "input": lambda: x(3, 4),
@@ -111,6 +140,10 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         output_padding=(1, 0),
         **_CONV,
     ),
+    "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
+    "branch": _branch,
+    "loop": _loop,
+    "parameter": lambda: parameter((3, 4), F32),
 }
 
 assert EXAMPLES.keys() == OPS.keys()

@@ -2,6 +2,7 @@
 
 from arenite.ir.ops import (  # noqa: F401
     contraction,
+    control,
     convolution,
     elementwise,
     indexing,
@@ -9,6 +10,7 @@ from arenite.ir.ops import (  # noqa: F401
     reductions,
     sources,
 )
+from arenite.ir.ops.control import Region, parameter
 from arenite.ir.ops.define import OPS, OpDef, make
 from arenite.ir.ops.sources import (
     BufferSource,
@@ -25,10 +27,12 @@ __all__ = [
     "BufferSource",
     "ConstantData",
     "OpDef",
+    "Region",
     "buffer",
     "constant",
     "full",
     "graph_input",
     "make",
+    "parameter",
     "size",
 ]

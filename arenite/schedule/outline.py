@@ -1,0 +1,253 @@
+"""Outlining: each `if` becomes a branch, with what only one of its sides needs inside that side.
+
+    y = if(c, f(x), g(x)) + x          y = branch(c, x; then: f(x), otherwise: g(x)) + x
+
+In: a graph. Out: an equal one without `if`, in which every body and every side of a branch hands
+back values of its own. What both sides need, what the graph around needs, and what several branches
+need is computed before. Ifs on one condition are one branch, unless one of them needs another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops import Region, make, parameter
+from arenite.ir.ops.control import loop_parts
+from arenite.ir.regions import rebuilt
+from arenite.schedule.roots import MADE_UP, is_in_memory
+
+
+def outline(graph: Graph) -> Graph:
+    """The graph with branches; what it hands back is written by itself."""
+    origins = graph.origins.subset(graph.everything)
+    made = _outlined(Graph(graph.inputs, graph.outputs, graph.names, origins), {})
+    outputs = [_copied(node) if _is_carried(node) else node for node in made.outputs]
+    return Graph(graph.inputs, tuple(outputs), graph.names, origins)
+
+
+def _copied(node: Node) -> Node:
+    return make("reshape", node, shape=node.shape)
+
+
+def _is_carried(node: Node) -> bool:
+    """Whether a value lies where the loop left it, in one of two places."""
+    return node.op == "loop" and node.attr("index") < node.attr("carried")
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """Ifs that become one branch."""
+
+    condition: Node
+    members: list[Node] = field(default_factory=list)
+    needs: set[int] = field(default_factory=set)  # other groups, by number
+
+
+#: Where a node is computed: None for the graph itself, else (group, side).
+_Place = tuple[int, bool] | None
+
+
+def _outlined(graph: Graph, regions: dict[Region, Region]) -> Graph:
+    nodes = graph.nodes
+    if not any(node.op in ("if", "loop", "branch") for node in nodes):
+        return graph
+    # Which ifs there are outside of all others depends on what is placed in them, and the other way
+    # round: first as if all of one condition went together, then with the groups that order allows.
+    by_condition = {node: id(node.inputs[0]) for node in nodes if node.op == "if"}
+    outside = [node for node, place in _places(graph, by_condition).items() if place is None]
+    groups = _groups(graph, {node for node in outside if node.op == "if"})
+    group_of = {node: k for k, group in enumerate(groups) for node in group.members}
+    for node in nodes:
+        if node.op == "if" and node not in group_of:
+            group_of[node] = len(groups)
+            groups.append(_Group(node.inputs[0], [node]))
+    places = _places(graph, group_of)
+    return _Rebuilding(graph, groups, group_of, places, regions).graph()
+
+
+def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
+    """Where each node is computed; users come first, so each is looked at once."""
+    wanted: defaultdict[Node, set[_Place]] = defaultdict(set)
+    for node in graph.outputs:
+        wanted[node].add(None)
+    places: dict[Node, _Place] = {}
+    for node in reversed(graph.nodes):
+        at = wanted[node]
+        place = next(iter(at)) if len(at) == 1 else None
+        places[node] = place
+        sides = node.op == "if" and place is None
+        for k, value in enumerate(node.inputs):
+            wanted[value].add((group_of[node], k == 1) if sides and k else place)
+    return places
+
+
+def _groups(graph: Graph, ifs: set[Node]) -> list[_Group]:
+    """Ifs on one condition together, where none of them waits for another, by whatever way."""
+    groups: list[_Group] = []
+    latest: dict[Node, int] = {}
+    above: dict[Node, int] = {}  # groups a node depends on, one bit each
+    for node in graph.nodes:
+        bits = 0
+        for value in node.inputs:
+            bits |= above[value]
+        if node in ifs:
+            condition = node.inputs[0]
+            needs = _with_theirs(bits, groups)
+            k = latest.get(condition)
+            if k is None or k in needs:
+                k = latest[condition] = len(groups)
+                groups.append(_Group(condition))
+            groups[k].members.append(node)
+            groups[k].needs |= needs
+            bits |= 1 << k
+        above[node] = bits
+    return groups
+
+
+def _with_theirs(bits: int, groups: Sequence[_Group]) -> set[int]:
+    """Groups, and those that these need by now."""
+    pending = [k for k in range(bits.bit_length()) if bits >> k & 1]
+    found: set[int] = set()
+    while pending:
+        k = pending.pop()
+        if k not in found:
+            found.add(k)
+            pending += groups[k].needs
+    return found
+
+
+class _Rebuilding:
+    """The graph made anew, node by node, each after what it needs."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        groups: Sequence[_Group],
+        group_of: dict[Node, int],
+        places: dict[Node, _Place],
+        regions: dict[Region, Region],
+    ) -> None:
+        self.old = graph
+        self.groups = groups
+        self.group_of = group_of
+        self.places = places
+        self.regions = regions
+        self.new: dict[Node, Node] = {}
+        self._captures: dict[int, tuple[Node, ...]] = {}
+
+    def graph(self) -> Graph:
+        new = self.new
+        pending = [*reversed(self.old.outputs)]
+        while pending:
+            node = pending[-1]
+            if node in new:
+                pending.pop()
+                continue
+            is_if = node.op == "if"
+            group = self.group_of[node] if is_if else 0
+            needs = (node.inputs[0], *self._captured(group)) if is_if else node.inputs
+            missing = [value for value in needs if value not in new]
+            if missing:
+                pending += reversed(missing)
+                continue
+            pending.pop()
+            if is_if:
+                self._make_branch(group)
+            else:
+                new[node] = self._made(node)
+            self.old.origins.add(new[node], *self.old.origins.of(node))
+        outputs = tuple(new[node] for node in self.old.outputs)
+        return Graph(self.old.inputs, outputs, self.old.names, self.old.origins)
+
+    def _captured(self, group: int) -> tuple[Node, ...]:
+        """What the sides of a branch read from outside."""
+        if group not in self._captures:
+            found: dict[Node, None] = {}
+            for side in (True, False):
+                for node in self._inside(group, side):
+                    found |= dict.fromkeys(v for v in node.inputs if self._is_outside(v))
+                for root in self._roots(group, side):
+                    if self._is_outside(root):
+                        found[root] = None
+            self._captures[group] = tuple(found)
+        return self._captures[group]
+
+    def _roots(self, group: int, side: bool) -> list[Node]:
+        return [node.inputs[1 if side else 2] for node in self.groups[group].members]
+
+    def _is_outside(self, node: Node) -> bool:
+        if node.op in MADE_UP or node.op == "constant":
+            return False
+        return self.places[node] is None or is_in_memory(node)
+
+    def _inside(self, group: int, side: bool) -> list[Node]:
+        """The nodes that a side computes."""
+        pending = self._roots(group, side)
+        found: dict[Node, None] = {}
+        while pending:
+            node = pending.pop()
+            if node not in found and not self._is_outside(node):
+                found[node] = None
+                pending += node.inputs
+        return list(found)
+
+    def _make_branch(self, group: int) -> None:
+        captures = self._captured(group)
+        # Both sides have the same parameters, so either may leave some unused.
+        given = {node: parameter(node.shape, node.dtype) for node in captures}
+        sides = [self._side(group, side, given) for side in (True, False)]
+        condition = self.new[self.groups[group].condition]
+        inputs = (condition, *(self.new[node] for node in captures))
+        for index, node in enumerate(self.groups[group].members):
+            self.new[node] = make("branch", *inputs, then=sides[0], otherwise=sides[1], index=index)
+
+    def _side(self, group: int, side: bool, given: dict[Node, Node]) -> Region:
+        roots = self._roots(group, side)
+        new = rebuilt(roots, given, self.old.origins)
+        parameters = tuple(given.values())
+        inner = Region(parameters, tuple(new[node] for node in roots))
+        return self._own(_outlined(self.old.of_region(inner), self.regions), 0)
+
+    def _made(self, node: Node) -> Node:
+        attrs = dict(node.attrs)
+        if node.op == "loop":
+            attrs["body"] = self._body(node)
+        elif node.op == "branch":
+            attrs |= {side: self._known_side(node.attr(side)) for side in ("then", "otherwise")}
+        inputs = tuple(self.new[value] for value in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        return node if same and attrs == dict(node.attrs) else make(node.op, *inputs, **attrs)
+
+    def _body(self, node: Node) -> Region:
+        body: Region = node.attr("body")
+        if body not in self.regions:
+            inner = _outlined(self.old.of_region(body), self.regions)
+            self.regions[body] = self._own(inner, 1, loop_parts(node).carried)
+        return self.regions[body]
+
+    def _known_side(self, region: Region) -> Region:
+        if region not in self.regions:
+            inner = _outlined(self.old.of_region(region), self.regions)
+            self.regions[region] = self._own(inner, 0)
+        return self.regions[region]
+
+    def _own(self, graph: Graph, n_read: int, carried: Sequence[Node] = ()) -> Region:
+        """Results that are each a value of their own: what belongs to others is copied.
+
+        The first `n_read` are only looked at, and carried values may stay what they are.
+        """
+        results: list[Node] = []
+        for k, node in enumerate(graph.outputs):
+            if k < n_read or (k - n_read < len(carried) and node is carried[k - n_read]):
+                results.append(node)
+                continue
+            if is_in_memory(node) or _is_carried(node):
+                node = _copied(node)
+            while node in results[n_read:]:
+                node = _copied(node)
+            results.append(node)
+        return Region(graph.inputs, tuple(results))
