@@ -31,8 +31,8 @@ from arenite.runtime.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_em
 Array = NDArray[Any]
 
 GUARD_NBYTES = 256
-#: What undeclared bytes hold: NaN and -1, then other numbers.
-PATTERNS = (0xFF, 0x5A)
+#: What undeclared bytes hold: NaN and -1, then numbers below 1 that no other would absorb.
+PATTERNS = (0xFF, 0x3F)
 _STRAIGHT = (Op.END, Op.BLOCK, Op.LAUNCH)
 
 

@@ -32,6 +32,9 @@ def run_both(graph: Graph, arrays: list[Array], rtol: float = 1e-5, atol: float 
             again = program(*arrays)
             for one, other in zip(results[-1], again, strict=True):
                 assert one.tobytes() == other.tobytes(), "two runs differ"
+    with compile_graph(graph) as program:
+        for one, other in zip(results[0], program.run_checked(*arrays), strict=True):
+            assert one.tobytes() == other.tobytes(), "a checked run differs"
     for one, other, wanted in zip(*results, expected, strict=True):
         assert one.tobytes() == other.tobytes(), "one and two threads differ"
         assert one.shape == wanted.shape

@@ -1,4 +1,5 @@
-"""Trial: many small nodes compiled as one graph and judged by the reference, one and two threads.
+"""Trial: many small nodes compiled as one graph and judged by the reference: one thread, two, and
+launch by launch with every byte watched.
 
 Compiling costs far more than running, so a trial gathers whatever shares a subject. Results are
 held bit for bit unless a node was added with a tolerance, in units in the last place of its dtype.
@@ -76,7 +77,8 @@ class Trial:
     def graph(self) -> Graph:
         return Graph(tuple(self.inputs), tuple(node for node, _ in self.outputs))
 
-    def run(self) -> None:
+    def run(self, watched: bool = True) -> None:
+        """Compile, run and compare; `watched`: also launch by launch."""
         graph = self.graph
         expected = reference.evaluate(graph, self.arrays)
         results = []
@@ -84,6 +86,11 @@ class Trial:
             with compile_graph(graph, threads=threads) as program:
                 results.append(program(*self.arrays))
                 program.verify()
+        if watched:
+            with compile_graph(graph) as program:
+                checked = program.run_checked(*self.arrays)
+            for (node, _), one, other in zip(self.outputs, results[0], checked, strict=True):
+                assert _bits(one) == _bits(other), f"{node!r}: a checked run differs"
         for (node, ulps), one, two, wanted in zip(self.outputs, *results, expected, strict=True):
             assert _bits(one) == _bits(two), f"{node!r}: one and two threads differ"
             same(one, wanted, ulps, node)

@@ -1,0 +1,178 @@
+"""Checked runs: a kernel that touches a byte it did not declare is named.
+
+Every wrong declaration here is one that a mistake in a compiler could make: a write, a scratch or a
+read left out, a value taken to be shorter or longer than what the kernel writes. All graphs of ops
+and random graphs are run checked where they are tested: in `trial` and in `test_pipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import arenite
+from arenite import ir
+from arenite.errors import IndexOutOfRange, RunFailed, UndeclaredAccess
+from arenite.ir.graph import Graph
+from arenite.pipeline import compile_anew
+from arenite.runtime.assemble import LaunchSpec
+from arenite.runtime.compiled import Compiled
+from arenite.runtime.executable import Executable
+from tests.pipeline.graphs import FLOAT32, random_array, square_graph
+
+Array = NDArray[Any]
+
+SHAPE = (30, 70)
+
+
+def scan_graph() -> Graph:
+    """A scan, a sort with scratch and a transpose into the arena, a map out of it."""
+    x = ir.graph_input("x", 0, SHAPE, FLOAT32)
+    scanned = ir.make("cummax", x, axis=1)
+    ordered = ir.make("sort", scanned, axis=0, descending=False)
+    turned = ir.make("reshape", ir.make("permute", scanned, axes=(1, 0)), shape=SHAPE)
+    return Graph((x,), (ir.make("add", ordered, turned),))
+
+
+GIVEN = random_array(SHAPE, FLOAT32, 1)
+
+
+def launch_of(compiled: Compiled, name: str) -> int:
+    [found] = [k for k, launch in enumerate(compiled.launches) if launch.name.startswith(name)]
+    return found
+
+
+def with_launch(
+    compiled: Compiled, name: str, change: Callable[[LaunchSpec], LaunchSpec]
+) -> Compiled:
+    k = launch_of(compiled, name)
+    launches = list(compiled.launches)
+    launches[k] = change(launches[k])
+    return replace(compiled, launches=tuple(launches))
+
+
+def with_length(compiled: Compiled, name: str, more: int) -> Compiled:
+    """The plan gives the value so many bytes more."""
+    slot = compiled.plan.slots[name]
+    slots = {**compiled.plan.slots, name: replace(slot, nbytes=slot.nbytes + more)}
+    return replace(compiled, plan=replace(compiled.plan, slots=slots))
+
+
+def check(compiled: Compiled) -> list[Array]:
+    with Executable(scan_graph(), compiled, 2) as program:
+        return program.run_checked(GIVEN)
+
+
+def test_a_right_program_gives_what_it_gives_unchecked() -> None:
+    compiled = compile_anew(scan_graph())
+    assert len(compiled.launches) == 4
+    [checked] = check(compiled)
+    with Executable(scan_graph(), compiled, 2) as program:
+        [plain] = program(GIVEN)
+    assert checked.tobytes() == plain.tobytes()
+    scanned = np.maximum.accumulate(GIVEN, 1)
+    np.testing.assert_array_equal(checked, np.sort(scanned, 0) + scanned.T.reshape(SHAPE))
+
+
+def test_a_write_that_is_not_declared_is_named() -> None:
+    compiled = compile_anew(scan_graph())
+    hidden = with_launch(compiled, "cummax", lambda launch: replace(launch, writes=()))
+    with pytest.raises(UndeclaredAccess, match=r"kernel cummax_\d+ writes byte 0 of 'cummax") as e:
+        check(hidden)
+    assert "declares to write nothing" in str(e.value)
+
+
+def test_a_result_that_is_not_declared_is_named() -> None:
+    compiled = compile_anew(scan_graph())
+    hidden = with_launch(compiled, "add", lambda launch: replace(launch, writes=()))
+    with pytest.raises(UndeclaredAccess, match=r"kernel add_\d+ writes byte 0 of 'out0'"):
+        check(hidden)
+
+
+def test_scratch_that_is_not_declared_is_named() -> None:
+    compiled = compile_anew(scan_graph())
+    hidden = with_launch(compiled, "sort", lambda launch: replace(launch, writes=launch.writes[:1]))
+    with pytest.raises(UndeclaredAccess, match=r"kernel sort_\d+ writes .*of 'sort_\d+.scratch"):
+        check(hidden)
+
+
+def test_a_read_that_is_not_declared_is_named() -> None:
+    compiled = compile_anew(scan_graph())
+    hidden = with_launch(compiled, "add", lambda launch: replace(launch, reads=launch.reads[:1]))
+    wanted = r"kernel add_\d+ makes from bytes it does not declare to read byte \d+ of 'out0'"
+    with pytest.raises(UndeclaredAccess, match=wanted):
+        check(hidden)
+
+
+@pytest.mark.parametrize("fewer", [1, 4, 200])
+def test_a_write_behind_the_end_is_named(fewer: int) -> None:
+    compiled = compile_anew(scan_graph())
+    with pytest.raises(
+        UndeclaredAccess, match=r"kernel add_\d+ writes a byte \d+ behind the end of 'out0'"
+    ):
+        check(with_length(compiled, "out0", -fewer))
+
+
+def test_a_byte_left_unwritten_is_named() -> None:
+    compiled = compile_anew(scan_graph())
+    at = int(np.prod(SHAPE)) * 4
+    with pytest.raises(
+        UndeclaredAccess, match=rf"kernel add_\d+ leaves unwritten byte {at} of 'out0'"
+    ):
+        check(with_length(compiled, "out0", 4))
+
+
+def test_it_says_which_line_a_kernel_comes_from() -> None:
+    with arenite.compile(lambda x: x.cumsum(0).sort(), GIVEN) as program:
+        executable = program.executable
+        hidden = with_launch(
+            executable.compiled, "cumsum", lambda launch: replace(launch, writes=())
+        )
+        wrong = Executable(executable.graph, hidden)
+        with wrong, pytest.raises(UndeclaredAccess, match=r"comes from .*test_checksums.py:\d+"):
+            wrong.run_checked(GIVEN)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_graphs_that_reuse_bytes(seed: int) -> None:
+    graph = square_graph(seed, 30, 24)
+    given = [random_array((24, 24), FLOAT32, k) for k in (10, 20)]
+    compiled = compile_anew(graph)
+    with Executable(graph, compiled) as program:
+        plain = program(*given)
+        checked = program.run_checked(*given)
+    assert [a.tobytes() for a in checked] == [a.tobytes() for a in plain]
+    for k, launch in enumerate(compiled.launches):
+        output = compiled.plan.slots[compiled.values[int(launch.writes[0])].name]
+        if output.took_over is not None:
+            continue  # it may write what was there before
+        launches = list(compiled.launches)
+        launches[k] = replace(launch, writes=launch.writes[1:])
+        hidden = replace(compiled, launches=tuple(launches))
+        wrong = Executable(graph, hidden)
+        with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {launch.name} "):
+            wrong.run_checked(*given)
+
+
+def test_sizes_may_be_variables() -> None:
+    rows = arenite.Var("rows", 1, 50)
+    with arenite.compile(lambda x: x.sort(0).cumsum(1), arenite.spec((rows, 7))) as program:
+        for n in (3, 50, 1):
+            x = random_array((n, 7), FLOAT32, n)
+            assert program.run_checked(x).tobytes() == program(x).tobytes()
+
+
+def test_a_failed_launch_fails_as_in_any_run() -> None:
+    with arenite.compile(lambda x, i: x.sort(0).take(i, 0), GIVEN, np.zeros(3, int)) as program:
+        with pytest.raises(IndexOutOfRange, match="kernel gather"):
+            program.run_checked(GIVEN, np.array([0, 99, 1]))
+        with pytest.raises(RunFailed, match="before reset"):
+            program(GIVEN, np.zeros(3, int))
+        program.reset()
+        made = program.run_checked(GIVEN, np.array([0, 29, 1]))
+        np.testing.assert_array_equal(made, np.sort(GIVEN, 0)[[0, 29, 1]])
