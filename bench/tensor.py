@@ -1,9 +1,9 @@
-"""Tensors on the CPU against PyTorch, one and two threads.
+"""Tensors on the CPU against PyTorch (reductions: the better of PyTorch and NumPy).
 
     python -m bench.tensor [word ...]        only cases with one of these words in their name
 
-Needs torch beside Arenite. Prints the median ratio (their time over ours) with its quartiles, and
-the share of the memory bandwidth that is measured before each case.
+Needs torch beside Arenite. One and two threads. Prints the median ratio (their time over ours) with
+its quartiles, and the share of the memory bandwidth that is measured before each case.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 
-from bench.harness import Side, compare
-from bench.tensor_cases import CASES, nbytes
+from bench.harness import Comparison, Side, compare
+from bench.tensor_cases import CASES, REDUCTIONS, nbytes
 
 
 def read_bandwidth() -> float:
@@ -32,26 +32,37 @@ def read_bandwidth() -> float:
 def main(words: list[str]) -> None:
     cases = [case for case in CASES if not words or any(word in case for word in words)]
     cases += [f"{case} compiled" for case in cases if case.startswith("chain")]
-    ours, theirs = Side("bench.tensor_ours"), Side("bench.tensor_torch")
-    print("| work | threads | ours µs | theirs µs | ratio | quartiles | GB/s | of a copy's |")
-    print("|---|---:|---:|---:|---:|---|---:|---:|")
+    ours = Side("bench.tensor_ours")
+    peers = {"PyTorch": Side("bench.tensor_torch"), "NumPy": Side("bench.tensor_numpy")}
+    print(
+        "| work | threads | ours µs | theirs µs | ratio | quartiles | against | GB/s | of a copy's |"
+    )
+    print("|---|---:|---:|---:|---:|---|---|---:|---:|")
     try:
         for case in cases:
             for threads in (1, 2):
-                limit = read_bandwidth()
-                plain = case.removesuffix(" compiled")
-                result = compare(ours, theirs, plain, threads, case)
-                speed = nbytes(plain) / result.ours_seconds
-                print(
-                    f"| {case} | {threads} | {result.ours_seconds * 1e6:.1f} "
-                    f"| {result.theirs_seconds * 1e6:.1f} | {result.ratio:.2f} "
-                    f"| {result.low:.2f} to {result.high:.2f} | {speed / 1e9:.1f} "
-                    f"| {speed / limit:.0%} |",
-                    flush=True,
-                )
+                print(row(case, threads, ours, peers), flush=True)
     finally:
-        ours.close()
-        theirs.close()
+        for side in (ours, *peers.values()):
+            side.close()
+
+
+def row(case: str, threads: int, ours: Side, peers: dict[str, Side]) -> str:
+    limit = read_bandwidth()
+    plain = case.removesuffix(" compiled")
+    found: dict[str, Comparison] = {
+        name: compare(ours, side, plain, threads, case)
+        for name, side in peers.items()
+        if name == "PyTorch" or case.startswith(REDUCTIONS)
+    }
+    peer, result = min(found.items(), key=lambda entry: entry[1].ratio)
+    speed = nbytes(plain) / result.ours_seconds
+    return (
+        f"| {case} | {threads} | {result.ours_seconds * 1e6:.1f} "
+        f"| {result.theirs_seconds * 1e6:.1f} | {result.ratio:.2f} "
+        f"| {result.low:.2f} to {result.high:.2f} | {peer} | {speed / 1e9:.1f} "
+        f"| {speed / limit:.0%} |"
+    )
 
 
 if __name__ == "__main__":

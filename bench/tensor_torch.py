@@ -44,7 +44,6 @@ def _function(case: str) -> Callable[..., Any]:
         "transpose": lambda x: x.T.contiguous(),
         "concat": lambda a, b: torch.cat([a, b]),
         "gather": lambda x, rows: x[rows],
-        "matmul": torch.matmul,
     }
     return functions[kind]
 
