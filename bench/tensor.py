@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
     ours = Side("bench.tensor_ours")
     peers = {"PyTorch": Side("bench.tensor_torch"), "NumPy": Side("bench.tensor_numpy")}
     print(
-        "| work | threads | ours µs | theirs µs | ratio | quartiles | against | GB/s | of a copy's |"
+        "| work | threads | ours µs | theirs µs | ratio | quartiles | peer | GB/s | of a copy's |"
     )
     print("|---|---:|---:|---:|---:|---|---|---:|---:|")
     try:
