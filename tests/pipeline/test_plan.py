@@ -14,15 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.codegen.kernels import concat, contraction, loops, sort, special
 from arenite.ir import Var, reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.memory import MemoryPlan
 from arenite.pipeline import compile_anew, compile_graph
-from arenite.runtime import assemble
 from arenite.runtime.executable import Executable
 from tests.pipeline.graphs import FLOAT32, INT64, random_array, square_graph
+from tests.pipeline.trial import run_poisoned
 
 Array = NDArray[Any]
 
@@ -32,15 +31,6 @@ SIZE = 40
 
 def x_of(*shape: ir.Dim, index: int = 0) -> Node:
     return ir.graph_input(f"x{index}", index, shape, FLOAT32)
-
-
-def run_poisoned(program: Executable, *arrays: Array) -> list[Array]:
-    """Run over an arena in which nothing of use is left."""
-    program._arena_base()
-    arena = program._arena
-    assert arena is not None
-    arena.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
-    return program(*arrays)
 
 
 def in_place(plan: MemoryPlan) -> list[str]:
@@ -54,18 +44,6 @@ def chain_of_sorts(n: int, *shape: int) -> Graph:
     for k in range(n):
         y = ir.make("sort", ir.make("tanh", y), axis=1, descending=bool(k % 2))
     return Graph((x,), (y,))
-
-
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even small kernels are cut into tiles and dealt out. Programs made so are never cached."""
-    monkeypatch.setattr(assemble, "SHARED_FROM_NS", 0)
-    monkeypatch.setattr(loops, "TILE_POINTS", 16)
-    monkeypatch.setattr(loops, "CHUNK", 64)
-    monkeypatch.setattr(concat, "TILE_POINTS", 64)
-    monkeypatch.setattr(contraction, "TILE_POINTS", 1024)
-    for module in (special, sort):
-        monkeypatch.setattr(module, "TILE_POINTS", 16)
 
 
 @pytest.mark.parametrize("seed", range(20))

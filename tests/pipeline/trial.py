@@ -21,6 +21,7 @@ from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.pipeline import compile_graph
+from arenite.runtime.executable import Executable
 
 Array = NDArray[Any]
 
@@ -94,6 +95,15 @@ class Trial:
         for (node, ulps), one, two, wanted in zip(self.outputs, *results, expected, strict=True):
             assert _bits(one) == _bits(two), f"{node!r}: one and two threads differ"
             same(one, wanted, ulps, node)
+
+
+def run_poisoned(program: Executable, *arrays: Array) -> list[Array]:
+    """Run over an arena in which nothing of use is left."""
+    program._arena_base()
+    arena = program._arena
+    assert arena is not None
+    arena.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
+    return program(*arrays)
 
 
 def _bits(array: Array) -> bytes:

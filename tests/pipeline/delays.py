@@ -1,0 +1,89 @@
+"""Random delays inside launches, so that what is not ordered goes wrong.
+
+`DelayedTable` stands for BoundTable: every launch goes through one native function that spins for a
+while and then calls the kernel. How long follows from a seed, the launch and its first tile, so
+that a run can be had again. Which kernel a launch has is looked up by the place of its window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.codegen.target import X86_64
+from arenite.runtime.compile_pool import compile_modules
+from arenite.runtime.ir_text import Module, Value
+from arenite.runtime.link import link_objects
+from arenite.runtime.loader import load_code
+from arenite.runtime.native import BoundTable, Outcome
+from arenite.runtime.table import LaunchTable, Op, aligned_copy, aligned_empty
+
+#: A step of the spinning is some nanoseconds.
+MAX_STEPS = 20_000
+
+#: What the native function looks at: registers, kernels by register, seed; and where it writes.
+_control: NDArray[np.int64] = aligned_empty(8, np.int64)
+_REGISTERS, _KERNELS, _SEED, _SINK = 0, 1, 2, 3
+
+
+def address(array: NDArray[Any]) -> int:
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+def _module() -> str:
+    module = Module()
+    f = module.function(
+        "delayed", "void", exported=True, window="ptr", first="i64", last="i64", worker="ptr"
+    )
+    control = f.convert("inttoptr", Value("i64", str(address(_control))), "ptr")
+    place = f.convert("ptrtoint", f["window"], "i64")
+    index = f.lshr(f.sub(place, f.load("i64", control, 8 * _REGISTERS)), 3)
+    mixed = f.add(f.load("i64", control, 8 * _SEED), f.mul(index, 0x2545F4914F6CDD1D))
+    mixed = f.mul(f.add(mixed, f.mul(f["first"], 0x5851F42D4C957F2D)), 0x369DEA0F31A53F85)
+    chance = f.lshr(mixed, 40)
+    # Three of four calls begin at once; the others wait up to MAX_STEPS.
+    steps = f.op("i64", f"urem i64 {f.lshr(chance, 2).text}, {MAX_STEPS}")
+    waits = f.eq(f.and_(chance, 3), 0)
+    state = f.variable("i64", mixed)
+    with f.count(0, f.select(waits, steps, 0)):
+        state.set(f.add(f.mul(state.get(), 6364136223846793005), 1442695040888963407))
+    f.store(state.get(), control, 8 * _SINK)
+    kernels = f.load("ptr", control, 8 * _KERNELS)
+    kernel = f.load("ptr", f.at(kernels, f.shl(index, 3)))
+    f.call("void", kernel, f["window"], f["first"], f["last"], f["worker"])
+    return module.text()
+
+
+@cache
+def _delayed() -> int:
+    """The address of the native function."""
+    image = link_objects(compile_modules([_module()], X86_64))
+    return load_code(image.image, permanent=True).address(image.entries["delayed"])
+
+
+class DelayedTable(BoundTable):
+    """A table whose launches start late, by chance; one of them runs at a time."""
+
+    seed = 0
+    keeps_waits = True
+
+    def __init__(self, table: LaunchTable, registers: NDArray[np.int64]) -> None:
+        entries = aligned_copy(table.entries)
+        self._kernels: NDArray[np.int64] = aligned_empty(table.n_registers, np.int64)
+        for entry in entries[entries["op"] == Op.LAUNCH]:
+            self._kernels[int(entry["args"])] = int(entry["fn"])
+        entries["fn"][entries["op"] == Op.LAUNCH] = _delayed()
+        if not self.keeps_waits:
+            entries["wait_count"] = 0
+        super().__init__(replace(table, entries=entries), registers)
+
+    def run(self, *args: Any, **options: Any) -> Outcome:
+        _control[_REGISTERS] = address(self.registers)
+        _control[_KERNELS] = address(self._kernels)
+        _control[_SEED] = DelayedTable.seed
+        return super().run(*args, **options)
