@@ -1,11 +1,14 @@
-"""A plan and launches become a launch table: who waits for whom, and where arguments lie.
+"""Steps, launches and a plan become a launch table: who waits for whom, where arguments lie.
 
-In: launches with the values they touch, where each value lives, and the sizes as variables. Out:
-entries, sync words and the layout of the register file. The order is found from byte ranges on
-final addresses, so reuse of bytes is ordered like any other hazard; only what another worker may
-wait for gets a sync word.
+In: steps with the launches in them, the values launches touch, where each value lives, and the
+sizes as variables. Out: entries, sync words and the layout of the register file. Order inside a
+block is found from byte ranges on final addresses, so reuse of bytes is ordered like any other
+hazard; between blocks everything is ordered.
 
-    registers   r0 = 0, r1 = 1 | addresses of io values | one window a launch: arrays, sizes, tiles
+    registers   r0 = 0, r1 = 1 | addresses of io values | cells | one window a launch: arrays,
+                sizes, tiles
+
+What no plan and no size changes is laid out once; a bind fills in columns.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 from arenite.hazards import BufferRange, Edge, Launch, Order, Role, order, verify
 from arenite.ir.dim import Dim, bounds, evaluate
 from arenite.memory import ValueId
+from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, Pointer, Step, StepKind, straight
 from arenite.runtime.table import (
     ENTRY,
     INSTRUCTION,
@@ -28,11 +32,15 @@ from arenite.runtime.table import (
     Ins,
     LaunchTable,
     Op,
+    aligned_copy,
     aligned_empty,
 )
 
 #: Estimated work from which a launch is shared among workers.
 SHARED_FROM_NS = 5_000
+#: For estimates: trips of a loop that finds out while running, and an iteration by itself.
+UNKNOWN_TRIPS = 1_000
+LOOP_NS = 100
 #: The storage id of the arena in hazard ranges; values outside have others.
 ARENA = 0
 
@@ -57,11 +65,13 @@ class LaunchSpec:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lives: bytes of the arena, or an address of its own in an io register."""
+    """Where a value lives: bytes of the arena, an address of its own in an io register, or, where
+    it has neither, the bytes of the values it points to."""
 
     nbytes: int
     offset: int | None  # in the arena; None: outside
     io: int | None = None  # which of the io addresses
+    targets: tuple[ValueId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class Layout:
     """Which registers hold what."""
 
     io: int  # first address register
+    cells: int  # first cell
     windows: tuple[int, ...]  # first register of each launch's window
     n_registers: int
 
@@ -76,25 +87,193 @@ class Layout:
 class Assembly:
     """The launches of one program, laid out once; bound anew for each plan and each size."""
 
-    def __init__(self, launches: Sequence[LaunchSpec], n_io: int) -> None:
+    def __init__(
+        self,
+        launches: Sequence[LaunchSpec],
+        io: Mapping[ValueId, int],
+        steps: Sequence[Step] | None = None,
+        cells: Sequence[Cell] = (),
+        pointers: Mapping[ValueId, Pointer] | None = None,
+    ) -> None:
         self.launches = tuple(launches)
-        first = 2
-        at = first + n_io
+        self.steps = straight(len(self.launches)) if steps is None else tuple(steps)
+        self.cells = tuple(cells)
+        self._io = dict(io)
+        self._pointers = dict(pointers or {})
+        first_cell = 2 + len(self._io)
+        at = first_cell + len(self.cells)
         windows = []
         for launch in self.launches:
             windows.append(at)
             at += len(launch.arrays) + len(launch.sizes) + 1
-        self.layout = Layout(first, tuple(windows), at)
+        self.layout = Layout(2, first_cell, tuple(windows), at)
+        self._is_shared = [launch.is_shared for launch in self.launches]
+        self._lay_out_registers()
+        #: (first launch, launch behind the last) of each block
+        self.blocks: list[tuple[int, int]] = []
+        #: The tick of each launch, and the launch at a tick.
+        self._ticks: list[int] = []
+        self._template, self._instructions = self._lay_out_entries()
+        self.launch_at = {tick: k for k, tick in enumerate(self._ticks)}
+        self.n_bind = len(self._io_moves)
+
+    # What no plan and no size changes.
+
+    def _lay_out_registers(self) -> None:
+        """Which registers get an arena address, which a size; and how io addresses get around."""
+        address_slots: list[tuple[int, ValueId]] = []
+        size_slots: list[tuple[int, Dim]] = []
+        for launch, window in zip(self.launches, self.layout.windows, strict=True):
+            address_slots += [(window + k, value) for k, value in enumerate(launch.arrays)]
+            sizes = (*launch.sizes, launch.tiles)
+            size_slots += [(window + len(launch.arrays) + k, s) for k, s in enumerate(sizes)]
+        for k, cell in enumerate(self.cells, self.layout.cells):
+            if cell.address is not None:
+                address_slots.append((k, cell.address))
+            elif cell.size is not None:
+                size_slots.append((k, cell.size))
+        self._io_moves = [
+            (Ins.MOV, slot, self.layout.io + self._io[value], 0)
+            for slot, value in address_slots
+            if value in self._io
+        ]
+        in_arena = [
+            (slot, value)
+            for slot, value in address_slots
+            if value not in self._io and value not in self._pointers
+        ]
+        self._arena_values = list(dict.fromkeys(value for _, value in in_arena))
+        number = {value: k for k, value in enumerate(self._arena_values)}
+        self._arena_slots = np.array([slot for slot, _ in in_arena], np.int64)
+        self._arena_sources = np.array([number[value] for _, value in in_arena], np.int64)
+        self._dims = list(dict.fromkeys(size for _, size in size_slots))
+        numbers = {size: k for k, size in enumerate(self._dims)}
+        self._size_slots = np.array([slot for slot, _ in size_slots], np.int64)
+        self._size_sources = np.array([numbers[size] for _, size in size_slots], np.int64)
+
+    def _lay_out_entries(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        rows: list[dict[str, int]] = []
+        program: list[tuple[int, int, int, int]] = list(self._io_moves)
+        open_ifs: list[int] = []
+        open_loops: list[int] = []
+        n_syncs = 0
+
+        def evaluate_here(instructions: list[tuple[int, int, int, int]]) -> None:
+            if instructions:
+                rows.append({"op": Op.EVAL, "a": len(program), "b": len(instructions)})
+                program.extend(instructions)
+
+        at = 0
+        while at < len(self.steps):
+            begin, step = at, self.steps[at]
+            at += 1
+            if step.kind is StepKind.LAUNCH:
+                first = step.a
+                while at < len(self.steps) and self.steps[at].kind is StepKind.LAUNCH:
+                    at += 1
+                stop = first + at - begin
+                evaluate_here(self._pointer_moves(first, stop))
+                n_syncs = self._block_rows(rows, first, stop, n_syncs)
+            elif step.kind is StepKind.EVAL:
+                evaluate_here(
+                    [(op, *map(self._register, rest)) for op, *rest in step.instructions]  # type: ignore[misc]
+                )
+            elif step.kind is StepKind.IF:
+                open_ifs.append(len(rows))
+                rows.append({"op": Op.IF, "a": self._register(step.a)})
+            elif step.kind is StepKind.ELSE:
+                rows[open_ifs[-1]]["target"] = len(rows) + 1
+                open_ifs[-1] = len(rows)
+                rows.append({"op": Op.JUMP})
+            elif step.kind is StepKind.END:
+                rows[open_ifs.pop()]["target"] = len(rows)
+            elif step.kind is StepKind.LOOP:
+                open_loops.append(len(rows))
+                condition = NONE if step.c == NO_CONDITION else self._register(step.c)
+                registers = {"a": self._register(step.a), "b": self._register(step.b)}
+                rows.append({"op": Op.LOOP, **registers, "c": condition})
+            else:
+                opened = open_loops.pop()
+                rows.append({**rows[opened], "op": Op.NEXT, "target": opened + 1})
+                rows[opened]["target"] = len(rows)
+        rows.append({"op": Op.END})
+        self._n_syncs = n_syncs
+        entries = aligned_empty(len(rows), ENTRY)
+        fresh = {"guard": NONE, "sync": NONE, "tiles": NONE}
+        for name in ENTRY.names or ():
+            entries[name] = [row.get(name, fresh.get(name, 0)) for row in rows]
+        instructions = aligned_empty(len(program), INSTRUCTION)
+        if program:
+            instructions[...] = np.array(program, dtype=INSTRUCTION)
+        return entries, instructions
+
+    def _register(self, cell: int) -> int:
+        return 0 if cell == ZERO else self.layout.cells + cell
+
+    def _pointer_moves(self, first: int, stop: int) -> list[tuple[int, int, int, int]]:
+        """What puts the addresses of pointers into the windows of a block."""
+        return [
+            (Ins.MOV, self.layout.windows[k] + position, self._register(pointer.cell), 0)
+            for k in range(first, stop)
+            for position, value in enumerate(self.launches[k].arrays)
+            if (pointer := self._pointers.get(value)) is not None
+        ]
+
+    def _block_rows(self, rows: list[dict[str, int]], first: int, stop: int, n_syncs: int) -> int:
+        """A block of launches; every one that may be waited for has a sync word, always the same.
+
+        Returns how many sync words there are then.
+        """
+        n_shared = sum(self._is_shared[first:stop])
+        self.blocks.append((first, stop))
+        flags = Flag.PARALLEL if n_shared else 0
+        rows.append({"op": Op.BLOCK, "a": stop - first, "tiles": n_shared, "flags": flags})
+        for k in range(first, stop):
+            launch, window = self.launches[k], self.layout.windows[k]
+            self._ticks.append(len(rows))
+            row = {
+                "op": Op.LAUNCH,
+                "fn": launch.entry,
+                "args": window,
+                "tiles": window + len(launch.arrays) + len(launch.sizes),
+                "kernel": k,
+                "cost_ns": min(launch.cost_ns, 2**31),
+            }
+            if n_shared:
+                row["sync"] = n_syncs
+                n_syncs += 1
+            if self._is_shared[k]:
+                row["flags"] = Flag.SHARED
+            rows.append(row)
+        return n_syncs
+
+    @property
+    def cost_ns(self) -> int:
+        """Estimated work of a run, loops as long as they may get."""
+        total, times = 0, [1]
+        for step in self.steps:
+            if step.kind is StepKind.LAUNCH:
+                total += self.launches[step.a].cost_ns * times[-1]
+            elif step.kind is StepKind.LOOP:
+                size = self.cells[step.b].size
+                times.append(times[-1] * (UNKNOWN_TRIPS if size is None else bounds(size)[1]))
+                total += LOOP_NS * times[-1]
+            elif step.kind is StepKind.NEXT:
+                times.pop()
+        return total
+
+    # What a plan decides.
 
     def hazards(self, places: Mapping[ValueId, Place]) -> list[Launch]:
-        """What each launch touches, on final addresses."""
+        """What each launch touches, on final addresses; what it may touch, through a pointer."""
         return [
             Launch(
                 launch.name,
                 tuple(
-                    _range(places[value], value, role)
+                    one
                     for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes))
                     for value in values
+                    for one in _ranges(places, value, role)
                 ),
             )
             for launch in self.launches
@@ -102,87 +281,66 @@ class Assembly:
 
     def table(self, places: Mapping[ValueId, Place]) -> LaunchTable:
         """The entries for a plan, with waits for every hazard that workers could run into."""
-        # One worker keeps the order of the table by itself.
-        is_shared = any(launch.is_shared for launch in self.launches)
-        edges = order(self.hazards(places)) if is_shared else ()
-        waits_of, signals = self._waits(edges)
-        n = len(self.launches)
-        entries = aligned_empty(n + 2, ENTRY)
-        entries["guard"] = entries["sync"] = entries["tiles"] = NONE
+        entries = aligned_copy(self._template)
         waits: list[int] = []
-        syncs: dict[int, int] = {}
-        for k, launch in enumerate(self.launches):
-            if launch.is_shared or k in signals:
-                syncs[k] = len(syncs)
-        n_shared = sum(launch.is_shared for launch in self.launches)
-        entries[0]["op"], entries[0]["a"], entries[0]["tiles"] = Op.BLOCK, n, n_shared
-        entries[0]["flags"] = Flag.PARALLEL if n_shared else 0
-        for k, launch in enumerate(self.launches):
-            entry = entries[k + 1]
-            entry["op"] = Op.LAUNCH
-            entry["fn"] = launch.entry
-            entry["args"] = self.layout.windows[k]
-            entry["tiles"] = self.layout.windows[k] + len(launch.arrays) + len(launch.sizes)
-            entry["kernel"], entry["cost_ns"] = k, min(launch.cost_ns, 2**31)
-            if launch.is_shared:
-                entry["flags"] = Flag.SHARED
-            elif k in signals:
-                entry["flags"] = Flag.SIGNALS
-            if k in syncs:
-                entry["sync"] = syncs[k]
-            entry["wait_start"], entry["wait_count"] = len(waits), len(waits_of[k])
-            waits += [syncs[before] for before in waits_of[k]]
-        entries[n + 1]["op"] = Op.END
+        hazards: list[Launch] = []
+        for first, stop in self.blocks:
+            # One worker keeps the order of the table by itself.
+            if not any(self._is_shared[first:stop]):
+                continue
+            hazards = hazards or self.hazards(places)
+            waits_of, signals = self._waits(first, order(hazards[first:stop]))
+            for k, befores in waits_of.items():
+                entry = entries[self._ticks[k]]
+                entry["wait_start"], entry["wait_count"] = len(waits), len(befores)
+                waits += [int(entries[self._ticks[before]]["sync"]) for before in befores]
+            for k in signals:
+                entries[self._ticks[k]]["flags"] = Flag.SIGNALS
         waiting = aligned_empty(len(waits), "<u4")
         waiting[...] = waits
         return LaunchTable(
             entries,
-            self._io_program(places),
+            self._instructions,
             waiting,
-            len(syncs),
+            self._n_syncs,
             self.layout.n_registers,
             aligned_empty(0, "<u4"),
         )
 
-    def _waits(self, edges: Sequence[Edge]) -> tuple[list[list[int]], set[int]]:
-        """Whom each launch waits for, and which launches of worker 0 must say they are done."""
-        waits_of: list[list[int]] = [[] for _ in self.launches]
+    def _waits(self, first: int, edges: Sequence[Edge]) -> tuple[dict[int, list[int]], set[int]]:
+        """Whom launches wait for, and which launches of worker 0 must say they are done."""
+        waits_of: dict[int, list[int]] = {}
         signals: set[int] = set()
         for edge in edges:
-            before, after = self.launches[edge.before], self.launches[edge.after]
-            if not before.is_shared and not after.is_shared:
+            before, after = first + edge.before, first + edge.after
+            if not self._is_shared[before] and not self._is_shared[after]:
                 continue  # worker 0 runs both, in this order
-            waits_of[edge.after].append(edge.before)
-            if not before.is_shared:
-                signals.add(edge.before)
+            waits_of.setdefault(after, []).append(before)
+            if not self._is_shared[before]:
+                signals.add(before)
         return waits_of, signals
 
-    def verify(self, places: Mapping[ValueId, Place]) -> None:
-        """RaceFound unless the order the table keeps leaves no race; looks at the table's waits."""
-        table = self.table(places)
-        syncs = {int(e["sync"]): k for k, e in enumerate(table.entries[1:-1]) if e["sync"] != NONE}
-        edges: set[tuple[int, int]] = set()
-        last_solo: int | None = None
-        for k, entry in enumerate(table.entries[1:-1]):
-            start, count = int(entry["wait_start"]), int(entry["wait_count"])
-            edges |= {(syncs[int(s)], k) for s in table.waits[start : start + count]}
-            if not entry["flags"] & Flag.SHARED:
-                if last_solo is not None:
-                    edges.add((last_solo, k))
-                last_solo = k
-        verify(self.hazards(places), Order(edges=tuple(sorted(edges))))
+    def verify(self, places: Mapping[ValueId, Place], table: LaunchTable | None = None) -> None:
+        """RaceFound unless the order the table keeps leaves no race; looks at the table's waits.
 
-    def _io_program(self, places: Mapping[ValueId, Place]) -> NDArray[Any]:
-        """Instructions that put the io addresses into the windows; they run before each run."""
-        moves = [
-            (Ins.MOV, self.layout.windows[k] + position, self.layout.io + io, 0)
-            for k, launch in enumerate(self.launches)
-            for position, value in enumerate(launch.arrays)
-            if (io := places[value].io) is not None
-        ]
-        program = aligned_empty(len(moves), INSTRUCTION)
-        program[...] = np.array(moves, dtype=INSTRUCTION) if moves else 0
-        return program
+        The ends of blocks order everything, so each block is judged by itself.
+        """
+        table = self.table(places) if table is None else table
+        hazards = self.hazards(places)
+        for first, stop in self.blocks:
+            inside = [table.entries[tick] for tick in self._ticks[first:stop]]
+            speaks = Flag.SHARED | Flag.SIGNALS
+            syncs = {int(e["sync"]): k for k, e in enumerate(inside) if e["flags"] & speaks}
+            edges: set[tuple[int, int]] = set()
+            last_solo: int | None = None
+            for k, entry in enumerate(inside):
+                start, count = int(entry["wait_start"]), int(entry["wait_count"])
+                edges |= {(syncs[int(s)], k) for s in table.waits[start : start + count]}
+                if not entry["flags"] & Flag.SHARED:
+                    if last_solo is not None:
+                        edges.add((last_solo, k))
+                    last_solo = k
+            verify(hazards[first:stop], Order(edges=tuple(sorted(edges))))
 
     def fill(
         self,
@@ -193,21 +351,30 @@ class Assembly:
     ) -> None:
         """Write arena addresses, sizes and tile counts for a plan and the values of variables."""
         registers[0], registers[1] = 0, 1
-        known: dict[Dim, int] = {}
-
-        def number(dim: Dim) -> int:
-            if dim not in known:
-                known[dim] = evaluate(dim, bindings)
-            return known[dim]
-
-        for launch, window in zip(self.launches, self.layout.windows, strict=True):
-            addresses = [places[value].offset for value in launch.arrays]
-            numbers = [base + offset if offset is not None else 0 for offset in addresses]
-            numbers += [number(size) for size in (*launch.sizes, launch.tiles)]
-            registers[window : window + len(numbers)] = numbers
+        if len(self._arena_slots):
+            offsets = np.array([places[value].offset for value in self._arena_values], np.int64)
+            registers[self._arena_slots] = offsets[self._arena_sources] + base
+        if len(self._size_slots):
+            sizes = np.array([evaluate(size, bindings) for size in self._dims], np.int64)
+            registers[self._size_slots] = sizes[self._size_sources]
 
 
-def _range(place: Place, value: ValueId, role: Role) -> BufferRange:
+def _ranges(places: Mapping[ValueId, Place], value: ValueId, role: Role) -> list[BufferRange]:
+    """The bytes of a value; of everything it may point to, where it is a pointer."""
+    place = places[value]
+    if not place.targets:
+        return [_range(place, role)]
+    found: dict[ValueId, None] = {}
+    pending = [*place.targets]
+    while pending:
+        target = pending.pop()
+        if target not in found:
+            found[target] = None
+            pending += places[target].targets
+    return [_range(places[target], role) for target in found if not places[target].targets]
+
+
+def _range(place: Place, role: Role) -> BufferRange:
     if place.offset is None:
         assert place.io is not None
         return BufferRange(1 + place.io, 0, place.nbytes, role)

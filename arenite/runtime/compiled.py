@@ -19,20 +19,24 @@ from arenite import dtype as dtypes
 from arenite.dtype import DType
 from arenite.errors import AreniteError, DamagedCache
 from arenite.ir.dim import Dim, Floordiv, Positive, Var, maximum, product
-from arenite.ir.node import Origin
-from arenite.memory import MemoryPlan
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, Origin
+from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
+from arenite.runtime.steps import Cell, Pointer, Step, StepKind
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """A value in memory: an `input`, an `output`, a `constant`, or `work` between kernels.
+    """A value in memory: an `input`, an `output`, a `constant`, or `work` between kernels; or a
+    `pointer`, whose bytes are those of its targets in turn.
 
-    `source` is the number of the input, or that of the constant: of the graph's own from 0 on, of
-    the program's (made while compiling) below: -1 is the first of these.
+    `source` is the number of the input, that of the constant, or the cell of the pointer. Constants
+    of the graph count from 0 on, those of the program (made while compiling) below: -1 is the first
+    of these.
     """
 
     kind: str
@@ -41,6 +45,7 @@ class ValueSpec:
     dtype: DType
     nbytes: Dim
     source: int = 0
+    targets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,16 @@ class Compiled:
     outputs: tuple[int, ...]
     constants: tuple[NDArray[Any], ...]
     plan: MemoryPlan
+    steps: tuple[Step, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def pointers(self) -> dict[ValueId, Pointer]:
+        return {
+            number: Pointer(value.source, value.targets)
+            for number, value in enumerate(self.values)
+            if value.kind == "pointer"
+        }
 
     def sections(self) -> dict[str, bytes]:
         """As sections of a model file."""
@@ -63,6 +78,8 @@ class Compiled:
             "launches": [_launch_to_json(launch) for launch in self.launches],
             "values": [_value_to_json(value) for value in self.values],
             "outputs": self.outputs,
+            "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in self.steps],
+            "cells": [_cell_to_json(cell) for cell in self.cells],
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
         }
         joined = b"".join(array.tobytes() for array in self.constants)
@@ -96,6 +113,8 @@ class Compiled:
                 outputs=tuple(map(int, data["outputs"])),
                 constants=_constants(data["constants"], sections["data"]),
                 plan=MemoryPlan.from_json(bytes(sections["plan"]).decode()),
+                steps=tuple(map(_step_from_json, data["steps"])),
+                cells=tuple(map(_cell_from_json, data["cells"])),
             )
             program.check()
         except DamagedCache:
@@ -113,11 +132,41 @@ class Compiled:
             if any(not 0 <= int(k) < n for k in (*launch.arrays, *launch.reads, *launch.writes)):
                 raise DamagedCache(f"launch {launch.name} names a value there is not")
         for value in self.values:
+            if value.kind == "pointer":
+                if not 0 <= value.source < len(self.cells) or not value.targets:
+                    raise DamagedCache(f"value {value.name!r} points nowhere")
+                if any(not 0 <= k < n for k in value.targets):
+                    raise DamagedCache(f"value {value.name!r} points to a value there is not")
+                continue
             slot = self.plan.slots.get(value.name)
             if slot is None or slot.nbytes < 0:
                 raise DamagedCache(f"value {value.name!r} is not in the plan")
         if any(not 0 <= k < n for k in self.outputs) or len(self.kernels) != len(self.launches):
             raise DamagedCache("outputs or kernels do not fit the values")
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        numbers = [step.a for step in self.steps if step.kind is StepKind.LAUNCH]
+        if numbers != list(range(len(self.launches))):
+            raise DamagedCache("the steps are not those of the launches")
+        used = [k for step in self.steps for one in step.instructions for k in one[1:]]
+        for step in self.steps:
+            if step.kind is StepKind.IF:
+                used.append(step.a)
+            elif step.kind is StepKind.LOOP:
+                used += [step.a, step.b, step.c]
+        if any(not -1 <= k < len(self.cells) for k in used):
+            raise DamagedCache("a step names a cell there is not")
+        if any(
+            cell.address is not None and not 0 <= int(cell.address) < len(self.values)
+            for cell in self.cells
+        ):
+            raise DamagedCache("a cell has the address of a value there is not")
+
+
+def constants_of(graph: Graph) -> list[Node]:
+    """The arrays a graph brings along, in the order that saved programs count them by."""
+    return [node for node in graph.everything if node.op in ("constant", "buffer")]
 
 
 def dim_to_json(dim: Dim) -> Any:
@@ -160,11 +209,12 @@ def _dims_from_json(data: list[Any]) -> tuple[Dim, ...]:
 def _value_to_json(value: ValueSpec) -> list[Any]:
     shape = _dims_to_json(value.shape)
     dtype = value.dtype.name
-    return [value.kind, value.name, shape, dtype, dim_to_json(value.nbytes), value.source]
+    nbytes = dim_to_json(value.nbytes)
+    return [value.kind, value.name, shape, dtype, nbytes, value.source, value.targets]
 
 
 def _value_from_json(data: list[Any]) -> ValueSpec:
-    kind, name, shape, dtype, nbytes, source = data
+    kind, name, shape, dtype, nbytes, source, targets = data
     return ValueSpec(
         str(kind),
         str(name),
@@ -172,7 +222,30 @@ def _value_from_json(data: list[Any]) -> ValueSpec:
         dtypes.of(str(dtype)),
         dim_from_json(nbytes),
         int(source),
+        tuple(map(int, targets)),
     )
+
+
+def _step_from_json(data: list[Any]) -> Step:
+    kind, a, b, c, instructions = data
+    program = []
+    for given in instructions:
+        op, dst, first, second = map(int, given)
+        program.append((op, dst, first, second))
+    return Step(StepKind(kind), int(a), int(b), int(c), tuple(program))
+
+
+def _cell_to_json(cell: Cell) -> list[Any]:
+    if cell.size is not None:
+        return ["size", dim_to_json(cell.size)]
+    return ["run", 0] if cell.address is None else ["address", cell.address]
+
+
+def _cell_from_json(data: list[Any]) -> Cell:
+    kind, content = data
+    if kind == "size":
+        return Cell(size=dim_from_json(content))
+    return Cell(address=int(content)) if kind == "address" else Cell()
 
 
 def _launch_to_json(launch: LaunchSpec) -> list[Any]:

@@ -39,7 +39,7 @@ from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime import forks
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.closing import Closing
-from arenite.runtime.compiled import Compiled
+from arenite.runtime.compiled import Compiled, constants_of
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
@@ -83,19 +83,24 @@ class Executable(Closing):
         if self.threads < 1:
             raise InvalidArgument(f"a run needs at least one thread, not {threads}")
         self._values = compiled.values
-        outside = [k for k, value in enumerate(self._values) if value.kind != "work"]
-        self._io = {number: k for k, number in enumerate(outside)}
+        kinds = ("input", "output", "constant")
+        outside = [k for k, value in enumerate(self._values) if value.kind in kinds]
+        self._io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
         self._input_io = {
             value.source: self._io[number]
             for number, value in enumerate(self._values)
             if value.kind == "input"
         }
-        self._assembly = Assembly(compiled.launches, len(outside))
+        self._assembly = Assembly(
+            compiled.launches, self._io, compiled.steps, compiled.cells, compiled.pointers
+        )
         self._constants = self._find_constants()
         self._code = load_code(compiled.image) if compiled.image else None
         if self._code is not None:
             # Of one that nobody closed, when it is collected; not while the process ends.
             weakref.finalize(self, self._code.close).atexit = False
+        self._planned = [value for value in self._values if value.kind != "pointer"]
+        self._distinct_nbytes = list(dict.fromkeys(value.nbytes for value in self._planned))
         self._replay: Replay | None = None
         self._bound: OrderedDict[tuple[int, ...], _Binding] = OrderedDict()
         self._arena: Buffer | None = None
@@ -103,8 +108,7 @@ class Executable(Closing):
         self._failure: str | None = None
         self._is_closed = False
         forks.watch(self)
-        cost_ns = sum(launch.cost_ns for launch in compiled.launches)
-        self._is_short = cost_ns < KEEP_GIL_BELOW_NS
+        self._is_short = self._assembly.cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
         # What a call checks of every input, looked up once.
         self._wanted = [
@@ -233,9 +237,7 @@ class Executable(Closing):
         if self._variables:
             if self._replay is None:
                 self._replay = Replay(self.plan)
-            plan = self._replay.resize(
-                {value.name: evaluate(value.nbytes, sizes) for value in self._values}
-            )
+            plan = self._replay.resize(self._nbytes_of(sizes))
         places = self._places(plan)
         base = self._arena_base()
         table = self._assembly.table(places)
@@ -252,11 +254,19 @@ class Executable(Closing):
             for number in self.compiled.outputs
         ]
         bound = BoundTable(table, registers)
-        return _Binding(sizes, plan, places, bound, (0, len(table.instructions)), shapes)
+        return _Binding(sizes, plan, places, bound, (0, self._assembly.n_bind), shapes)
+
+    def _nbytes_of(self, sizes: dict[str, int]) -> dict[ValueId, int]:
+        """Bytes of every value by name; values of one size are many, so each is worked out once."""
+        known = {nbytes: evaluate(nbytes, sizes) for nbytes in self._distinct_nbytes}
+        return {value.name: known[value.nbytes] for value in self._planned}
 
     def _places(self, plan: MemoryPlan) -> dict[ValueId, Place]:
         places: dict[ValueId, Place] = {}
         for number, value in enumerate(self._values):
+            if value.kind == "pointer":
+                places[number] = Place(0, None, targets=value.targets)
+                continue
             slot, io = plan.slots[value.name], self._io.get(number)
             places[number] = Place(slot.nbytes, slot.offset if io is None else None, io)
         return places
@@ -289,7 +299,7 @@ class Executable(Closing):
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
             del held
             self._check_outcome(outcome)
-            return Profile.of(stamps, self.kernels, binding.sizes)
+            return Profile.of(stamps, self.kernels, binding.sizes, self._assembly.launch_at)
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
@@ -362,9 +372,10 @@ class Executable(Closing):
 
     def _error(self, site: int | None, code: int | None) -> AreniteError:
         """What a failed launch raises: the kernel, and the lines it comes from."""
-        if site is None or not 1 <= site <= len(self.kernels):
+        number = None if site is None else self._assembly.launch_at.get(site)
+        if number is None:
             return RunFailed(f"a run failed at {site} with code {code}")
-        kernel = self.kernels[site - 1]
+        kernel = self.kernels[number]
         name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
         where = f", which comes from {lines}" if lines else ""
         if code == IndexOutOfRange.code:
@@ -379,11 +390,6 @@ class Executable(Closing):
         if self._lock.locked():
             self._failure = "it was running when the process forked"
         self._lock = threading.Lock()
-
-
-def constants_of(graph: Graph) -> list[Node]:
-    """The arrays a graph brings along, in the order that saved programs count them by."""
-    return [node for node in graph.nodes if node.op in ("constant", "buffer")]
 
 
 def _address(array: Array) -> int:

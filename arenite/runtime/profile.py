@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,10 +20,12 @@ from arenite.runtime.stamps import Stamps
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One kernel: busy seconds over all threads, and what that is for its bytes and operations."""
+    """One kernel: busy seconds over all threads and all of its runs, and what that is for its bytes
+    and operations."""
 
     name: str
     seconds: float
+    n_runs: int
     n_tiles: int
     share: float  # of all busy seconds
     gflops: float
@@ -36,31 +39,41 @@ class Profile:
     wall_seconds: float
     records: NDArray[Any]
     clocks_per_second: float
-    names: tuple[str, ...]
+    names: Mapping[int, str]  # of kernels, by tick
+    n_lost: int = 0  # calls that were not noted for lack of room
 
     @classmethod
     def of(
-        cls, stamps: Stamps, kernels: Sequence[CachedKernel], sizes: Mapping[str, int]
+        cls,
+        stamps: Stamps,
+        kernels: Sequence[CachedKernel],
+        sizes: Mapping[str, int],
+        launch_at: Mapping[int, int],
     ) -> Profile:
+        """`launch_at` is the number of the kernel at a tick."""
         rate = native.runtime().clocks_per_second
         records = stamps.records()
         busy: dict[int, list[float]] = {}
+        n_runs: Counter[int] = Counter()
         for record in records:
             took = float(record["end"] - record["begin"]) / rate
-            busy.setdefault(int(record["tick"]) - 1, []).append(took)
+            k = launch_at[int(record["tick"])]
+            busy.setdefault(k, []).append(took)
+            n_runs[k] += int(record["tile"]) == 0  # each run has one first tile
         total = sum(map(sum, busy.values())) or 1.0
         times = []
         for k, calls in sorted(busy.items()):
             kernel = kernels[k]
             seconds = sum(calls)
-            moved = kernel.reads_nbytes + kernel.writes_nbytes
+            moved = n_runs[k] * (kernel.reads_nbytes + kernel.writes_nbytes)
             times.append(
                 KernelTime(
                     kernel.entry_point,
                     seconds,
+                    n_runs[k],
                     len(calls),
                     seconds / total,
-                    evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9,
+                    n_runs[k] * evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9,
                     evaluate(moved, sizes) / max(seconds, 1e-12) / 1e9,
                     str(kernel.origins[0]) if kernel.origins else "",
                 )
@@ -68,17 +81,18 @@ class Profile:
         wall = 0.0
         if len(records):
             wall = float(records["end"].max() - records["begin"].min()) / rate
-        names = tuple(kernel.entry_point for kernel in kernels)
-        return cls(tuple(times), wall, records, rate, names)
+        names = {tick: kernels[k].entry_point for tick, k in launch_at.items()}
+        return cls(tuple(times), wall, records, rate, names, stamps.n_lost)
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "µs", "share", "tiles", "GFLOP/s", "GB/s", "origin"]
+        head = ["kernel", "µs", "share", "runs", "tiles", "GFLOP/s", "GB/s", "origin"]
         ordered = sorted(self.kernels, key=lambda kernel: -kernel.seconds)
         return [head] + [
             [
                 k.name,
                 f"{k.seconds * 1e6:.1f}",
                 f"{k.share:.1%}",
+                str(k.n_runs),
                 str(k.n_tiles),
                 f"{k.gflops:.1f}",
                 f"{k.gbytes:.1f}",
@@ -88,9 +102,10 @@ class Profile:
         ]
 
     def __str__(self) -> str:
+        lost = f"; {self.n_lost} calls were not noted" if self.n_lost else ""
         return (
-            aligned(self._rows(), {1, 2, 3, 4, 5})
-            + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last"
+            aligned(self._rows(), {1, 2, 3, 4, 5, 6})
+            + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last{lost}"
         )
 
     def _repr_html_(self) -> str:
@@ -109,7 +124,7 @@ class Profile:
         micros = 1e6 / self.clocks_per_second
         events = [
             {
-                "name": self.names[int(record["tick"]) - 1],
+                "name": self.names[int(record["tick"])],
                 "ph": "X",
                 "pid": 0,
                 "tid": int(record["worker"]),

@@ -1,0 +1,120 @@
+"""A Graph becomes a Compiled program: kernels, code, values, steps and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from arenite import passes
+from arenite.codegen import loop_ir as ir
+from arenite.codegen import lower
+from arenite.codegen.kernels import Built
+from arenite.codegen.kernels import build as build_kernel
+from arenite.codegen.printer import kernel_text
+from arenite.ir.dim import Var, bounds
+from arenite.ir.graph import Graph
+from arenite.memory import plan as plan_memory
+from arenite.pipeline.steps import LoweredLaunch, lowered
+from arenite.runtime.assemble import LaunchSpec
+from arenite.runtime.compile_pool import compile_modules, host_target
+from arenite.runtime.compiled import Compiled
+from arenite.runtime.kernel import CachedKernel, ModuleText, Program
+from arenite.runtime.link import link_objects
+from arenite.schedule import Kernel, fuse
+
+#: Modules handed to the compiling processes: enough to keep two busy, few enough to be cheap.
+KERNELS_A_MODULE = 16
+
+#: What a core does in a nanosecond, for estimates alone.
+OPERATIONS_A_NS = 16
+NBYTES_A_NS = 16
+
+
+def build(graph: Graph, memory: int | None = None) -> Compiled:
+    """Compile; `memory` is the most bytes the arena may have."""
+    host = host_target()
+    simplified, _ = passes.run(graph, passes.PASSES)
+    schedule = fuse(simplified)
+    kernels = schedule.kernels
+    built = [build_kernel(kernel, host) for kernel in kernels]
+    # Layers repeat: kernels that read the same, but for the name, are compiled once.
+    texts = [kernel_text(replace(one.loops, name="kernel")) for one in built]
+    distinct: dict[str, ir.LoopKernel] = {}
+    for text, one in zip(texts, built, strict=True):
+        distinct.setdefault(text, one.loops)
+    functions = list(distinct.values())
+    modules = [
+        lower.lower(functions[k : k + KERNELS_A_MODULE], host)
+        for k in range(0, len(functions), KERNELS_A_MODULE)
+    ]
+    scratch = {kernel.number: one.scratch for kernel, one in zip(kernels, built, strict=True)}
+    program = lowered(graph, schedule, scratch)
+    plan = plan_memory(program.lifetimes, memory)
+    code = link_objects(compile_modules(modules, host)) if modules else None
+    entries = {} if code is None else code.entries
+    sizes = {var.name: var for var in graph.vars}
+    launches = [
+        _launch(launch, one, entries[distinct[text].name], sizes)
+        for launch, one, text in zip(program.launches, built, texts, strict=True)
+    ]
+    packed = [ModuleText.of(module) for module in modules]
+    module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}
+    cached = [
+        _cached(kernel, one, launch, distinct[text].name, module_of[text])
+        for kernel, one, launch, text in zip(kernels, built, launches, texts, strict=True)
+    ]
+    return Compiled(
+        image=b"" if code is None else code.image,
+        kernels=tuple(cached),
+        launches=tuple(launches),
+        values=tuple(program.values),
+        outputs=tuple(program.outputs),
+        constants=tuple(program.constants),
+        plan=plan,
+        steps=tuple(program.steps),
+        cells=tuple(program.cells),
+    )
+
+
+def _launch(
+    launch: LoweredLaunch, built: Built, entry: int, sizes: Mapping[str, Var]
+) -> LaunchSpec:
+    kernel = launch.kernel
+    cost = max(
+        bounds(kernel.operations)[1] // OPERATIONS_A_NS,
+        bounds(kernel.reads_nbytes + kernel.writes_nbytes)[1] // NBYTES_A_NS,
+    )
+    return LaunchSpec(
+        kernel.name,
+        entry,
+        (*launch.reads, *launch.writes, *launch.scratch),
+        launch.reads,
+        (*launch.writes, *launch.scratch),
+        tuple(sizes[name] for name in built.loops.sizes),
+        built.tiles,
+        cost,
+    )
+
+
+def _cached(
+    kernel: Kernel, built: Built, launch: LaunchSpec, function: str, module: ModuleText
+) -> CachedKernel:
+    return CachedKernel(
+        program=Program(function, launch.entry),
+        device="cpu",
+        code=kernel_text(built.loops),
+        entry_point=kernel.name,
+        var_names=built.loops.sizes,
+        globals=tuple(int(value) for value in launch.arrays),
+        outs=tuple(int(value) for value in launch.writes[: len(kernel.outputs)]),
+        ins=tuple(int(value) for value in launch.reads),
+        host_parallel_safe=True,
+        global_size=(built.tiles, 1, 1),
+        local_size=None,
+        module=module,
+        reads_nbytes=kernel.reads_nbytes,
+        writes_nbytes=kernel.writes_nbytes,
+        operations=kernel.operations,
+        border=kernel.border,
+        origins=kernel.origins,
+    )
