@@ -19,9 +19,13 @@ _NAMES = {
     "Tensor": "arenite.tensor",
     "Var": "arenite.ir",
     "compile": "arenite.tensor.compile",
+    "cond": "arenite.tensor",
+    "fori_loop": "arenite.tensor",
     "from_numpy": "arenite.tensor",
+    "scan": "arenite.tensor",
     "spec": "arenite.tensor",
     "static": "arenite.tensor",
+    "while_loop": "arenite.tensor",
 }
 
 logging.getLogger("arenite").addHandler(logging.NullHandler())

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from arenite.codegen import target
 from arenite.codegen.llvm import compiler_identity
-from arenite.errors import DamagedCache
-from arenite.ir.graph import Graph
+from arenite.errors import DamagedCache, NotSupported
+from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.runtime import cache
 from arenite.runtime.compiled import Compiled
@@ -75,6 +75,13 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     """The values of nodes that depend on no input."""
     if not nodes:
         return []
+    for node in topological(nodes):
+        if node.op in ("input", "parameter"):
+            raise NotSupported(
+                f"a value that depends on {node!r} has no number yet: it is an argument of a "
+                "function that is being compiled, or of the body of a loop; choose with "
+                "arenite.where or arenite.cond, repeat with arenite.while_loop"
+            )
     with compile_graph(Graph.of(nodes)) as program:
         return program.run({})
 

@@ -1,6 +1,7 @@
 """The lazy Tensor: NumPy's names and semantics, building graphs that the pipeline compiles."""
 
 from arenite.tensor.base import ORIGINS
+from arenite.tensor.control import cond, fori_loop, scan, while_loop
 from arenite.tensor.creation import (
     arange,
     asarray,
@@ -42,8 +43,10 @@ __all__ = [
     "cat",
     "concat",
     "concatenate",
+    "cond",
     "einsum",
     "eye",
+    "fori_loop",
     "from_dlpack",
     "from_numpy",
     "full",
@@ -56,11 +59,13 @@ __all__ = [
     "ones",
     "ones_like",
     "realize_all",
+    "scan",
     "spec",
     "stack",
     "static",
     "vstack",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]
