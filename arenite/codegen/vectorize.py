@@ -50,7 +50,8 @@ def shape_of(loop: ir.For, target: Target) -> Shape:
     cost = sum(_cost(expr) for expr in _values(loop.body))
     registers = max(1, 4 * target.n_vector_registers // 32)
     if any(isinstance(stmt, ir.For) for stmt in loop.body):
-        return Shape(lanes, registers if cost <= 16 else 1)
+        # A cheap body walks several lines of a row at once, as memory likes it.
+        return Shape(lanes, 4 * registers if cost <= 4 else registers if cost <= 16 else 1)
     if any(True for _ in _reductions(loop.body)):
         return Shape(lanes, 4 if cost <= 12 else 2 if cost <= 48 else 1)
     return Shape(lanes, 2 if cost <= 10 else 1)

@@ -23,7 +23,7 @@ FEW_TILES = 8
 CHUNK = 1 << 16
 MAX_CHUNKS = 256
 #: Outer elements that one tile has where these are what vectors run over.
-_TILE_COLUMNS = 64
+_TILE_COLUMNS = 256
 
 #: How two results become one.
 _COMBINED = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arenite.errors import InvalidArgument, RunFailed
-from arenite.ir.graph import Graph, topological
+from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
 from arenite.memory.tables import aligned
 from arenite.runtime import forks
@@ -70,8 +70,7 @@ def compile(  # noqa: A001 - the word for what it does
     names = _argument_names(function, len(specs))
     kinds = [given if isinstance(given, Static) else _as_spec(given) for given in specs]
     made = CompiledFunction(function, list(zip(names, kinds, strict=True)), threads, memory)
-    if not made.is_static:
-        made.variant()
+    made.compile_only()
     return made
 
 
@@ -136,6 +135,7 @@ class CompiledFunction(Closing):
         self._threads = threads
         self._memory = parse_nbytes(memory)
         self._kept: dict[str, Variant] = {}
+        self._only: Variant | None = None  # of a function without static arguments
         self._n_calls = self._n_compiled = self._n_dropped = 0
         self._is_closed = False
         self._lock = threading.Lock()  # around the books
@@ -143,6 +143,16 @@ class CompiledFunction(Closing):
         forks.watch(self)
 
     def __call__(self, *arguments: Any) -> Any:
+        only = self._only
+        if only is not None and len(arguments) == len(self._arguments):
+            # What every call of a function without static arguments takes: as little as can be.
+            with self._lock:
+                only.n_calls += 1
+            results = only.executable(
+                *[given if type(given) is np.ndarray else _as_array(given) for given in arguments]
+            )
+            structure = only.structure
+            return results[0] if structure is None else _put_together(structure, iter(results))
         values, arrays = self._sorted_out(arguments)
         variant = self.variant(*values)
         return _put_together(variant.structure, iter(variant.executable(*arrays)))
@@ -183,6 +193,12 @@ class CompiledFunction(Closing):
                 if found is None:
                     found = self._keep(key, self._compiled_for(values))
         return found
+
+    def compile_only(self) -> None:
+        """Compile the one program of a function without static arguments."""
+        if not self.is_static:
+            self._only = self.variant()
+            self._only.n_calls = 0
 
     def _counted(self, key: str) -> Variant | None:
         with self._lock:
@@ -226,7 +242,7 @@ class CompiledFunction(Closing):
             given.append(tensor)
         leaves: list[Node] = []
         structure = _taken_apart(self._function(*given), leaves)
-        origins = ORIGINS.subset(topological(leaves))
+        origins = ORIGINS.subset(everything(leaves))
         graph = Graph(tuple(inputs), tuple(leaves), (), origins)
         executable = compile_graph(graph, threads=self._threads, memory=self._memory)
         return Variant(tuple(values), executable, structure)
@@ -292,6 +308,7 @@ class CompiledFunction(Closing):
         """Give every byte back to the system. Returned arrays are the caller's and stay."""
         with self._lock:
             self._is_closed = True
+            self._only = None
         for one in self.variants:
             one.executable.close()
 

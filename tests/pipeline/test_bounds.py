@@ -9,10 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
 from arenite.runtime import executable
+from arenite.runtime.arrays import Results
 
 GUARD = 128
 
@@ -36,12 +37,14 @@ def test_a_narrowing_cast_stays_within_its_output(
     graph = Graph(tuple(inputs), tuple(ir.make("cast", x, dtype=BY_NAME[target]) for x in inputs))
     blocks: list[NDArray[np.uint8]] = []
 
-    def guarded(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-        blocks.append(np.full(dtype.nbytes(shape) + 2 * GUARD, 0xAB, np.uint8))
-        inside = blocks[-1][GUARD:-GUARD]
-        return np.ndarray(shape, dtype.to_numpy(), buffer=inside)
+    class Guarded(Results):
+        def new(self, shape: tuple[int, ...]) -> NDArray[Any]:
+            dtype = BY_NAME[target]
+            blocks.append(np.full(dtype.nbytes(shape) + 2 * GUARD, 0xAB, np.uint8))
+            inside = blocks[-1][GUARD:-GUARD]
+            return np.ndarray(shape, dtype.to_numpy(), buffer=inside)
 
-    monkeypatch.setattr(executable, "_new_array", guarded)
+    monkeypatch.setattr(executable, "Results", Guarded)
     arrays = [np.arange(n).astype(BY_NAME[source].to_numpy()) for n in lengths]
     with compile_graph(graph, threads=1) as program:
         results = program(*arrays)

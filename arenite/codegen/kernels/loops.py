@@ -19,6 +19,8 @@ from arenite.schedule.kernel import Kernel, space_vars
 TILE_POINTS = 32_768
 #: Elements of a chunk of the vector axis.
 CHUNK = 4096
+#: Elements of that axis at the least, where all others are reduced: a row's worth of lines.
+COLUMNS = 256
 #: Elements of the side of a block that is transposed.
 BLOCK = 64
 
@@ -103,7 +105,7 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
         width = min(bounds(vector.size)[1], CHUNK)
         alone = all(axis is vector or axis.is_reduced for axis in axes)
         chunk = (
-            max(64, TILE_POINTS // max(1, min(bounds(inner)[1], TILE_POINTS))) if alone else CHUNK
+            max(COLUMNS, TILE_POINTS // max(1, min(bounds(inner)[1], TILE_POINTS))) if alone else CHUNK
         )
         chunk = min(chunk, 4 * CHUNK) // 64 * 64
     else:
