@@ -1,0 +1,100 @@
+"""Tensors through the real pipeline: what the recorder would see, and arrays too large to fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import arenite
+from arenite import Tensor, pipeline
+from arenite.errors import NotCompiled
+from arenite.ir import Graph, evaluate, make
+from arenite.ir.ops import constant
+from arenite.passes.simplify import FOLD_NBYTES
+from arenite.tensor import concat, where
+from arenite.tensor import realize as realization
+from tests.tensor.compiled import Recorder
+
+Array = NDArray[Any]
+
+X = np.random.default_rng(1).standard_normal((150, 170)).astype(np.float32)
+PLACES = np.random.default_rng(2).integers(-150, 150, 300)
+
+
+def graph_of(op: str, array: Array, **attrs: Any) -> Graph:
+    return Graph.of([make(op, constant(array), **attrs)])
+
+
+def test_the_recorder_names_the_test_whose_graph_differs() -> None:
+    right, wrong = graph_of("exp", X[0, :9]), graph_of("sort", X[0, :9], axis=0, descending=True)
+    recorder = Recorder()
+    recorder.add("test_right", right, evaluate(right))
+    recorder.add("test_wrong", wrong, [X[0, :9]])
+    assert len(recorder.kept) == 2
+    with pytest.raises(AssertionError, match="1 graphs compiled differ:\ntest_wrong") as failure:
+        recorder.check()
+    assert "sort" in str(failure.value)
+    assert "test_right" not in str(failure.value)
+
+
+def test_the_recorder_keeps_a_graph_for_each_op_dtype_and_rank() -> None:
+    recorder = Recorder()
+    for array, is_new in (
+        (X[0, :9], True),
+        (X[1, :7], False),
+        (X[:2, :3], True),
+        (X[0, :9].astype(np.float16), True),
+        (X[:0, 0], True),
+        (np.ones((300, 300), np.float32), False),
+    ):
+        before = len(recorder.kept)
+        graph = graph_of("exp", array)
+        recorder.add("test", graph, evaluate(graph))
+        assert len(recorder.kept) - before == is_new, array.shape
+
+
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "elementwise": (lambda x: (x * 2 + 1).tanh(), lambda x: np.tanh(x * 2 + 1)),
+    "reduction": (lambda x: x.sum(1).max(), lambda x: x.sum(1).max()),
+    "product": (lambda x: x @ x.T, lambda x: x @ x.T),
+    "sort": (lambda x: x.sort(0), lambda x: np.sort(x, 0)),
+    "scan": (lambda x: x.cumsum(1), lambda x: x.cumsum(1)),
+    "index": (lambda x: x[PLACES], lambda x: x[PLACES]),
+    "movement": (lambda x: x.T.reshape(-1)[::-3], lambda x: x.T.reshape(-1)[::-3]),
+    "choice": (lambda x: where(x > 0, x, -x), np.abs),
+    "concat": (lambda x: concat([x, x * 2], 1), lambda x: np.concatenate([x, x * 2], 1)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_large_tensors_are_realized_by_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realization, "realize", pipeline.realize)
+    assert X.nbytes > FOLD_NBYTES, "or it would be computed while compiling"
+    ours, numpys = FUNCTIONS[name]
+    made = ours(arenite.from_numpy(X))
+    assert not made.is_realized
+    np.testing.assert_allclose(made.numpy(), numpys(X), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instead"),
+    [
+        ("complex64", "real and imaginary parts"),
+        ("complex128", "real and imaginary parts"),
+        ("int4", "int8"),
+        ("uint2", "uint8"),
+        ("float4_e2m1fn", "float8_e4m3fn"),
+        ("float6_e2m3fn", "float8_e4m3fn"),
+    ],
+)
+def test_dtypes_without_kernels_are_refused_with_what_works_instead(
+    dtype: str, instead: str
+) -> None:
+    wanted = rf"{dtype}\[4\]: kernels do not compute with {dtype} yet; use {instead}"
+    for function in (lambda x: x + x, lambda x: x[1:], lambda x: x.reshape(2, 2)):
+        with pytest.raises(NotCompiled, match=wanted):
+            arenite.compile(function, arenite.spec((4,), dtype))
