@@ -3,6 +3,8 @@
 sum over axis 1 of x[2, 3]      space (2, 3), axis 1 goes;       x[i, j]
 matmul a[b, m, k], b[b, k, n]   space (b, m, n, k), k goes;      a[b, m, k] * b[b, k, n]
 conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] * w[o, c, r]
+conv_last x[n, h, c]            space (n, p, o, r, c), r, c go;  taps before channels
+depthwise_last x[n, h, c]       space (n, p, c, r), r goes;      x[n, p + r, c] * w[r, c]
 """
 
 from __future__ import annotations
@@ -49,6 +51,10 @@ def reduction_of(node: Node) -> Reduction | None:
         return _matmul(node)
     if node.op == "conv":
         return _conv(node)
+    if node.op == "conv_last":
+        return _conv_last(node)
+    if node.op == "depthwise_last":
+        return _depthwise_last(node)
     return None
 
 
@@ -102,3 +108,55 @@ def _conv(node: Node) -> Reduction:
 
     space = (*node.shape, *w.shape[1:])
     return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _conv_last(node: Node) -> Reduction:
+    x, panels = node.inputs
+    n_spatial = x.ndim - 2
+    depth, lanes = panels.shape[-2:]
+    per_group_out = node.attr("channels") // panels.shape[0]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        out_channel = index[n_spatial + 1]
+        *taps, channel = index[n_spatial + 2 :]
+        group = out_channel // per_group_out
+        within = out_channel - group * per_group_out
+        panel = within // lanes
+        image = _taken(node, index[: n_spatial + 1], taps, group * depth + channel)
+        return image, Source(panels, (group, panel, *taps, channel, within - panel * lanes))
+
+    space = (*node.shape, *panels.shape[2:-1])
+    return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _depthwise_last(node: Node) -> Reduction:
+    w = node.inputs[1]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *places, channel = index[: node.ndim]
+        taps = index[node.ndim :]
+        return _taken(node, places, taps, channel), Source(w, (*taps, channel))
+
+    space = (*node.shape, *w.shape[:-1])
+    return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _taken(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim) -> Source:
+    """What a tap of a convolution with channels last reads for a place (image first)."""
+    x = node.inputs[0]
+    index: list[Dim] = [places[0]]
+    guards = []
+    for size, place, tap, stride, dilation, pair in zip(
+        x.shape[1:-1],
+        places[1:],
+        taps,
+        node.attr("strides"),
+        node.attr("dilations"),
+        node.attr("padding"),
+        strict=True,
+    ):
+        position = place * stride + tap * dilation - pair[0]
+        index.append(position)
+        if pair != (0, 0):
+            guards.append(Guard(position, size))
+    return Source(x, (*index, channel), tuple(guards))

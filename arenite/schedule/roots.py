@@ -34,7 +34,10 @@ COSTS = (
 )
 
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
-CONTRACTIONS = frozenset({"matmul", "conv"})
+CONTRACTIONS = frozenset({"matmul", "conv", "conv_last", "depthwise_last"})
+
+#: Whose weights are packed: read from memory as they lie there.
+PACKED = frozenset({"conv_last", "depthwise_last"})
 
 #: Sources that take no memory: made up where they are needed.
 MADE_UP = frozenset({"full", "iota", "size"})
@@ -123,6 +126,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
         if user.op in CONSTRUCTS and node not in read_by_construct(user):
             continue
         if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
+            return f"{user.op} reads it from memory"
+        if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
             return f"{user.op} reads it from memory"
     return None
 

@@ -140,6 +140,10 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         output_padding=(1, 0),
         **_CONV,
     ),
+    "conv_last": lambda: make(
+        "conv_last", x(2, 5, 6, 4), x(2, 2, 3, 2, 2, 16, index=1), channels=38, **_CONV
+    ),
+    "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
     "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "branch": _branch,
     "loop": _loop,
