@@ -7,8 +7,10 @@ number of threads. Columns are split before rows, for splitting rows copies B mo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from arenite.codegen.micro import dots
+from arenite.codegen.micro.kernel import FewRows
 from arenite.codegen.micro.rows import even_heights
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
@@ -21,12 +23,23 @@ TILE_WORK = 1 << 20
 ELEMENT_WORK = 12
 #: Tiles of a launch at the most, for each of which scratch may be needed.
 MOST_TILES = 32
+#: Tiles from which on columns alone are split: each block of rows copies B anew.
+ENOUGH_TILES = 12
 
-#: Rows up to which row dots are faster than copying B into panels.
-DOT_ROWS = 32
-#: Rows from which on columns of B that lie apart are copied side by side, and how far apart.
-COPY_ROWS = 96
-COPY_STEP_NBYTES = 2048
+#: Rows up to which row dots are faster than copying B into panels; fewer where K is short, for
+#: every dot ends with adding up lanes.
+DOT_ROWS = 96
+DOT_DEPTH = 8
+#: Rows up to which B is streamed where its rows lie far apart, sums of a stream in all, and columns
+#: that are worth a stream of their own.
+STREAM_ROWS = 8
+STREAM_SUMS = 4096
+STREAM_RUN = 1024
+FAR_NBYTES = 2048
+#: Rows from which on columns of B are copied side by side if they don't fit the cache as they lie.
+COPY_ROWS = 64
+#: Places in each set of the second cache.
+WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
 SET_NBYTES = 4096
 SET_ROWS = 6
@@ -51,14 +64,24 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Few:
+    """The form for blocks of at most `up_to` rows, and how many of them it takes at once."""
+
+    up_to: int
+    form: FewRows
+    columns: int
+    tallest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Blocks of `block_rows` x `block_columns`; the rest is as in `kernel.Product`."""
 
     lanes: int
     columns: int
     heights: tuple[int, ...]
-    dot_heights: tuple[int, ...]
-    dots_up_to: int
+    few: Few
+    few_heights: tuple[int, ...]
     copies_b: bool
     block_rows: int
     block_columns: int
@@ -69,30 +92,46 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     """The shape of everything."""
     lanes = lanes_of(target, total)
     least, most = bounds(layout.n_rows)
-    can_dot = layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED
-    dots_up_to = DOT_ROWS if can_dot else 0
-    in_place = layout.b_line == 1
-    step = layout.b_step
-    is_far = isinstance(step, int) and step * b.bits // 8 >= COPY_STEP_NBYTES
-    copies = not in_place or (least >= COPY_ROWS and is_far)
+    is_far = isinstance(layout.b_step, int) and layout.b_step * b.bits // 8 >= FAR_NBYTES
+    few = _few(layout, lanes, is_far, target)
     columns = _columns(layout, lanes, target)
     tallest = most_rows(target, columns)
     line = layout.a_line
     if isinstance(line, int) and line and line * a.bits // 8 % SET_NBYTES == 0:
         tallest = min(tallest, SET_ROWS)
-    width = columns * lanes if most > dots_up_to else lanes
-    block_rows, block_columns, blocks_a_tile = _blocks(layout, width, tallest)
+    if most > few.up_to:
+        block_rows, block_columns, blocks_a_tile = _blocks(layout, columns * lanes, tallest)
+    else:
+        block_rows, block_columns, blocks_a_tile = _few_blocks(layout, few, lanes)
     return Cut(
         lanes,
         columns,
-        _heights(layout.n_rows, block_rows, tallest) if most > dots_up_to else (),
-        _heights(layout.n_rows, block_rows, dots.most_rows(target)) if least <= dots_up_to else (),
-        dots_up_to,
-        copies and most > dots_up_to,
+        _heights(layout.n_rows, block_rows, tallest) if most > few.up_to else (),
+        few,
+        _heights(layout.n_rows, block_rows, few.tallest) if least <= few.up_to else (),
+        most > few.up_to
+        and (layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))),
         block_rows,
         block_columns,
         blocks_a_tile,
     )
+
+
+def _crowds(layout: Layout, b: DType, target: Target) -> bool:
+    """Whether the rows of B in a group of columns fall into too few sets of the cache to stay."""
+    if not isinstance(layout.b_step, int) or not isinstance(layout.depth, int):
+        return True
+    way_nbytes = target.l2_nbytes // WAYS
+    return layout.depth > WAYS * way_nbytes // gcd(layout.b_step * b.bits // 8, way_nbytes)
+
+
+def _few(layout: Layout, lanes: int, is_far: bool, target: Target) -> Few:
+    if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
+        up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
+        return Few(up_to, "dots", lanes, dots.most_rows(target))
+    up_to = STREAM_ROWS if layout.b_line == 1 and is_far else 0
+    rows = max(1, min(STREAM_ROWS, bounds(layout.n_rows)[1]))
+    return Few(up_to, "stream", STREAM_SUMS // rows // 64 * 64, STREAM_ROWS)
 
 
 def _columns(layout: Layout, lanes: int, target: Target) -> int:
@@ -129,6 +168,24 @@ def _blocks(layout: Layout, width: int, tallest: int) -> tuple[int, int, int]:
     chunk = -(-groups // min(wanted, groups))
     n_chunks = -(-groups // chunk)
     n_blocks = -(-wanted // n_chunks)
-    if n_blocks > 1 and is_known:
+    if n_blocks > 1 and is_known and n_chunks < ENOUGH_TILES:
         rows = -(-rows // (n_blocks * tallest)) * tallest
     return rows, chunk * width, 1
+
+
+def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
+    """All rows, and columns enough to make reading them worth while."""
+    rows, columns, depth, batch = (
+        max(1, bounds(size)[1])
+        for size in (layout.n_rows, layout.n_columns, layout.depth, layout.batch)
+    )
+    work = (rows + ELEMENT_WORK) * columns * depth
+    if work * 2 <= TILE_WORK or batch >= MOST_TILES:
+        return rows, columns, max(1, min(TILE_WORK // work, batch))
+    wanted = max(2, min(work // TILE_WORK, -(-MOST_TILES // batch)))
+    unit = lanes
+    if few.form == "stream":
+        unit = 64
+        wanted = max(2, min(wanted, columns // STREAM_RUN))
+    units = -(-columns // unit)
+    return rows, -(-units // wanted) * unit, 1

@@ -90,6 +90,7 @@ class _ProductBuilder(Builder):
             and len(reduced) <= 1
             and self.sum_dtype.kind is Kind.FLOAT
             and bounds(self.depth)[0] >= 1
+            and all(bounds(axis.size)[1] >= 1 for axis in self.nest.outer)
             and all(self._is_even(factor, self.k_axis) for factor in found)
         )
         if self.fits:
@@ -161,8 +162,10 @@ class _ProductBuilder(Builder):
             columns=shape.columns,
             heights=shape.heights,
             copies_b=shape.copies_b,
-            dots_up_to=shape.dots_up_to,
-            dot_heights=shape.dot_heights,
+            few_up_to=shape.few.up_to,
+            few_form=shape.few.form,
+            few_columns=shape.few.columns,
+            few_heights=shape.few_heights,
             epilogue=epilogue,
             is_short=self._epilogue_ops() <= SHORT_OPS,
         )

@@ -7,7 +7,7 @@ for few rows of A, where each element of B is used a few times only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro.tile import Dot, load_wide, moved
@@ -19,9 +19,12 @@ from arenite.codegen.vector import I64, Builder, Vec, VType
 FOLDED = 4
 
 
-def shape_of(target: Target, rows: int) -> int:
-    """Rows of B taken at once with so many rows of A: a multiple of FOLDED."""
-    return 2 * FOLDED if rows <= 2 and target.n_vector_registers >= 32 else FOLDED
+def shape_of(target: Target, rows: int) -> tuple[int, int]:
+    """Rows of B walked together with so many rows of A, and vectors of each in one turn."""
+    # With so few, reading B strictly in order is what counts.
+    if rows <= 2:
+        return 1, 8 // rows
+    return FOLDED, 1
 
 
 def most_rows(target: Target) -> int:
@@ -36,12 +39,11 @@ def row_dots(
     a_rows: Sequence[str],
     b_rows: Sequence[str],
     depth: Vec,
+    unroll: int,
 ) -> list[Vec]:
-    """For each row of A, the sums with all rows of B, as vectors of FOLDED numbers, in order."""
+    """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot."""
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
-    n_turns = depth.shr(lanes.bit_length() - 1, signed=False)
-    whole = n_turns << (lanes.bit_length() - 1)
 
     def step(at: Vec, sums: Sequence[Vec], mask: Vec | None) -> list[Vec]:
         vectors = [_load(b, row, at, dot, lanes, mask, is_a=False) for row in b_rows]
@@ -52,29 +54,55 @@ def row_dots(
                 made.append(fma(own, vector, sums[len(made)]))
         return made
 
-    front, head = b.block, b.new_block("k")
-    b.block = head
-    at = Vec(b, b.new_name(), I64)
-    sums = [Vec(b, b.new_name(), zero.type) for _ in range(n_sums)]
-    made = step(at, sums, None)
-    after = at + lanes
-    again = after.lt(whole)
-    summed = b.new_block("summed")
-    head.end = f"br i1 {again.text}, label %{head.name}, label %{summed.name}"
-    b.set_phi(head, at.text, [(b.constant(0, I64), front), (after, head)])
-    for phi, last in zip(sums, made, strict=True):
-        b.set_phi(head, phi.text, [(zero, front), (last, head)])
-    b.block = front
-    has_turns = n_turns.ne(0)
-    front.end = f"br i1 {has_turns.text}, label %{head.name}, label %{summed.name}"
-    b.block = summed
-    sums = [b.phi(summed, [(zero, front), (last, head)]) for last in made]
+    def turn(at: Vec, sums: Sequence[Vec]) -> list[Vec]:
+        parts = [sums[k * n_sums : (k + 1) * n_sums] for k in range(unroll)]
+        made = [step(at + k * lanes, part, None) for k, part in enumerate(parts)]
+        return [total for part in made for total in part]
+
+    long = depth & -(lanes * unroll)
+    sums = _counted(b, b.constant(0, I64), long, lanes * unroll, [zero] * (n_sums * unroll), turn)
+    while len(sums) > n_sums:
+        sums = [x + y for x, y in zip(sums[:n_sums], sums[n_sums:], strict=False)] + sums[
+            2 * n_sums :
+        ]
+    whole = depth & -lanes
+    if unroll > 1:
+        sums = _counted(b, long, whole, lanes, sums, lambda at, some: step(at, some, None))
     rest = depth - whole
     t = VType("i", dot.sum.bits, lanes)
     mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
     sums = b.if_any(rest.ne(0), lambda: step(whole, sums, mask), sums)
-    folded = [_halved(total) for total in sums]
-    return [_four(folded[k : k + FOLDED]) for k in range(0, n_sums, FOLDED)]
+    return [_halved(total) for total in sums]
+
+
+def _counted(
+    b: Builder,
+    start: Vec,
+    stop: Vec,
+    step: int,
+    first: Sequence[Vec],
+    turn: Callable[[Vec, Sequence[Vec]], list[Vec]],
+) -> list[Vec]:
+    """Turns from `start` to `stop`, which is a whole number of steps away; the sums after them."""
+    may_enter = start.lt(stop)
+    front, head = b.block, b.new_block("k")
+    b.block = head
+    at = Vec(b, b.new_name(), I64)
+    sums = [Vec(b, b.new_name(), value.type) for value in first]
+    made = turn(at, sums)
+    after = at + step
+    again = after.lt(stop)
+    done = b.new_block("summed")
+    head.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
+    front.end = f"br i1 {may_enter.text}, label %{head.name}, label %{done.name}"
+    b.set_phi(head, at.text, [(start, front), (after, head)])
+    for phi, before, last in zip(sums, first, made, strict=True):
+        b.set_phi(head, phi.text, [(before, front), (last, head)])
+    b.block = done
+    return [
+        b.phi(done, [(before, front), (last, head)])
+        for before, last in zip(first, made, strict=True)
+    ]
 
 
 def _load(
@@ -95,8 +123,8 @@ def _halved(x: Vec) -> Vec:
     return x
 
 
-def _four(vectors: Sequence[Vec]) -> Vec:
-    """Four vectors of four lanes become one of their sums."""
+def fold(vectors: Sequence[Vec]) -> Vec:
+    """Four vectors of four lanes become one, of the sum of each."""
     b = vectors[0].builder
     w, x, y, z = vectors
 

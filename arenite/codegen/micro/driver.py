@@ -1,7 +1,7 @@
 """The function a launch calls: blocks, groups of columns, copies of B, rows cut into tiles.
 
     for block in tile                      for group of columns in block
-        few rows:   row dots                   copy the group of B side by side, where that pays
+        few rows:   the form for few           copy the group of B side by side, where that pays
         else:       groups of columns          for rows: a register tile
 
 Loops and copies are loop IR; what lies between them calls the functions of `functions`.
@@ -57,13 +57,13 @@ class Driver(Tiles):
     def run(self) -> None:
         b, product = self.builder, self.product
         rows = LAST_ROW - FIRST_ROW
-        panels, dots = self._panels(), self._dots()
+        panels, few = self._panels(), self._few()
         if not product.heights:
-            body = dots
-        elif not product.dot_heights:
+            body = few
+        elif not product.few_heights:
             body = panels
         else:
-            body = (ir.If(rows <= product.dots_up_to, dots, panels),)
+            body = (ir.If(rows <= product.few_up_to, few, panels),)
         begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
         self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
         b.block.end = "ret void"
@@ -122,19 +122,21 @@ class Driver(Tiles):
 
         return _Emit(emit)
 
-    def _dots(self) -> ir.Block:
-        return self._groups(self.product.lanes, (_Emit(self._dot_rows),))
+    def _few(self) -> ir.Block:
+        return self._groups(self.product.few_columns, (_Emit(self._few_rows),))
 
-    def _dot_rows(self) -> None:
-        product = self.product
-        lanes = self.builder.constant(product.lanes, I64)
-        count = self.builder.intrinsic("smin", self.value(_REST, SCALAR), lanes)
+    def _few_rows(self) -> None:
+        b, product = self.builder, self.product
+        most = b.constant(product.few_columns, I64)
+        count = b.intrinsic("smin", self.value(_REST, SCALAR), most)
         columns = self._address(product.b, self.value(_START, SCALAR))
 
         def build(rows: int) -> str:
-            return self._function(f"dots{rows}", lambda f: f.dots(rows))
+            if product.few_form == "dots":
+                return self._function(f"dots{rows}", lambda f: f.dots(rows))
+            return self._function(f"stream{rows}", lambda f: f.stream(rows))
 
-        self._rows(product.dot_heights, build, columns, count)
+        self._rows(product.few_heights, build, columns, count)
 
     def _tiles(self, columns: int, is_masked: bool) -> None:
         b, product = self.builder, self.product

@@ -21,6 +21,7 @@ from arenite.codegen.evaluate import VectorMode
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.kernel import SUM, MicroKernel, Operand
+from arenite.codegen.micro.stream import Stretch, rows_at_once
 from arenite.codegen.micro.tile import Dot, KLoop, Tile, moved, multiply
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import SCALAR, Binding, Level
@@ -95,37 +96,110 @@ class TileFunction(Tiles):
     def dots(self, rows: int) -> None:
         """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
         b, product, lanes = self.builder, self.product, self.product.lanes
-        at_once = dots.shape_of(b.target, rows)
+        together, unroll = dots.shape_of(b.target, rows)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         slot = self._stack(rows * lanes)
         last = self.rest - 1
+        size = product.sum_dtype.bits // 8
 
         def turn(_: Phase, at: Vec) -> None:
-            b_rows = []
-            for k in range(at_once):
-                column = b.intrinsic("smin", at + k, last)
-                b_rows.append(moved(b, "%b", column * b_line))
-            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth)
-            per_row = at_once // dots.FOLDED
-            size = product.sum_dtype.bits // 8
-            for k, total in enumerate(sums):
-                row, part = divmod(k, per_row)
-                where = b.offset(slot, (row * lanes + part * dots.FOLDED) * size)
-                where = moved(b, where, at * size)
+            # Past the last column the last one is taken again; what it gives is not stored.
+            columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
+            b_rows = [moved(b, "%b", column * b_line) for column in columns]
+            parts: list[list[Vec]] = [[] for _ in range(rows)]
+            for k in range(0, dots.FOLDED, together):
+                own = b_rows[k : k + together]
+                sums = dots.row_dots(b, lanes, self.dot, a_rows, own, self.depth, unroll)
+                for row, mine in enumerate(parts):
+                    mine += sums[row * together : (row + 1) * together]
+            for row, mine in enumerate(parts):
+                total = dots.fold(mine)
+                where = moved(b, b.offset(slot, row * lanes * size), at * size)
                 b.emit_void(f"store {total.type} {total.text}, ptr {where}, align 4")
 
         self.counted_loop(
-            b.constant(0, I64), self.rest, [Phase(1, at_once)], product.epilogue, turn
+            b.constant(0, I64), self.rest, [Phase(1, dots.FOLDED)], product.epilogue, turn
         )
         self._finish_rows(slot, rows, 1, [self._mask(0)])
 
+    def stream(self, rows: int) -> None:
+        """`rest` columns, at most as many as a stretch has, from rows of B read in order."""
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        size = product.sum_dtype.bits // 8
+        # A line more than the columns take: rows a power of two apart would share cache sets.
+        row_length = product.few_columns + lanes
+        slot = self._stack(rows * row_length)
+        sums_at = [b.offset(slot, row * row_length * size) for row in range(rows)]
+        a_line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, product.a.step))
+        b_step = self.nbytes(product.b.step, product.b)
+        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        zero, t = b.constant(0, I64), register_type(product.sum_dtype, lanes)
+        nothing = b.constant(0, t)
+
+        def clear(_: Phase, column: Vec) -> None:
+            for place in sums_at:
+                where = moved(b, place, column * size)
+                b.emit_void(f"store {t} {nothing.text}, ptr {where}, align 4")
+
+        whole = self.rest & -lanes
+        is_part = self.rest.ne(whole)
+        mask = self._mask_of(self.rest - whole)
+        self.counted_loop(zero, self.rest, [Phase(1, lanes)], (), clear)
+
+        def turn(phase: Phase, k: Vec) -> None:
+            steps = [k + u for u in range(phase.parts)]
+            numbers = [[moved(b, row, at * a_step) for at in steps] for row in a_rows]
+            b_rows = [moved(b, "%b", at * b_step) for at in steps]
+            stretch = Stretch(b, lanes, self.dot, numbers, b_rows)
+            self.counted_loop(
+                zero,
+                whole,
+                [Phase(1, lanes)],
+                (),
+                lambda _, column: stretch.step(sums_at, column, None),
+            )
+            b.when(is_part, lambda: stretch.step(sums_at, whole, mask))
+
+        phases = [Phase(1, rows_at_once(b.target, rows)), Phase(1, 1)]
+        self.counted_loop(zero, self.depth, phases, (), turn)
+        self._finish_stretch(sums_at, whole, is_part, mask)
+
+    def _finish_stretch(self, sums_at: Sequence[str], whole: Vec, is_part: Vec, mask: Vec) -> None:
+        """The epilogue on rows of sums that are longer than a tile."""
+        b, product = self.builder, self.product
+        size = product.sum_dtype.bits // 8
+        t = register_type(product.sum_dtype, product.lanes)
+
+        def rows(at: Vec, active: Vec | None) -> None:
+            def all_rows() -> None:
+                for row, place in enumerate(sums_at):
+                    where = moved(b, place, at * size)
+                    total = b.emit(f"load {t}, ptr {where}, align 4", t)
+                    self.scope.push(Level("loop"))
+                    self._finish(self.row + row, total)
+                    self.scope.pop()
+
+            self._in_column(self.column + at, active, all_rows)
+
+        def turn(_: Phase, at: Vec) -> None:
+            rows(at, None)
+
+        zero = b.constant(0, I64)
+        phase = Phase(1, product.lanes)
+        self.counted_loop(zero, whole, [phase], product.epilogue, turn)
+        b.when(is_part, lambda: rows(whole, mask))
+        b.block.end = "ret void"
+
     def _mask(self, first: int) -> Vec:
         """Which lanes of the column that begins at `first` are among the first `rest`."""
+        return self._mask_of(self.rest - first)
+
+    def _mask_of(self, count: Vec) -> Vec:
+        """The first `count` lanes; none if it is negative."""
         b, lanes = self.builder, self.product.lanes
         t = VType("i", self.product.sum_dtype.bits, lanes)
-        limit = b.broadcast((self.rest - first).convert("trunc", t.scalar), lanes)
-        return b.iota(t).lt(limit)
+        return b.iota(t).lt(b.broadcast(count.convert("trunc", t.scalar), lanes))
 
     def _stack(self, count: int) -> str:
         b, t = self.builder, register_type(self.product.sum_dtype, 1)
@@ -147,7 +221,7 @@ class TileFunction(Tiles):
                     self._finish(self.row + row, total)
                     self.scope.pop()
 
-            self._in_column(column, mask, rows)
+            self._in_column(self._column(column), mask, rows)
         self.builder.block.end = "ret void"
 
     def _finish_rows(self, slot: str, rows: int, columns: int, masks: Sequence[Vec | None]) -> None:
@@ -165,17 +239,20 @@ class TileFunction(Tiles):
                     total = b.emit(f"load {t}, ptr {where}, align {lanes * size}", t)
                     self._finish(self.row + row, total)
 
-                self._in_column(column, masks[column], one)
+                self._in_column(self._column(column), masks[column], one)
 
         zero, count = b.constant(0, I64), b.constant(rows, I64)
         self.counted_loop(zero, count, [Phase(1, 1)], product.epilogue, turn)
         b.block.end = "ret void"
 
-    def _in_column(self, column: int, mask: Vec | None, inside: Callable[[], None]) -> None:
-        """What `inside` emits, with the vector variable at one column of the tile."""
+    def _column(self, number: int) -> Vec:
+        """Where a column of the tile begins in the product."""
+        return self.column + number * self.product.lanes
+
+    def _in_column(self, first: Vec, mask: Vec | None, inside: Callable[[], None]) -> None:
+        """What `inside` emits, with the vector variable beginning at `first`."""
         product = self.product
         self.scope.push(Level("loop"))
-        first = self.column + column * product.lanes
         binding = Binding(ir.INT64, self.scope.depth, True, values={SCALAR: first})
         self.scope.bind(product.column, binding)
         masks = {} if mask is None else {0: mask}

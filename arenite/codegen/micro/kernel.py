@@ -7,10 +7,14 @@ and for checks. What is compiled is the same made of register tiles, as `product
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.dtype import DType
+
+#: Row dots where A and B lie along K; streams where B lies along its columns.
+FewRows: TypeAlias = Literal["dots", "stream"]
 
 #: The name of the finished sum in an epilogue.
 SUM = "sum"
@@ -38,8 +42,9 @@ class Product:
     """Rows x columns of sums over K, cut into blocks; how a block is computed.
 
     `place` names, for one block, the variables of the batch axes and FIRST_ROW ... LAST_COLUMN.
-    A block of at most `dots_up_to` rows takes row dots; others take tiles of `columns` vectors,
-    with the columns of B copied side by side before where `copies_b` says so.
+    A block of at most `few_up_to` rows takes the form for few rows, `few_columns` at a time; others
+    are made of tiles of `columns` vectors, with the columns of B copied side by side before where
+    `copies_b` says so.
     """
 
     a: Operand
@@ -57,8 +62,10 @@ class Product:
     columns: int
     heights: tuple[int, ...]
     copies_b: bool
-    dots_up_to: int
-    dot_heights: tuple[int, ...]
+    few_up_to: int
+    few_form: FewRows
+    few_columns: int
+    few_heights: tuple[int, ...]
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
 
