@@ -10,31 +10,27 @@ from __future__ import annotations
 
 import inspect
 import re
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenite.errors import InvalidArgument, RunFailed
+from arenite.errors import InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
-from arenite.memory.tables import aligned
-from arenite.runtime import forks
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
+from arenite.tensor.structure import LEAF, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
+from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
     from arenite.memory import MemoryPlan
     from arenite.runtime.executable import Executable
     from arenite.runtime.kernel import CachedKernel
     from arenite.runtime.profile import Profile
-
-#: Values of static arguments for which a function is kept compiled.
-MAX_VARIANTS = 16
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -69,93 +65,63 @@ def compile(  # noqa: A001 - the word for what it does
     """
     names = _argument_names(function, len(specs))
     kinds = [given if isinstance(given, Static) else _as_spec(given) for given in specs]
-    made = CompiledFunction(function, list(zip(names, kinds, strict=True)), threads, memory)
-    made.compile_only()
-    return made
-
-
-@dataclass(eq=False, slots=True)
-class Variant:
-    """The program for one set of values of the static arguments."""
-
-    values: tuple[Any, ...]
-    executable: Executable
-    structure: Any  # what the function returned, with None where a tensor was
-    n_calls: int = 0
-    last_call: int = 0  # counted over all variants
+    arguments = tuple(zip(names, kinds, strict=True))
+    return CompiledFunction(_Source(function, arguments, threads, parse_nbytes(memory)))
 
 
 @dataclass(frozen=True, slots=True)
-class Variants(Sequence[Variant]):
-    """The variants a compiled function keeps, the one called last first."""
+class _Source:
+    """What is compiled: a function, its arguments by name, and how it is to run."""
 
-    kept: tuple[Variant, ...]
-    n_compiled: int
-    n_dropped: int
+    function: Callable[..., Any]
+    arguments: tuple[tuple[str, TensorSpec | Static], ...]
+    threads: int | None
+    memory: int | None  # bytes
 
-    def __len__(self) -> int:
-        return len(self.kept)
+    def compile_for(self, values: tuple[Any, ...]) -> Variant:
+        """Trace the function with these values of its static arguments, and compile it."""
+        from arenite.pipeline import compile_graph
 
-    def __getitem__(self, k: Any) -> Any:
-        return self.kept[k]
-
-    def __iter__(self) -> Iterator[Variant]:
-        return iter(self.kept)
-
-    def __str__(self) -> str:
-        rows = [["values", "calls", "kernels", "arena bytes"]] + [
-            [
-                ", ".join(map(repr, one.values)),
-                str(one.n_calls),
-                str(len(one.executable.kernels)),
-                str(one.executable.plan.peak_nbytes),
-            ]
-            for one in self.kept
-        ]
-        return (
-            aligned(rows, {1, 2, 3})
-            + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "
-            f"most {MAX_VARIANTS}"
-        )
+        left = iter(values)
+        inputs: list[Node] = []
+        given: list[Any] = []
+        for name, kind in self.arguments:
+            if isinstance(kind, Static):
+                given.append(next(left))
+                continue
+            tensor = kind.argument(name, len(inputs))
+            inputs.append(tensor.node)
+            given.append(tensor)
+        structure, leaves = taken_apart(self.function(*given))
+        outputs = [_returned(path, leaf) for path, leaf in leaves]
+        graph = Graph(tuple(inputs), tuple(outputs), (), ORIGINS.subset(everything(outputs)))
+        executable = compile_graph(graph, threads=self.threads, memory=self.memory)
+        return Variant(values, executable, structure)
 
 
 class CompiledFunction(Closing):
     """Takes arrays, and values for static arguments; returns arrays in the structure the function
     returned. Threads may call it at once."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        arguments: Sequence[tuple[str, TensorSpec | Static]],
-        threads: int | None = None,
-        memory: int | str | None = None,
-    ) -> None:
-        self._function = function
-        self._arguments = arguments
-        self._threads = threads
-        self._memory = parse_nbytes(memory)
-        self._kept: dict[str, Variant] = {}
-        self._only: Variant | None = None  # of a function without static arguments
-        self._n_calls = self._n_compiled = self._n_dropped = 0
-        self._is_closed = False
-        self._lock = threading.Lock()  # around the books
-        self._compiling = threading.Lock()
-        forks.watch(self)
+    def __init__(self, source: _Source) -> None:
+        self._arguments = source.arguments
+        self._cache = VariantCache(source.compile_for)
+        #: Of a function without static arguments.
+        self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
     def __call__(self, *arguments: Any) -> Any:
-        only = self._only
-        if only is not None and len(arguments) == len(self._arguments):
+        variant = self._only
+        if variant is not None and len(arguments) == len(self._arguments):
             # What every call of a function without static arguments takes: as little as can be.
-            with self._lock:
-                only.n_calls += 1
-            results = only.executable(
-                *[given if type(given) is np.ndarray else _as_array(given) for given in arguments]
-            )
-            structure = only.structure
-            return results[0] if structure is None else _put_together(structure, iter(results))
-        values, arrays = self._sorted_out(arguments)
-        variant = self.variant(*values)
-        return _put_together(variant.structure, iter(variant.executable(*arrays)))
+            arrays = [
+                given if type(given) is np.ndarray else _as_array(given) for given in arguments
+            ]
+        else:
+            values, arrays = self._sorted_out(arguments)
+            variant = self.variant(*values)
+        self._cache.count_call(variant)
+        results = variant.executable(*arrays)
+        return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
 
     def profile(self, *arguments: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
@@ -166,7 +132,7 @@ class CompiledFunction(Closing):
         """Run launch by launch, every byte watched: see Executable.run_checked."""
         values, arrays = self._sorted_out(arguments)
         variant = self.variant(*values)
-        return _put_together(variant.structure, iter(variant.executable.run_checked(*arrays)))
+        return put_together(variant.structure, variant.executable.run_checked(*arrays))
 
     # Variants.
 
@@ -178,74 +144,11 @@ class CompiledFunction(Closing):
     @property
     def variants(self) -> Variants:
         """What is compiled now, with counts."""
-        with self._lock:
-            kept = sorted(self._kept.values(), key=lambda one: -one.last_call)
-            return Variants(tuple(kept), self._n_compiled, self._n_dropped)
+        return self._cache.snapshot()
 
     def variant(self, *values: Any) -> Variant:
         """The program for these values of the static arguments, compiled if it is not there."""
-        # Text tells 1, 1.0 and True apart, and -0.0 from 0.0.
-        key = repr(values)
-        found = self._counted(key)
-        if found is None:
-            with self._compiling:
-                found = self._counted(key)
-                if found is None:
-                    found = self._keep(key, self._compiled_for(values))
-        return found
-
-    def compile_only(self) -> None:
-        """Compile the one program of a function without static arguments."""
-        if not self.is_static:
-            self._only = self.variant()
-            self._only.n_calls = 0
-
-    def _counted(self, key: str) -> Variant | None:
-        with self._lock:
-            if self._is_closed:
-                raise RunFailed("this function was closed; compile it again")
-            found = self._kept.get(key)
-            if found is not None:
-                self._n_calls += 1
-                found.n_calls += 1
-                found.last_call = self._n_calls
-            return found
-
-    def _keep(self, key: str, made: Variant) -> Variant:
-        with self._lock:
-            if self._is_closed:
-                made.executable.close()
-                raise RunFailed("this function was closed while it was compiled")
-            self._n_calls += 1
-            made.n_calls, made.last_call = 1, self._n_calls
-            self._kept[key] = made
-            self._n_compiled += 1
-            if len(self._kept) > MAX_VARIANTS:
-                # Not closed: another thread may be about to run it. It goes with its last user.
-                oldest = min(self._kept, key=lambda key: self._kept[key].last_call)
-                del self._kept[oldest]
-                self._n_dropped += 1
-        return made
-
-    def _compiled_for(self, values: Sequence[Any]) -> Variant:
-        from arenite.pipeline import compile_graph
-
-        left = iter(values)
-        inputs: list[Node] = []
-        given: list[Any] = []
-        for name, kind in self._arguments:
-            if isinstance(kind, Static):
-                given.append(next(left))
-                continue
-            tensor = kind.argument(name, len(inputs))
-            inputs.append(tensor.node)
-            given.append(tensor)
-        leaves: list[Node] = []
-        structure = _taken_apart(self._function(*given), leaves)
-        origins = ORIGINS.subset(everything(leaves))
-        graph = Graph(tuple(inputs), tuple(leaves), (), origins)
-        executable = compile_graph(graph, threads=self._threads, memory=self._memory)
-        return Variant(tuple(values), executable, structure)
+        return self._cache.obtain(values)
 
     def _sorted_out(self, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Values of static arguments, and arrays."""
@@ -271,9 +174,9 @@ class CompiledFunction(Closing):
                 "this function has a program for each value of its static arguments; "
                 "variant(...) gives one, variants all there are"
             )
-        with self._lock:
-            [only] = self._kept.values()
-        return only.executable
+        [only] = self.variants
+        executable: Executable = only.executable
+        return executable
 
     @property
     def plan(self) -> MemoryPlan:
@@ -306,15 +209,8 @@ class CompiledFunction(Closing):
 
     def close(self) -> None:
         """Give every byte back to the system. Returned arrays are the caller's and stay."""
-        with self._lock:
-            self._is_closed = True
-            self._only = None
-        for one in self.variants:
-            one.executable.close()
-
-    def forget_after_fork(self) -> None:
-        """In a forked process: no thread is here to let go of a lock."""
-        self._lock, self._compiling = threading.Lock(), threading.Lock()
+        self._only = None
+        self._cache.close()
 
     def __repr__(self) -> str:
         if self.is_static:
@@ -345,24 +241,10 @@ def _argument_names(function: Callable[..., Any], count: int) -> list[str]:
     return [*names[:count], *(f"x{k}" for k in range(len(names), count))]
 
 
-def _taken_apart(returned: Any, leaves: list[Node]) -> Any:
-    """The structure, with None where a tensor was; the tensors go into `leaves`."""
-    if isinstance(returned, Tensor):
-        leaves.append(returned.node)
-        return None
-    if isinstance(returned, dict):
-        return {key: _taken_apart(value, leaves) for key, value in returned.items()}
-    if isinstance(returned, tuple | list):
-        return type(returned)([_taken_apart(value, leaves) for value in returned])
+def _returned(path: str, leaf: Any) -> Node:
+    if isinstance(leaf, Tensor):
+        return leaf.node
     raise InvalidArgument(
-        "a function to compile returns tensors, or tuples, lists and dicts of them, not "
-        f"{type(returned).__name__}"
+        "a function to compile returns tensors, or tuples, lists and dicts of them; "
+        f"result{path} is {type(leaf).__name__}"
     )
-
-
-def _put_together(structure: Any, results: Any) -> Any:
-    if structure is None:
-        return next(results)
-    if isinstance(structure, dict):
-        return {key: _put_together(value, results) for key, value in structure.items()}
-    return type(structure)([_put_together(value, results) for value in structure])

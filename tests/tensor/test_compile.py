@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import device
 from arenite.errors import DoesNotFit, InvalidArgument, RunFailed
-from arenite.tensor import compile as compiling
+from arenite.tensor import variants
 from arenite.tensor.compile import parse_nbytes
 from arenite.tensor.spec import MAX_STATIC_ELEMENTS
 from tests.pipeline.forked import in_child
@@ -44,7 +44,7 @@ def test_tensors_are_taken_as_arrays_are() -> None:
 
 
 def test_a_function_returns_tensors() -> None:
-    with pytest.raises(InvalidArgument, match="not int"):
+    with pytest.raises(InvalidArgument, match="result is int"):
         arenite.compile(lambda x: 3, X)
 
 
@@ -79,12 +79,12 @@ def test_an_axis_is_structure() -> None:
     with arenite.compile(lambda x, axis: x.sum(axis), X, arenite.static) as program:
         for axis in (0, 2, -1, None, (0, 1), 0):
             np.testing.assert_array_equal(program(X, axis), X.sum(axis))
-        variants = program.variants
-        assert [one.values for one in variants] == [(0,), ((0, 1),), (None,), (-1,), (2,)]
-        assert [one.n_calls for one in variants] == [2, 1, 1, 1, 1]
-        assert (variants.n_compiled, variants.n_dropped) == (5, 0)
-        assert "5 compiled, 0 dropped, 5 kept of at most 16" in str(variants)
-        assert "(0, 1)" in str(variants)
+        shown = program.variants
+        assert [one.values for one in shown] == [(0,), ((0, 1),), (None,), (-1,), (2,)]
+        assert [one.n_calls for one in shown] == [2, 1, 1, 1, 1]
+        assert (shown.n_compiled, shown.n_dropped) == (5, 0)
+        assert "5 compiled, 0 dropped, 5 kept of at most 16" in str(shown)
+        assert "(0, 1)" in str(shown)
         program.verify()
 
 
@@ -145,7 +145,7 @@ def test_sixteen_are_kept_and_the_least_recently_used_goes() -> None:
 
 
 def test_a_dropped_variant_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "MAX_VARIANTS", 2)
+    monkeypatch.setattr(variants, "MAX_VARIANTS", 2)
 
     square = np.ones((64, 64), np.float32)
     allocator = device.get("cpu")
@@ -257,3 +257,30 @@ def test_a_child_forked_while_a_value_is_compiled_compiles_it_itself() -> None:
         go_on.set()
         other.join()
         np.testing.assert_array_equal(program(X, 2), X.sum(2))
+
+
+def test_results_may_be_named_tuples_and_none() -> None:
+    class Pair(NamedTuple):
+        total: Any
+        rest: Any
+
+    with arenite.compile(lambda x: Pair(x.sum(), None), X) as program:
+        assert program(X) == Pair(X.sum(), None)
+    with pytest.raises(InvalidArgument, match=r"result\['rest'\]\[1\] is float"):
+        arenite.compile(lambda x: {"rest": (x, 1.5)}, X)
+
+
+def test_a_function_nobody_holds_gives_its_memory_back_at_once() -> None:
+    """Without the help of the collector: nothing in it refers back to it."""
+    allocator = device.get("cpu")
+    square = np.ones((64, 64), np.float32)
+    gc.disable()
+    try:
+        live = allocator.stats.live_nbytes
+        program = arenite.compile(lambda x: (x @ x).sort() @ x, square)
+        program(square)
+        assert allocator.stats.live_nbytes > live
+        del program
+        assert allocator.stats.live_nbytes == live
+    finally:
+        gc.enable()

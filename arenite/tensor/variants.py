@@ -1,0 +1,137 @@
+"""Variants: one function, compiled once for each set of values that decide its structure.
+
+In: values, and a way to compile for them. Out: a Variant, compiled at the first call that brings
+the values and kept; of those kept too many the least recently used goes. Counted, and shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from arenite.errors import RunFailed
+from arenite.memory.tables import aligned
+from arenite.runtime import forks
+
+if TYPE_CHECKING:
+    from arenite.runtime.executable import Executable
+
+#: Sets of values for which a function is kept compiled.
+MAX_VARIANTS = 16
+
+
+@dataclass(eq=False, slots=True)
+class Variant:
+    """The program for one set of values."""
+
+    values: tuple[Any, ...]
+    executable: Executable
+    structure: Any  # of what the function returned, for `structure.put_together`
+    n_calls: int = 0
+    last_use: int = 0  # counted over all variants
+
+
+@dataclass(frozen=True, slots=True)
+class Variants(Sequence[Variant]):
+    """What was kept at a moment, the variant used last first."""
+
+    kept: tuple[Variant, ...]
+    n_compiled: int
+    n_dropped: int
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.kept[k]
+
+    def __iter__(self) -> Iterator[Variant]:
+        return iter(self.kept)
+
+    def __str__(self) -> str:
+        rows = [["values", "calls", "kernels", "arena bytes"]] + [
+            [
+                ", ".join(map(repr, one.values)),
+                str(one.n_calls),
+                str(len(one.executable.kernels)),
+                str(one.executable.plan.peak_nbytes),
+            ]
+            for one in self.kept
+        ]
+        return (
+            aligned(rows, {1, 2, 3})
+            + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "
+            f"most {MAX_VARIANTS}"
+        )
+
+
+class VariantCache:
+    """Variants by value. One compile for a value, however many threads bring it."""
+
+    def __init__(self, compile_for: Callable[[tuple[Any, ...]], Variant]) -> None:
+        self._compile_for = compile_for
+        self._kept: dict[str, Variant] = {}
+        self._n_uses = self._n_compiled = self._n_dropped = 0
+        self._is_closed = False
+        self._lock = threading.Lock()  # around the books
+        self._compiling = threading.Lock()
+        forks.watch(self)
+
+    def obtain(self, values: tuple[Any, ...]) -> Variant:
+        """The variant for these values, compiled if it is not there."""
+        # Text tells 1, 1.0 and True apart, and -0.0 from 0.0.
+        key = repr(values)
+        found = self._find(key)
+        if found is None:
+            with self._compiling:
+                found = self._find(key)
+                if found is None:
+                    found = self._keep(key, self._compile_for(values))
+        return found
+
+    def count_call(self, variant: Variant) -> None:
+        with self._lock:
+            variant.n_calls += 1
+
+    def snapshot(self) -> Variants:
+        with self._lock:
+            kept = sorted(self._kept.values(), key=lambda one: -one.last_use)
+            return Variants(tuple(kept), self._n_compiled, self._n_dropped)
+
+    def close(self) -> None:
+        """Close all that are kept, and compile no more."""
+        with self._lock:
+            self._is_closed = True
+        for one in self.snapshot():
+            one.executable.close()
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: no thread is here to let go of a lock."""
+        self._lock, self._compiling = threading.Lock(), threading.Lock()
+
+    def _find(self, key: str) -> Variant | None:
+        with self._lock:
+            if self._is_closed:
+                raise RunFailed("this function was closed; compile it again")
+            found = self._kept.get(key)
+            if found is not None:
+                self._n_uses += 1
+                found.last_use = self._n_uses
+            return found
+
+    def _keep(self, key: str, made: Variant) -> Variant:
+        with self._lock:
+            if self._is_closed:
+                made.executable.close()
+                raise RunFailed("this function was closed while it was compiled")
+            self._n_uses += 1
+            made.last_use = self._n_uses
+            self._kept[key] = made
+            self._n_compiled += 1
+            if len(self._kept) > MAX_VARIANTS:
+                # Not closed: another thread may be about to run it. It goes with its last user.
+                del self._kept[min(self._kept, key=lambda key: self._kept[key].last_use)]
+                self._n_dropped += 1
+        return made
