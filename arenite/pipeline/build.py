@@ -14,6 +14,7 @@ from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var, bounds
 from arenite.ir.graph import Graph
 from arenite.memory import plan as plan_memory
+from arenite.pipeline.load import load_kernels
 from arenite.pipeline.steps import LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.compile_pool import compile_modules, host_target
@@ -36,37 +37,41 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
     simplified, _ = passes.run(graph, passes.PASSES)
     schedule = fuse(simplified)
     kernels = schedule.kernels
-    built = [build_kernel(kernel, host) for kernel in kernels]
+    built = {kernel.number: build_kernel(kernel, host) for kernel in kernels}
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
-    texts = [kernel_text(replace(one.loops, name="kernel")) for one in built]
+    texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}
     distinct: dict[str, ir.LoopKernel] = {}
-    for text, one in zip(texts, built, strict=True):
-        distinct.setdefault(text, one.loops)
+    for number, text in texts.items():
+        distinct.setdefault(text, built[number].loops)
     functions = list(distinct.values())
     modules = [
         lower.lower(functions[k : k + KERNELS_A_MODULE], host)
         for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
-    scratch = {kernel.number: one.scratch for kernel, one in zip(kernels, built, strict=True)}
-    program = lowered(graph, schedule, scratch)
+    scratch = {number: one.scratch for number, one in built.items()}
+    program = lowered(graph, schedule, scratch, load_kernels(schedule, built))
     plan = plan_memory(program.lifetimes, memory)
     code = link_objects(compile_modules(modules, host)) if modules else None
     entries = {} if code is None else code.entries
     sizes = {var.name: var for var in graph.vars}
-    launches = [
-        _launch(launch, one, entries[distinct[text].name], sizes)
-        for launch, one, text in zip(program.launches, built, texts, strict=True)
-    ]
     packed = [ModuleText.of(module) for module in modules]
     module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}
-    cached = [
-        _cached(kernel, one, launch, distinct[text].name, module_of[text])
-        for kernel, one, launch, text in zip(kernels, built, launches, texts, strict=True)
-    ]
+
+    def ready(launch: LoweredLaunch) -> tuple[LaunchSpec, CachedKernel]:
+        number = launch.kernel.number
+        one, text = built[number], texts[number]
+        name = distinct[text].name
+        spec = _launch(launch, one, entries[name], sizes)
+        return spec, _cached(launch.kernel, one, spec, name, module_of[text])
+
+    at_load = [ready(launch) for launch in program.load]
+    in_runs = [ready(launch) for launch in program.launches]
     return Compiled(
         image=b"" if code is None else code.image,
-        kernels=tuple(cached),
-        launches=tuple(launches),
+        load_kernels=tuple(kernel for _, kernel in at_load),
+        load=tuple(spec for spec, _ in at_load),
+        kernels=tuple(kernel for _, kernel in in_runs),
+        launches=tuple(spec for spec, _ in in_runs),
         values=tuple(program.values),
         outputs=tuple(program.outputs),
         constants=tuple(program.constants),

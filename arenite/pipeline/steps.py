@@ -35,6 +35,9 @@ from arenite.schedule import Branch, Kernel, Loop, Schedule, is_in_memory
 
 INT64 = BY_NAME["int64"]
 
+#: Where values are that live as long as the program.
+REGIONS = {"constant": "mapped", "input": "io", "output": "io", "packed": "packed"}
+
 #: Numbers of the values that nodes of one region stand for.
 Scope = dict[Node, int]
 
@@ -52,6 +55,7 @@ class LoweredLaunch:
 @dataclass(slots=True)
 class Lowered:
     values: list[ValueSpec] = field(default_factory=list)
+    load: list[LoweredLaunch] = field(default_factory=list)  # run once, before all else
     launches: list[LoweredLaunch] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
@@ -60,17 +64,26 @@ class Lowered:
     lifetimes: list[Value] = field(default_factory=list)
 
 
-def lowered(graph: Graph, schedule: Schedule, scratch: Mapping[int, Sequence[Scratch]]) -> Lowered:
-    """The program of a schedule of `graph`; `scratch` is what kernels need, by their number."""
-    return _Lowering(graph, scratch).run(schedule)
+def lowered(
+    graph: Graph,
+    schedule: Schedule,
+    scratch: Mapping[int, Sequence[Scratch]],
+    load: frozenset[int] = frozenset(),
+) -> Lowered:
+    """The program of a schedule of `graph`; `scratch` is what kernels need, by their number, `load`
+    the numbers of those that run once."""
+    return _Lowering(graph, scratch, load).run(schedule)
 
 
 class _Lowering:
-    def __init__(self, graph: Graph, scratch: Mapping[int, Sequence[Scratch]]) -> None:
+    def __init__(
+        self, graph: Graph, scratch: Mapping[int, Sequence[Scratch]], load: frozenset[int]
+    ) -> None:
         self.made = Lowered()
         self.steps, self.values, self.cells = self.made.steps, self.made.values, self.made.cells
         self._graph = graph
         self._scratch = scratch
+        self._load = load
         self._names: set[str] = set()
         self._constants: Scope = {}
         self._of_graph = {node: k for k, node in enumerate(constants_of(graph))}
@@ -91,6 +104,9 @@ class _Lowering:
         for k, node in enumerate(schedule.outputs):
             if node not in scope and not is_in_memory(node):
                 scope[node] = self._value("output", f"out{k}", node)
+        for step in schedule.steps:
+            if isinstance(step, Kernel) and step.number in self._load:
+                self._kernel(step, scope)
         self._schedule(schedule, scope)
         self.made.outputs += [self._number(node, scope) for node in schedule.outputs]
         self.made.lifetimes += self._lifetimes()
@@ -156,7 +172,7 @@ class _Lowering:
     def _touch(self, *numbers: int) -> None:
         """Values, or what they may point to, are read or written by the step made next."""
         pending = [*numbers]
-        tick = len(self.steps)
+        tick = self._tick
         while pending:
             number = pending.pop()
             pending += self.values[number].targets
@@ -165,6 +181,11 @@ class _Lowering:
                 self._in_loops[number].add(self._open_loops[depth])
             else:
                 self._ticks[number] = [*self._ticks[number][:1], tick]
+
+    @property
+    def _tick(self) -> int:
+        """The tick of the step made next."""
+        return len(self.made.load) + len(self.steps)
 
     def _eval(self, instructions: Sequence[Instruction]) -> None:
         if instructions:
@@ -175,7 +196,8 @@ class _Lowering:
     def _schedule(self, schedule: Schedule, scope: Scope) -> None:
         for k, step in enumerate(schedule.steps):
             if isinstance(step, Kernel):
-                self._kernel(step, scope)
+                if step.number not in self._load:
+                    self._kernel(step, scope)
             elif isinstance(step, Branch):
                 self._branch(step, scope)
             else:
@@ -187,7 +209,8 @@ class _Lowering:
         fresh = [node for node in kernel.outputs if node not in scope]
         for k, node in enumerate(kernel.outputs):
             if node not in scope:
-                scope[node] = self._value("work", f"{kernel.name}.{k}", node)
+                kind = "packed" if kernel.number in self._load else "work"
+                scope[node] = self._value(kind, f"{kernel.name}.{k}", node)
         writes = tuple(scope[node] for node in kernel.outputs)
         scratch = tuple(
             self._add(
@@ -203,8 +226,12 @@ class _Lowering:
             if output in fresh and self.values[theirs].kind == "work" and same_loop:
                 self._takes_over.setdefault(mine, []).append(theirs)
         self._touch(*reads, *writes, *scratch)
-        self.steps.append(Step(StepKind.LAUNCH, len(self.made.launches)))
-        self.made.launches.append(LoweredLaunch(kernel, reads, writes, scratch))
+        launch = LoweredLaunch(kernel, reads, writes, scratch)
+        if kernel.number in self._load:
+            self.made.load.append(launch)
+        else:
+            self.steps.append(Step(StepKind.LAUNCH, len(self.made.launches)))
+            self.made.launches.append(launch)
 
     def _branch(self, branch: Branch, scope: Scope) -> None:
         name = self._construct("branch")
@@ -258,7 +285,7 @@ class _Lowering:
             inner[window] = self._row(f"{name}.in{k}", window, number, counter, at_start)
         self._eval(before)
         loop_number = len(self._spans)
-        self._spans.append((len(self.steps), 0))
+        self._spans.append((self._tick, 0))
         self.steps.append(Step(StepKind.LOOP, counter, trips, condition))
         self._open_loops.append(loop_number)
         if any(parts.iteration in step.inputs for step in loop.body.steps):
@@ -274,7 +301,7 @@ class _Lowering:
             at_end.insert(0, (Ins.LOAD8, condition, self._address(goes_on), ZERO))
         self._eval(at_end)
         self._open_loops.pop()
-        self._spans[loop_number] = (self._spans[loop_number][0], len(self.steps))
+        self._spans[loop_number] = (self._spans[loop_number][0], self._tick)
         self.steps.append(Step(StepKind.NEXT))
 
     def _trips(self, loop: Loop, scope: Scope, before: list[Instruction]) -> int:
@@ -358,14 +385,14 @@ class _Lowering:
 
     def _lifetimes(self) -> list[Value]:
         """Values with the ticks they live; sizes at their largest."""
-        end = max(1, len(self.steps))
+        end = max(1, self._tick)
         found = []
         for number, spec in enumerate(self.values):
             nbytes = bounds(spec.nbytes)[1]
             if spec.kind == "pointer":
                 continue
             if spec.kind != "work":
-                region = "mapped" if spec.kind == "constant" else "io"
+                region = REGIONS[spec.kind]
                 found.append(Value(spec.name, nbytes, Lifetime(0, end), region=region))
                 continue
             ticks = [*self._ticks[number]]

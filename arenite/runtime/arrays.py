@@ -41,7 +41,7 @@ def _address_reader() -> Callable[[Array], int]:
     def quick(array: Array) -> int:
         return word(id(array) + offset).value
 
-    probes = [np.empty(3, np.float32), np.empty((2, 5), np.int8)[1:, 2:], np.empty(0)]
+    probes: list[Array] = [np.empty(3, np.float32), np.empty((2, 5), np.int8)[1:, 2:], np.empty(0)]
     agrees = all(quick(probe) == _slow_address_of(probe) for probe in probes)
     return quick if agrees else _slow_address_of
 

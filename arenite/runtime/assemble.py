@@ -248,6 +248,11 @@ class Assembly:
         return n_syncs
 
     @property
+    def is_straight(self) -> bool:
+        """Whether there are launches alone, no branch and no loop."""
+        return all(step.kind is StepKind.LAUNCH for step in self.steps)
+
+    @property
     def cost_ns(self) -> int:
         """Estimated work of a run, loops as long as they may get."""
         total, times = 0, [1]

@@ -26,13 +26,14 @@ from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.steps import Cell, Pointer, Step, StepKind
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """A value in memory: an `input`, an `output`, a `constant`, or `work` between kernels; or a
-    `pointer`, whose bytes are those of its targets in turn.
+    """A value in memory: an `input`, an `output`, a `constant`, `work` between kernels, or
+    `packed`, which is made once, at load; or a `pointer`, whose bytes are those of its targets in
+    turn.
 
     `source` is the number of the input, that of the constant, or the cell of the pointer. Constants
     of the graph count from 0 on, those of the program (made while compiling) below: -1 is the first
@@ -53,6 +54,8 @@ class Compiled:
     """One program: `outputs` are numbers of values."""
 
     image: bytes
+    load_kernels: tuple[CachedKernel, ...]
+    load: tuple[LaunchSpec, ...]  # run once, in this order, before the first run
     kernels: tuple[CachedKernel, ...]
     launches: tuple[LaunchSpec, ...]
     values: tuple[ValueSpec, ...]
@@ -74,8 +77,9 @@ class Compiled:
         """As sections of a model file."""
         data: dict[str, Any] = {
             "schema": SCHEMA,
-            "kernels": [_kernel_to_json(kernel) for kernel in self.kernels],
-            "launches": [_launch_to_json(launch) for launch in self.launches],
+            "kernels": [_kernel_to_json(k) for k in (*self.load_kernels, *self.kernels)],
+            "launches": [_launch_to_json(launch) for launch in (*self.load, *self.launches)],
+            "n_load": len(self.load),
             "values": [_value_to_json(value) for value in self.values],
             "outputs": self.outputs,
             "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in self.steps],
@@ -83,8 +87,9 @@ class Compiled:
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
         }
         joined = b"".join(array.tobytes() for array in self.constants)
-        modules = list(dict.fromkeys(kernel.module for kernel in self.kernels))
-        data["module_of"] = [modules.index(kernel.module) for kernel in self.kernels]
+        kernels = (*self.load_kernels, *self.kernels)
+        modules = list(dict.fromkeys(kernel.module for kernel in kernels))
+        data["module_of"] = [modules.index(kernel.module) for kernel in kernels]
         data["modules"] = [len(module.packed) for module in modules]
         return {
             "code": self.image,
@@ -102,13 +107,18 @@ class Compiled:
             if data["schema"] != SCHEMA:
                 raise DamagedCache(f"a program of schema {data['schema']}, not {SCHEMA}")
             modules = _modules(data["modules"], sections["llvm"])
+            kernels = tuple(
+                _kernel_from_json(kernel, modules[module])
+                for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
+            )
+            launches = tuple(map(_launch_from_json, data["launches"]))
+            n_load = int(data["n_load"])
             program = cls(
                 image=bytes(sections["code"]),
-                kernels=tuple(
-                    _kernel_from_json(kernel, modules[module])
-                    for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
-                ),
-                launches=tuple(map(_launch_from_json, data["launches"])),
+                load_kernels=kernels[:n_load],
+                load=launches[:n_load],
+                kernels=kernels[n_load:],
+                launches=launches[n_load:],
                 values=tuple(map(_value_from_json, data["values"])),
                 outputs=tuple(map(int, data["outputs"])),
                 constants=_constants(data["constants"], sections["data"]),
@@ -126,7 +136,7 @@ class Compiled:
     def check(self) -> None:
         """That every number names something; kernels trust the addresses made from them."""
         n = len(self.values)
-        for launch in self.launches:
+        for launch in (*self.load, *self.launches):
             if not 0 <= launch.entry < len(self.image):
                 raise DamagedCache(f"launch {launch.name} begins behind the code")
             if any(not 0 <= int(k) < n for k in (*launch.arrays, *launch.reads, *launch.writes)):

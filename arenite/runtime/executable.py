@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions
-from arenite.dtype import DType, uint8
+from arenite.dtype import uint8
 from arenite.errors import (
     AreniteError,
     BoundsError,
@@ -37,6 +38,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime import forks
+from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled, constants_of
@@ -45,7 +47,8 @@ from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 from arenite.runtime.profile import Profile
 from arenite.runtime.stamps import Stamps
-from arenite.runtime.table import aligned_empty, relocated
+from arenite.runtime.table import LaunchTable, aligned_empty, relocated
+from arenite.runtime.table_check import check_table
 
 if TYPE_CHECKING:
     from arenite.passes import Record
@@ -55,8 +58,6 @@ Array = NDArray[Any]
 
 #: Bindings of variables whose tables are kept.
 MAX_BOUND = 16
-#: Arrays from this size on are handed out from the allocator's pool, and go back to it.
-POOLED_FROM_NBYTES = 64 * 1024
 #: Estimated work below which a run keeps the GIL: giving it up would cost more.
 KEEP_GIL_BELOW_NS = 50_000
 
@@ -70,7 +71,8 @@ class _Binding:
     places: dict[ValueId, Place]
     table: BoundTable
     bind: tuple[int, int]
-    output_shapes: list[tuple[int, ...]]
+    words: memoryview  # the registers, one word each
+    results: list[tuple[Results, int, tuple[int, ...]]]  # with register and shape
 
 
 class Executable(Closing):
@@ -95,6 +97,15 @@ class Executable(Closing):
             compiled.launches, self._io, compiled.steps, compiled.cells, compiled.pointers
         )
         self._constants = self._find_constants()
+        first = self._assembly.layout.io
+        self._input_registers = [(k, first + io) for k, io in self._input_io.items()]
+        self._results = {
+            number: Results(self._values[number].dtype)
+            for number in compiled.outputs
+            if self._values[number].kind == "output"
+        }
+        self._returned = self._find_returned()
+        self._returns_new = self._returned == [("output", k) for k in range(len(self._results))]
         self._code = load_code(compiled.image) if compiled.image else None
         if self._code is not None:
             # Of one that nobody closed, when it is collected; not while the process ends.
@@ -107,6 +118,8 @@ class Executable(Closing):
         self._lock = threading.Lock()
         self._failure: str | None = None
         self._is_closed = False
+        #: What computing the packed values took, once they are there.
+        self.load_ns: int | None = None
         forks.watch(self)
         self._is_short = self._assembly.cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
@@ -127,6 +140,17 @@ class Executable(Closing):
             if value.kind == "constant"
         }
 
+    def _find_returned(self) -> list[tuple[str, int]]:
+        """What each output of the graph is: the n-th new array, or a copy of an input or constant
+        that is handed through."""
+        new = {number: k for k, number in enumerate(self._results)}
+        found = []
+        for number in self.compiled.outputs:
+            value = self._values[number]
+            places = {"output": new.get(number, 0), "input": value.source, "constant": number}
+            found.append((value.kind, places[value.kind]))
+        return found
+
     @property
     def plan(self) -> MemoryPlan:
         """Where every value lives, with sizes at their largest."""
@@ -135,6 +159,11 @@ class Executable(Closing):
     @property
     def kernels(self) -> tuple[CachedKernel, ...]:
         return self.compiled.kernels
+
+    @property
+    def load_kernels(self) -> tuple[CachedKernel, ...]:
+        """Those that read constants alone: they run once, before the first run."""
+        return self.compiled.load_kernels
 
     @cached_property
     def passes(self) -> tuple[Record, ...]:
@@ -165,49 +194,50 @@ class Executable(Closing):
 
     def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
         with self._lock:
-            self._check_usable()
+            if self._is_closed or self._failure is not None:
+                self._check_usable()
             arrays = self._fitting(arrays)
             binding = self._binding_for(arrays)
-            results, held = self._prepare(binding, arrays)
-            outcome = binding.table.run(
-                threads=self.threads, bind=binding.bind, keep_gil=self._is_short
-            )
-            del held
-            self._check_outcome(outcome)
-        return _written_to(out, results)
+            results = self._prepare(binding, arrays)
+            outcome = binding.table.run(self.threads, binding.bind, self._is_short)
+            if outcome.kind is not OutcomeKind.END:
+                self._check_outcome(outcome)
+        return results if out is None else _written_to(out, results)
 
-    def _prepare(self, binding: _Binding, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
+    def _prepare(self, binding: _Binding, arrays: list[Array]) -> list[Array]:
         """Put the addresses of inputs and new outputs into their registers."""
-        registers = binding.table.registers
-        first = self._assembly.layout.io
-        for k, io in self._input_io.items():
-            registers[first + io] = _address(arrays[k])
-        made: dict[int, Array] = {}
-        for number, shape in zip(self.compiled.outputs, binding.output_shapes, strict=True):
-            value = self._values[number]
-            if number not in made and value.kind == "output":
-                made[number] = _new_array(shape, value.dtype)
-                registers[first + self._io[number]] = _address(made[number])
-        results = []
-        for number in self.compiled.outputs:
-            value = self._values[number]
-            if value.kind == "input":
-                results.append(arrays[value.source].copy())
-            elif value.kind == "constant":
-                results.append(self._constants[number].copy())
-            else:
-                results.append(made[number])
-        return results, arrays
+        words = binding.words
+        for k, register in self._input_registers:
+            words[register] = address_of(arrays[k])
+        made: list[Array] = []
+        for fresh, register, shape in binding.results:
+            array = fresh.new(shape)
+            words[register] = address_of(array)
+            made.append(array)
+        if self._returns_new:
+            return made
+        return [
+            made[k]
+            if kind == "output"
+            else arrays[k].copy()
+            if kind == "input"
+            else self._constants[k].copy()
+            for kind, k in self._returned
+        ]
 
     def _fitting(self, arrays: list[Array]) -> list[Array]:
         """The arrays as native code can read them in place; what does not fit raises."""
         if len(arrays) != len(self._wanted):
             raise InvalidArgument(f"{len(self._wanted)} inputs are needed, not {len(arrays)}")
         fitting = []
-        for k, (array, (dtype, shape)) in enumerate(zip(arrays, self._wanted, strict=True)):
-            if array.dtype != dtype or (shape is not None and array.shape != shape):
+        for k, array in enumerate(arrays):
+            dtype, shape = self._wanted[k]
+            given = array.dtype
+            if given is not dtype and given != dtype:
                 _explain(array, self.graph.inputs[k])
-            if shape is None and array.ndim != self.graph.inputs[k].ndim:
+            if array.shape != shape and (
+                shape is not None or array.ndim != self.graph.inputs[k].ndim
+            ):
                 _explain(array, self.graph.inputs[k])
             fitting.append(array if array.flags.c_contiguous else array.copy())
         return fitting
@@ -220,6 +250,8 @@ class Executable(Closing):
     # Binding.
 
     def _binding_for(self, arrays: list[Array]) -> _Binding:
+        if not self._is_open and self._bound:
+            return next(iter(self._bound.values()))
         sizes = _sizes(self.graph.inputs, arrays, self._variables) if self._is_open else {}
         key = tuple(sizes[var.name] for var in self._variables)
         found = self._bound.get(key)
@@ -238,23 +270,45 @@ class Executable(Closing):
             if self._replay is None:
                 self._replay = Replay(self.plan)
             plan = self._replay.resize(self._nbytes_of(sizes))
+        self._load()
         places = self._places(plan)
-        base = self._arena_base()
-        table = self._assembly.table(places)
-        code = self._code
-        if code is not None:
-            table = relocated(table, code.base, code.nbytes)
-        registers = aligned_empty(table.n_registers, np.int64)
-        self._assembly.fill(registers, places, base, sizes)
+        bound = self._bound_to(self._assembly, places, sizes)
         first = self._assembly.layout.io
-        for number, array in self._constants.items():
-            registers[first + self._io[number]] = _address(array)
-        shapes = [
-            tuple(evaluate(dim, sizes) for dim in self._values[number].shape)
-            for number in self.compiled.outputs
+        results = [
+            (
+                fresh,
+                first + self._io[number],
+                tuple(evaluate(dim, sizes) for dim in self._values[number].shape),
+            )
+            for number, fresh in self._results.items()
         ]
-        bound = BoundTable(table, registers)
-        return _Binding(sizes, plan, places, bound, (0, self._assembly.n_bind), shapes)
+        bind = (0, self._assembly.n_bind)
+        return _Binding(sizes, plan, places, bound, bind, bound.registers.data, results)
+
+    def _bound_to(
+        self, assembly: Assembly, places: Mapping[ValueId, Place], sizes: Mapping[str, int]
+    ) -> BoundTable:
+        """The table of an assembly over the arena and the constants; inputs are still missing."""
+        table = assembly.table(places)
+        if self._code is not None:
+            table = relocated(table, self._code.base, self._code.nbytes)
+        registers = aligned_empty(table.n_registers, np.int64)
+        assembly.fill(registers, places, self._arena_base(), sizes)
+        for number, array in self._constants.items():
+            registers[assembly.layout.io + self._io[number]] = address_of(array)
+        return BoundTable(table, registers)
+
+    def _load(self) -> None:
+        """Compute what is computed once; it stays in the packed region of the arena."""
+        if self.load_ns is not None:
+            return
+        began = time.perf_counter_ns()
+        if self.compiled.load:
+            assembly = Assembly(self.compiled.load, self._io)
+            bound = self._bound_to(assembly, self._places(self.plan), {})
+            outcome = bound.run(self.threads, (0, assembly.n_bind))
+            self._check_outcome(outcome, assembly, self.load_kernels)
+        self.load_ns = time.perf_counter_ns() - began
 
     def _nbytes_of(self, sizes: dict[str, int]) -> dict[ValueId, int]:
         """Bytes of every value by name; values of one size are many, so each is worked out once."""
@@ -281,12 +335,28 @@ class Executable(Closing):
     # What it shows.
 
     def verify(self) -> None:
-        """Check the plan and prove the order on final addresses; RaceFound or InvalidPlan."""
+        """Check the plan and prove the order on final addresses, and with branches and loops that
+        every byte read is of the value meant; RaceFound or InvalidPlan."""
         self.plan.verify()
-        self._assembly.verify(self._places(self.plan))
+        places = self._places(self.plan)
+        Assembly(self.compiled.load, self._io).verify(places)
+        largest = {var.name: var.high for var in self._variables}
+        self._verify_table(self._assembly.table(places), places, largest)
         for binding in self._bound.values():
             binding.plan.verify()
-            self._assembly.verify(binding.places)
+            self._verify_table(binding.table.table, binding.places, binding.sizes)
+
+    def _verify_table(
+        self, table: LaunchTable, places: Mapping[ValueId, Place], sizes: Mapping[str, int]
+    ) -> None:
+        self._assembly.verify(places, table)
+        if self._assembly.is_straight:
+            return
+        from arenite.runtime.dataflow import check_dataflow, given_values
+
+        check_table(table)
+        given = given_values(self.compiled)
+        check_dataflow(self.schedule, self._assembly, table, places, sizes, given)
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
@@ -294,7 +364,7 @@ class Executable(Closing):
             self._check_usable()
             fitting = self._fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
-            _, held = self._prepare(binding, fitting)
+            held = self._prepare(binding, fitting)
             stamps = Stamps(self.threads)
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
             del held
@@ -323,7 +393,21 @@ class Executable(Closing):
                 binding.places,
                 binding.sizes,
             )
-            return run_checked(program, given | self._constants, self._check_outcome)
+            return run_checked(
+                program, given | self._constants | self._packed(), self._check_outcome
+            )
+
+    def _packed(self) -> dict[int, Array]:
+        """The bytes of what was computed at load, by number of the value."""
+        if self._arena is None:
+            return {}
+        arena = self._arena.as_array()
+        slots = {
+            number: self.plan.slots[value.name]
+            for number, value in enumerate(self._values)
+            if value.kind == "packed"
+        }
+        return {n: arena[slot.offset : slot.offset + slot.nbytes] for n, slot in slots.items()}
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.threads} threads"
@@ -347,6 +431,8 @@ class Executable(Closing):
             self._is_closed = True
             self._bound.clear()
             self._arena = None
+            for results in self._results.values():
+                results.clear()
             device.get("cpu").trim()
             if self._code is not None:
                 self._code.close()
@@ -361,29 +447,21 @@ class Executable(Closing):
         if self._failure is not None:
             raise RunFailed(f"this Executable cannot run before reset(): {self._failure}")
 
-    def _check_outcome(self, outcome: Outcome) -> None:
+    def _check_outcome(
+        self,
+        outcome: Outcome,
+        assembly: Assembly | None = None,
+        kernels: Sequence[CachedKernel] | None = None,
+    ) -> None:
         """Raise what a run that did not come to its end raises; a failed one leaves its mark."""
         if outcome.kind is OutcomeKind.CANCELLED:
             raise RunCancelled("the run was cancelled; the Executable can be called again")
         if outcome.kind is OutcomeKind.ERROR:
-            error = self._error(outcome.site, outcome.code)
+            launch_at = (assembly or self._assembly).launch_at
+            number = None if outcome.site is None else launch_at.get(outcome.site)
+            error = _error(None if number is None else (kernels or self.kernels)[number], outcome)
             self._failure = str(error)
             raise error
-
-    def _error(self, site: int | None, code: int | None) -> AreniteError:
-        """What a failed launch raises: the kernel, and the lines it comes from."""
-        number = None if site is None else self._assembly.launch_at.get(site)
-        if number is None:
-            return RunFailed(f"a run failed at {site} with code {code}")
-        kernel = self.kernels[number]
-        name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
-        where = f", which comes from {lines}" if lines else ""
-        if code == IndexOutOfRange.code:
-            return IndexOutOfRange(
-                f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
-                "reset() the Executable"
-            )
-        return RunFailed(f"kernel {name}{where}, failed with code {code}")
 
     def forget_after_fork(self) -> None:
         """In a forked process: a run in progress is another process's now."""
@@ -392,16 +470,18 @@ class Executable(Closing):
         self._lock = threading.Lock()
 
 
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _new_array(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array for the caller to keep; a large one from the pool, whose pages are warm."""
-    if dtype.nbytes(shape) < POOLED_FROM_NBYTES:
-        return np.empty(shape, dtype.to_numpy())
-    return Buffer.allocate(device.get("cpu"), dtype, shape).as_array_mut()
+def _error(kernel: CachedKernel | None, outcome: Outcome) -> AreniteError:
+    """What a failed launch raises: the kernel, and the lines it comes from."""
+    if kernel is None:
+        return RunFailed(f"a run failed at {outcome.site} with code {outcome.code}")
+    name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
+    where = f", which comes from {lines}" if lines else ""
+    if outcome.code == IndexOutOfRange.code:
+        return IndexOutOfRange(
+            f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
+            "reset() the Executable"
+        )
+    return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}")
 
 
 def _constant_array(node: Node) -> Array:
@@ -453,9 +533,7 @@ def _value(dim: Dim, sizes: Mapping[str, int]) -> int:
     return dim if isinstance(dim, int) else evaluate(dim, sizes)
 
 
-def _written_to(out: Sequence[Array] | None, results: list[Array]) -> list[Array]:
-    if out is None:
-        return results
+def _written_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
     if len(out) != len(results):
         raise InvalidArgument(f"{len(results)} outputs do not go into {len(out)} arrays")
     for target, result in zip(out, results, strict=True):

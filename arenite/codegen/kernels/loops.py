@@ -104,9 +104,8 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
     if vector is not None and not vector.is_reduced:
         width = min(bounds(vector.size)[1], CHUNK)
         alone = all(axis is vector or axis.is_reduced for axis in axes)
-        chunk = (
-            max(COLUMNS, TILE_POINTS // max(1, min(bounds(inner)[1], TILE_POINTS))) if alone else CHUNK
-        )
+        points = max(1, min(bounds(inner)[1], TILE_POINTS))
+        chunk = max(COLUMNS, TILE_POINTS // points) if alone else CHUNK
         chunk = min(chunk, 4 * CHUNK) // 64 * 64
     else:
         width, chunk = 1, 1

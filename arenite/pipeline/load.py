@@ -1,0 +1,39 @@
+"""What a program computes once, when it is loaded: kernels that read nothing but constants.
+
+Weights laid out for a kernel are the main case. Their results stay in the packed region of the
+arena; every run reads them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arenite.codegen.kernels import Built
+from arenite.ir.node import Node
+from arenite.schedule import Kernel, Schedule
+
+_CONSTANTS = ("constant", "buffer")
+
+
+def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[int]:
+    """The numbers of the kernels that run at load.
+
+    Sizes must be known then, and an output of the graph is made in every run. A graph without
+    inputs runs once anyway, and would only keep more.
+    """
+    if not schedule.inputs:
+        return frozenset()
+    fixed: set[Node] = set()
+    found: set[int] = set()
+    outputs = set(schedule.outputs)
+    for step in schedule.steps:
+        if (
+            isinstance(step, Kernel)
+            and step.inputs
+            and not built[step.number].loops.sizes
+            and all(node.op in _CONSTANTS or node in fixed for node in step.inputs)
+            and outputs.isdisjoint(step.outputs)
+        ):
+            found.add(step.number)
+            fixed.update(step.outputs)
+    return frozenset(found)

@@ -1,0 +1,390 @@
+"""Whether every byte that is read was written last by the one whose value is meant.
+
+Order alone does not show that: bytes of a loop's body over those of a carried value, or pointers
+that change places at the wrong time, are perfectly ordered and wrong. So a table with branches and
+loops is walked twice, in step. The schedule says, by nodes, whose value each kernel, condition and
+trip count is meant to see; the table says, by registers, which bytes that is in truth, and who
+wrote them last. They share the names of kernels, and nothing else.
+
+Loops go round often enough for pointers to repeat (a carried value is read from three places at
+most), and not at all; branches are taken either way, and one after the other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+
+import numpy as np
+
+from arenite.errors import InvalidPlan
+from arenite.ir.dim import Dim, evaluate
+from arenite.ir.node import Node
+from arenite.ir.ops.control import is_always, trip_size
+from arenite.memory import ValueId
+from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.compiled import Compiled
+from arenite.runtime.table import Ins, LaunchTable, Op
+from arenite.schedule import Branch, Kernel, Loop, Schedule
+
+#: Where memory begins, as far as this walk is concerned.
+_ARENA = 1 << 20
+_OUTSIDE = 1 << 44
+
+#: Who wrote a byte: a launch or store by its number from 1 on; what was there before the run.
+Writer: TypeAlias = int | str
+CONSTANT = "a constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A value written row by row; rows nobody wrote have what was there `before`, if anything."""
+
+    nbytes: Dim  # of one row
+    written: Mapping[int, Content]  # from row 0 on
+    before: Writer | None
+
+
+Content: TypeAlias = Writer | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    kernel: Kernel
+    reads: tuple[Content, ...]
+    writer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    what: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    writer: int
+
+
+Event: TypeAlias = Launched | Loaded | Stored
+
+
+@dataclass(slots=True)
+class Way:
+    """How a run goes: iterations of each loop at the most, and which branches it takes."""
+
+    n_iterations: int
+    takes: Callable[[int], bool]  # the n-th branch met
+    n_met: int = 0
+
+    def next_branch(self) -> bool:
+        self.n_met += 1
+        return self.takes(self.n_met)
+
+
+def ways() -> list[Callable[[], Way]]:
+    """Each made anew for both who walk it."""
+    return [
+        lambda: Way(3, lambda n: True),
+        lambda: Way(3, lambda n: False),
+        lambda: Way(4, lambda n: n % 2 == 0),
+        lambda: Way(4, lambda n: n % 3 == 0),
+        lambda: Way(0, lambda n: True),
+    ]
+
+
+def check_dataflow(
+    schedule: Schedule,
+    assembly: Assembly,
+    table: LaunchTable,
+    places: Mapping[ValueId, Place],
+    sizes: Mapping[str, int],
+    given: Mapping[ValueId, Writer],
+) -> None:
+    """InvalidPlan naming the first kernel that would see a byte of another value.
+
+    `given` are the values that are there before a run: inputs and constants.
+    """
+    for new_way in ways():
+        meant = _Meaning(schedule, sizes, new_way()).events()
+        _Walk(assembly, table, places, sizes, given).run(meant, new_way())
+
+
+def given_values(compiled: Compiled) -> dict[ValueId, Writer]:
+    """What is in memory when a run begins: inputs, and constants."""
+    found: dict[ValueId, Writer] = {}
+    for number, value in enumerate(compiled.values):
+        if value.kind == "input":
+            found[number] = f"input {value.source}"
+        elif value.kind == "constant":
+            found[number] = CONSTANT
+    return found
+
+
+class _Meaning:
+    """What a schedule says: events with whose value is to be seen."""
+
+    def __init__(self, schedule: Schedule, sizes: Mapping[str, int], way: Way) -> None:
+        self.schedule = schedule
+        self.sizes = sizes
+        self.way = way
+        self._writers = count(1)
+
+    def events(self) -> Iterator[Event]:
+        scope: dict[Node, Content] = {
+            node: f"input {k}" for k, node in enumerate(self.schedule.inputs)
+        }
+        yield from self._schedule(self.schedule, scope)
+
+    def _schedule(self, schedule: Schedule, scope: dict[Node, Content]) -> Iterator[Event]:
+        for step in schedule.steps:
+            if isinstance(step, Kernel):
+                yield self._launched(step, scope)
+            elif isinstance(step, Branch):
+                yield from self._branch(step, scope)
+            else:
+                yield from self._loop(step, scope)
+
+    def _launched(self, kernel: Kernel, scope: dict[Node, Content]) -> Launched:
+        reads = tuple(scope.get(node, CONSTANT) for node in kernel.inputs)
+        writer = next(self._writers)
+        scope.update(dict.fromkeys(kernel.outputs, writer))
+        return Launched(kernel, reads, writer)
+
+    def _branch(self, branch: Branch, scope: dict[Node, Content]) -> Iterator[Event]:
+        yield Loaded("the condition of a branch", scope.get(branch.condition, CONSTANT))
+        side = branch.then if self.way.next_branch() else branch.otherwise
+        inner = self._given(side.inputs, branch.captures, scope)
+        yield from self._schedule(side, inner)
+        for index, node in branch.outputs:
+            scope[node] = inner[side.outputs[index]]
+
+    def _given(
+        self, parameters: tuple[Node, ...], values: tuple[Node, ...], scope: dict[Node, Content]
+    ) -> dict[Node, Content]:
+        pairs = zip(parameters, values, strict=True)
+        return {one: scope.get(value, CONSTANT) for one, value in pairs}
+
+    def _loop(self, loop: Loop, scope: dict[Node, Content]) -> Iterator[Event]:
+        parts = loop.parts
+        before: list[Writer | None] = [None] * len(loop.rows)
+        for k, kernel in enumerate(loop.zeros):
+            launched = self._launched(kernel, {})
+            before[k] = launched.writer
+            yield launched
+        size = trip_size(parts.trips)
+        if size is None:
+            yield Loaded("the trip count of a loop", scope.get(parts.trips, CONSTANT))
+        if not is_always(parts.condition):
+            yield Loaded("the condition of a loop", scope.get(parts.condition, CONSTANT))
+        trips = self.way.n_iterations
+        if size is not None:
+            trips = min(trips, evaluate(size, self.sizes))
+        carried = [scope.get(node, CONSTANT) for node in parts.initial]
+        written: list[dict[int, Content]] = [{} for _ in loop.rows]
+        reads_number = any(parts.iteration in step.inputs for step in loop.body.steps)
+        for i in range(trips):
+            inner = self._given(parts.captured, parts.captures, scope)
+            inner |= dict(zip(parts.carried, carried, strict=True))
+            for window, captured in loop.windows:
+                inner[window] = _row(inner[captured], i)
+            if reads_number:
+                stored = Stored(next(self._writers))
+                inner[parts.iteration] = stored.writer
+                yield stored
+            yield from self._schedule(loop.body, inner)
+            if not is_always(parts.goes_on):
+                content = inner.get(parts.goes_on, CONSTANT)
+                yield Loaded("the condition to go on with a loop", content)
+            carried = [inner.get(node, CONSTANT) for node in parts.following]
+            for k, row in enumerate(loop.rows):
+                written[k][i] = inner[parts.rows[row]]
+        row_of = iter(range(len(loop.rows)))
+        for index, node in loop.outputs:
+            if index < len(parts.initial):
+                scope[node] = carried[index]
+            else:
+                k = next(row_of)
+                nbytes = parts.rows[loop.rows[k]].nbytes
+                scope[node] = Rows(nbytes, written[k], before[k])
+
+
+def _row(content: Content, i: int) -> Content:
+    if not isinstance(content, Rows):
+        return content
+    found = content.written.get(i, content.before)
+    return "nobody" if found is None else found
+
+
+class _Memory:
+    """Who wrote each byte last: stretches [starts[k], starts[k + 1]) of one writer."""
+
+    def __init__(self) -> None:
+        self.starts = [0]
+        self.writers: list[Writer | None] = [None]
+
+    def write(self, start: int, end: int, writer: Writer) -> None:
+        if start >= end:
+            return
+        behind = self.writers[bisect_right(self.starts, end) - 1]
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
+        starts: list[int] = [start]
+        writers: list[Writer | None] = [writer]
+        if last == len(self.starts) or self.starts[last] != end:
+            starts.append(end)
+            writers.append(behind)
+        self.starts[first:last] = starts
+        self.writers[first:last] = writers
+
+    def stranger(self, start: int, end: int, writer: Writer | None) -> tuple[int, Writer | None]:
+        """The first byte of another writer: (address, writer); (end, writer) if there is none."""
+        k = bisect_right(self.starts, start) - 1
+        at = start
+        while at < end:
+            if self.writers[k] != writer:
+                return at, self.writers[k]
+            k += 1
+            at = self.starts[k] if k < len(self.starts) else end
+        return end, writer
+
+
+class _Walk:
+    """What a table does, register by register."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        table: LaunchTable,
+        places: Mapping[ValueId, Place],
+        sizes: Mapping[str, int],
+        given: Mapping[ValueId, Writer],
+    ) -> None:
+        self.assembly = assembly
+        self.table = table
+        self.places = places
+        self.sizes = sizes
+        self.memory = _Memory()
+        registers = np.zeros(table.n_registers, np.int64)
+        assembly.fill(registers, places, _ARENA, sizes)
+        self.registers: list[int] = registers.tolist()
+        for value, place in places.items():
+            if place.io is not None:
+                address = (place.io + 1) * _OUTSIDE
+                self.registers[assembly.layout.io + place.io] = address
+                if value in given:
+                    self.memory.write(address, address + place.nbytes, given[value])
+        self._known_trips = {
+            assembly.layout.cells + k
+            for k, cell in enumerate(assembly.cells)
+            if cell.size is not None
+        }
+
+    def run(self, meant: Iterator[Event], way: Way) -> None:
+        self.meant = meant
+        self._evaluate(0, self.assembly.n_bind)
+        entries = self.table.entries
+        tick = 0
+        while True:
+            entry = entries[tick]
+            op, target = int(entry["op"]), int(entry["target"])
+            tick += 1
+            if op == Op.END:
+                break
+            if op == Op.LAUNCH:
+                self._launch(int(entry["kernel"]))
+            elif op == Op.EVAL:
+                self._evaluate(int(entry["a"]), int(entry["b"]))
+            elif op == Op.IF:
+                tick = tick if way.next_branch() else target
+            elif op == Op.JUMP:
+                tick = target
+            elif op in (Op.LOOP, Op.NEXT):
+                counter, trips = int(entry["a"]), int(entry["b"])
+                done = 0 if op == Op.LOOP else self.registers[counter] + 1
+                self.registers[counter] = done
+                limit = way.n_iterations
+                if trips in self._known_trips:
+                    limit = min(limit, self.registers[trips])
+                if (done < limit) is (op == Op.NEXT):
+                    tick = target
+        left = next(meant, None)
+        if left is not None:
+            raise InvalidPlan(f"the table ends before {left!r}")
+
+    def _next(self, kind: type[Event]) -> Event:
+        event = next(self.meant, None)
+        if not isinstance(event, kind):
+            raise InvalidPlan(f"the table has a {kind.__name__} where {event!r} is meant")
+        return event
+
+    def _launch(self, number: int) -> None:
+        event = self._next(Launched)
+        assert isinstance(event, Launched)
+        launch = self.assembly.launches[number]
+        if launch.name != event.kernel.name:
+            raise InvalidPlan(f"kernel {launch.name} runs where {event.kernel.name} is meant")
+        window = self.assembly.layout.windows[number]
+        reads = zip(event.kernel.inputs, event.reads, strict=True)
+        for position, (node, content) in enumerate(reads):
+            nbytes = evaluate(node.nbytes, self.sizes)
+            what = f"kernel {launch.name}, input {position}"
+            self._check(what, self.registers[window + position], nbytes, content)
+        at = window + len(event.kernel.inputs)
+        for position, node in enumerate(event.kernel.outputs):
+            address = self.registers[at + position]
+            nbytes = evaluate(node.nbytes, self.sizes)
+            self.memory.write(address, address + nbytes, event.writer)
+        for position in range(at + len(event.kernel.outputs) - window, len(launch.arrays)):
+            address = self.registers[window + position]  # of scratch
+            nbytes = self.places[launch.arrays[position]].nbytes
+            self.memory.write(address, address + nbytes, event.writer)
+
+    def _check(self, what: str, address: int, nbytes: int, content: Content) -> None:
+        end = address + nbytes
+        if isinstance(content, Rows):
+            row_nbytes = evaluate(content.nbytes, self.sizes)
+            for i, row in content.written.items():
+                self._check(f"{what}, row {i}", address + i * row_nbytes, row_nbytes, row)
+            if content.before is None:
+                return
+            address, content = address + len(content.written) * row_nbytes, content.before
+        at, found = self.memory.stranger(address, end, content)
+        if at < end:
+            raise InvalidPlan(
+                f"{what} would see byte {at - address} of {nbytes} as {_who(found)} left it; "
+                f"meant is {_who(content)}"
+            )
+
+    def _evaluate(self, first: int, n: int) -> None:
+        for one in self.table.instructions[first : first + n]:
+            op, dst, a, b = (int(one[name]) for name in ("op", "dst", "a", "b"))
+            x, y = self.registers[a], self.registers[b]
+            if op in (Ins.LOAD8, Ins.LOAD64):
+                event = self._next(Loaded)
+                assert isinstance(event, Loaded)
+                nbytes = 1 if op == Ins.LOAD8 else 8
+                self._check(event.what, x + y, nbytes, event.content)
+                self.registers[dst] = 1
+            elif op == Ins.STORE64:
+                event = self._next(Stored)
+                assert isinstance(event, Stored)
+                self.memory.write(x, x + 8, event.writer)
+            else:
+                self.registers[dst] = _ARITHMETIC[op](x, y)
+
+
+_ARITHMETIC: dict[int, Callable[[int, int], int]] = {
+    Ins.MOV: lambda x, y: x,
+    Ins.ADD: lambda x, y: x + y,
+    Ins.SUB: lambda x, y: x - y,
+    Ins.MUL: lambda x, y: x * y,
+}
+
+
+def _who(writer: Writer | None) -> str:
+    if writer is None:
+        return "nobody"
+    return f"write {writer}" if isinstance(writer, int) else writer
