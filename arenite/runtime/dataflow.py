@@ -103,32 +103,42 @@ def check_dataflow(
     places: Mapping[ValueId, Place],
     sizes: Mapping[str, int],
     given: Mapping[ValueId, Writer],
+    load: frozenset[str] = frozenset(),
 ) -> None:
     """InvalidPlan naming the first kernel that would see a byte of another value.
 
-    `given` are the values that are there before a run: inputs and constants.
+    `given` are the values that are there before a run, `load` the names of kernels that ran before.
     """
     for new_way in ways():
-        meant = _Meaning(schedule, sizes, new_way()).events()
+        meant = _Meaning(schedule, sizes, new_way(), load).events()
         _Walk(assembly, table, places, sizes, given).run(meant, new_way())
 
 
 def given_values(compiled: Compiled) -> dict[ValueId, Writer]:
-    """What is in memory when a run begins: inputs, and constants."""
+    """What is in memory when a run begins: inputs, constants, and what was made at load."""
     found: dict[ValueId, Writer] = {}
     for number, value in enumerate(compiled.values):
         if value.kind == "input":
             found[number] = f"input {value.source}"
         elif value.kind == "constant":
             found[number] = CONSTANT
+        elif value.kind == "packed":
+            found[number] = _packed(value.name)
     return found
+
+
+def _packed(name: str) -> str:
+    return f"{name}, made at load"
 
 
 class _Meaning:
     """What a schedule says: events with whose value is to be seen."""
 
-    def __init__(self, schedule: Schedule, sizes: Mapping[str, int], way: Way) -> None:
+    def __init__(
+        self, schedule: Schedule, sizes: Mapping[str, int], way: Way, load: frozenset[str]
+    ) -> None:
         self.schedule = schedule
+        self.load = load
         self.sizes = sizes
         self.way = way
         self._writers = count(1)
@@ -141,7 +151,10 @@ class _Meaning:
 
     def _schedule(self, schedule: Schedule, scope: dict[Node, Content]) -> Iterator[Event]:
         for step in schedule.steps:
-            if isinstance(step, Kernel):
+            if isinstance(step, Kernel) and step.name in self.load:
+                for k, node in enumerate(step.outputs):
+                    scope[node] = _packed(f"{step.name}.{k}")
+            elif isinstance(step, Kernel):
                 yield self._launched(step, scope)
             elif isinstance(step, Branch):
                 yield from self._branch(step, scope)
@@ -276,6 +289,9 @@ class _Walk:
                 self.registers[assembly.layout.io + place.io] = address
                 if value in given:
                     self.memory.write(address, address + place.nbytes, given[value])
+            elif value in given and place.offset is not None:
+                start = _ARENA + place.offset
+                self.memory.write(start, start + place.nbytes, given[value])
         self._known_trips = {
             assembly.layout.cells + k
             for k, cell in enumerate(assembly.cells)

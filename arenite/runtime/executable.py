@@ -356,7 +356,8 @@ class Executable(Closing):
 
         check_table(table)
         given = given_values(self.compiled)
-        check_dataflow(self.schedule, self._assembly, table, places, sizes, given)
+        load = frozenset(kernel.entry_point for kernel in self.load_kernels)
+        check_dataflow(self.schedule, self._assembly, table, places, sizes, given, load)
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""

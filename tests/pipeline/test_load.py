@@ -77,3 +77,17 @@ def test_a_failure_at_load_names_the_line() -> None:
         with pytest.raises(IndexOutOfRange, match=r"test_load\.py"):
             program(np.ones(4, np.float32))
         program.executable.reset()
+
+
+def test_a_loop_reads_what_was_made_at_load() -> None:
+    def body(_: Tensor, x: Any) -> Any:
+        return scaled(x)[:, :300] * 0.01
+
+    x = RNG.standard_normal((3, 300)).astype(np.float32)
+    program = arenite.compile(lambda x: arenite.fori_loop(5, body, x), x)
+    assert len(program.executable.load_kernels) == 1
+    exact = x.astype(np.float64)
+    for _ in range(5):
+        exact = (exact @ (WEIGHTS.astype(np.float64) * 2 + 1))[:, :300] * 0.01
+    assert np.allclose(program(x), exact, rtol=1e-3, atol=1e-4)
+    program.verify()
