@@ -167,9 +167,9 @@ def _blocks(layout: Layout, width: int, tallest: int) -> tuple[int, int, int]:
     groups = -(-columns // width)
     chunk = -(-groups // min(wanted, groups))
     n_chunks = -(-groups // chunk)
-    n_blocks = -(-wanted // n_chunks)
-    if n_blocks > 1 and is_known and n_chunks < ENOUGH_TILES:
-        rows = -(-rows // (n_blocks * tallest)) * tallest
+    if is_known and n_chunks < ENOUGH_TILES:
+        n_blocks = min(-(-wanted // n_chunks), rows // (2 * tallest))
+        rows = -(-rows // max(1, n_blocks))
     return rows, chunk * width, 1
 
 

@@ -1,0 +1,151 @@
+"""How a convolution is cut: lanes and columns of its register tiles, blocks of a launch's tiles.
+
+In: sizes, a target. Out: a `ConvCut`. It depends on shapes alone, never on the number of threads.
+A tile of the launch is a block of lines (or of pixels of one line, where there is one line only)
+times a chunk of output channels; the two are split such that the fewest bytes are read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenite.codegen.micro.blocking import LATER_HEIGHTS, LATER_ROWS, MOST_TILES, TILE_WORK
+from arenite.codegen.micro.rows import even_heights
+from arenite.codegen.micro.tile import lanes_of, most_rows
+from arenite.codegen.target import Target
+from arenite.dtype import DType
+from arenite.ir.dim import Dim, bounds
+from arenite.ir.ops.convolution import PANEL
+
+#: Columns of a tile at the most.
+WIDEST = 8
+#: Output channels up to which half vectors are taken, and CPUs on which those are as fast.
+NARROW = 40
+_HALF_RATE = frozenset({"znver4"})
+#: Lines of a block where their number is known only later.
+LATER_LINES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ConvSizes:
+    """`lines` of `pixels` each, in every one of `images`; all of them output places."""
+
+    images: Dim
+    lines: Dim
+    pixels: Dim
+    groups: int
+    channels: int  # of a group
+    depth: int  # products that one output is the sum of
+    #: Bytes of the input that a line needs, and lines of input that one block needs beside those
+    #: of its own.
+    line_nbytes: int
+    more_lines: int
+    is_copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConvCut:
+    """Vectors of `lanes`, tiles of `columns` of them; blocks of lines, pixels and channels."""
+
+    lanes: int
+    columns: int
+    heights: tuple[int, ...]
+    block_lines: int
+    block_pixels: Dim
+    block_channels: int
+
+    @property
+    def width(self) -> int:
+        """Channels of a full tile."""
+        return self.columns * self.lanes
+
+
+def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
+    lanes = _lanes(sizes.channels, total, target)
+    pixels = sizes.pixels if isinstance(sizes.pixels, int) else LATER_ROWS
+    columns = _columns(pixels, sizes.channels, lanes, target)
+    lines, block, chunk = _blocks(sizes, pixels, columns * lanes, target)
+    block_pixels: Dim = sizes.pixels
+    if lines == 0:
+        lines, block_pixels = 1, block
+    tallest = most_rows(target, columns)
+    if isinstance(block_pixels, int):
+        ends = [block_pixels]
+        if isinstance(sizes.pixels, int):
+            ends.append(sizes.pixels % block_pixels)
+            heights = even_heights(ends, tallest)
+        else:
+            heights = _later_heights(min(tallest, block_pixels))
+    else:
+        heights = _later_heights(min(tallest, bounds(sizes.pixels)[1]))
+    return ConvCut(lanes, columns, heights, lines, block_pixels, chunk)
+
+
+def _later_heights(tallest: int) -> tuple[int, ...]:
+    return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
+
+
+def _lanes(channels: int, total: DType, target: Target) -> int:
+    """A full vector, or half of one where that leaves fewer lanes empty and costs nothing."""
+    lanes = lanes_of(target, total)
+    half_is_full = 0 < channels % PANEL <= PANEL // 2 or channels == PANEL
+    if lanes == PANEL and channels <= NARROW and half_is_full and target.cpu in _HALF_RATE:
+        return lanes // 2
+    return lanes
+
+
+def _columns(pixels: int, channels: int, lanes: int, target: Target) -> int:
+    """Vectors side by side: those that take the fewest cycles, by a rough count of them."""
+    total = -(-channels // lanes)
+
+    def cycles(columns: int) -> float:
+        tallest = min(pixels, most_rows(target, columns))
+        if tallest < 1:
+            return float("inf")
+        n_tiles = -(-pixels // tallest)
+        spent = 0.0
+        for count, own in ((total // columns, columns), (total % columns > 0, total % columns)):
+            rows = pixels / n_tiles
+            step = max(rows * own, 0.55 * (rows + own), 4.0) + 0.5
+            spent += count * n_tiles * step
+        return spent
+
+    usable = [
+        columns
+        for columns in range(1, min(WIDEST, total) + 1)
+        if columns * lanes % PANEL == 0 or columns == total
+    ]
+    # A single vector has no partner to share its broadcasts with, but may be all there is.
+    return min(usable or [PANEL // lanes], key=cycles)
+
+
+def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[int, int, int]:
+    """Lines of a block (0: it is a block of pixels), pixels, and channels of a chunk."""
+    images = max(1, bounds(sizes.images)[1] if isinstance(sizes.images, int) else 1)
+    is_line = sizes.lines == 1
+    units = pixels if is_line else sizes.lines if isinstance(sizes.lines, int) else LATER_LINES
+    unit_nbytes = sizes.line_nbytes // pixels if is_line else sizes.line_nbytes
+    least = min(units, most_rows(target, 2)) if is_line else 1
+    n_groups = -(-sizes.channels // width)
+    work = units * (1 if is_line else pixels) * sizes.channels * sizes.depth
+    wanted = max(1, min(work * images * sizes.groups // TILE_WORK, MOST_TILES))
+    wanted = -(-wanted // (images * sizes.groups))
+    weights_nbytes = sizes.channels * sizes.depth * 4
+    best: tuple[float, int, int] | None = None
+    for n_chunks in range(1, n_groups + 1):
+        chunk = -(-n_groups // n_chunks)
+        if -(-n_groups // chunk) != n_chunks:
+            continue
+        block = max(least, -(-units // -(-wanted // n_chunks)))
+        while block > least and (block + sizes.more_lines) * unit_nbytes > target.l2_nbytes // 2:
+            block = max(least, block // 2)
+        n_blocks = -(-units // block)
+        read = (units + n_blocks * sizes.more_lines) * unit_nbytes
+        cost = n_blocks * weights_nbytes + n_chunks * read * (3 if sizes.is_copied else 1)
+        if n_blocks * n_chunks < wanted:
+            cost *= 1 + wanted / (n_blocks * n_chunks)
+        if best is None or cost < best[0]:
+            best = (cost, block, chunk)
+    assert best is not None
+    _, block, chunk = best
+    return (0, block, chunk * width) if is_line else (block, pixels, chunk * width)

@@ -1,0 +1,19 @@
+"""NumPy's side of `bench.gemm`; its threads are set where the process is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bench.gemm_cases import inputs, is_transposed
+
+
+def prepare(case: str, threads: int) -> Callable[[], None]:
+    a, b = inputs(case)
+    right = b.T if is_transposed(case) else b
+
+    def work() -> None:
+        np.matmul(a, right)
+
+    return work

@@ -1,0 +1,74 @@
+"""Our side of `bench.gemm`, and the peak of one core."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import arenite
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES, compile_object
+from arenite.codegen.numeric import fma
+from arenite.codegen.target import host
+from arenite.codegen.vector import I64, Builder, Vec, VType
+from arenite.runtime.link import link_object
+from arenite.runtime.loader import load_code
+from bench.gemm_cases import inputs, is_transposed
+
+#: Multiply-adds that do not wait for each other, and turns of the loop around them.
+CHAINS = 12
+TURNS = 20_000
+
+
+def prepare(case: str, threads: int) -> Callable[[], None]:
+    if case == "peak":
+        return _peak()
+    a, b = inputs(case)
+    transposed = is_transposed(case)
+    compiled = arenite.compile(
+        (lambda x, w: x @ w.T) if transposed else (lambda x, w: x @ w), a, b, threads=threads
+    )
+
+    def work() -> None:
+        compiled(a, b)
+
+    return work
+
+
+def peak_operations() -> int:
+    return 2 * CHAINS * TURNS * (host().vector_bits // 32)
+
+
+def _peak() -> Callable[[], None]:
+    """A loop of multiply-adds in registers, as many a turn as hide their latency."""
+    b = Builder(host())
+    t = VType("f", 32, host().vector_bits // 32)
+    front, head, done = b.block, b.new_block("loop"), b.new_block("done")
+    scale = b.broadcast(b.emit("load float, ptr %window, align 4", t.scalar), t.lanes)
+    front.end = f"br label %{head.name}"
+    b.block = head
+    left, sums = Vec(b, b.new_name(), I64), [Vec(b, b.new_name(), t) for _ in range(CHAINS)]
+    made = [fma(total, scale, scale) for total in sums]
+    after = left - 1
+    again = after.ne(0)
+    head.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
+    b.set_phi(head, left.text, [(b.constant(TURNS, I64), front), (after, head)])
+    for k, (phi, last) in enumerate(zip(sums, made, strict=True)):
+        # Each begins elsewhere: equal chains would be one.
+        b.set_phi(head, phi.text, [(b.constant(k, t), front), (last, head)])
+    b.block = done
+    for k, total in enumerate(made):
+        where = b.offset("%window", 64 * k)
+        b.emit_void(f"store {t} {total.text}, ptr {where}, align 4")
+    done.end = "ret void"
+    module = "\n".join(sorted(b.declarations)) + (
+        f"\ndefine hidden void @peak(ptr %window) {FUNCTION_ATTRIBUTES} {{\n{b.body_text()}\n}}\n"
+    )
+    image = link_object(compile_object(module, host()))
+    code = load_code(image.image)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(image.entries["peak"]))
+    window = (ctypes.c_float * (16 * (CHAINS + 1)))(0.5)
+
+    def work() -> None:
+        call(ctypes.addressof(window))
+
+    return work
