@@ -96,6 +96,7 @@ class _Lowering:
         self._ticks: list[list[int]] = []  # for each value those it is touched at, first and last
         self._in_loops: list[set[int]] = []  # for each value loops inside which it is touched
         self._takes_over: dict[int, list[int]] = {}
+        self._shared: set[int] = set()  # values that two nodes stand for
 
     def run(self, schedule: Schedule) -> Lowered:
         scope: Scope = {}
@@ -202,7 +203,8 @@ class _Lowering:
                 self._branch(step, scope)
             else:
                 kept = {node for later in schedule.steps[k + 1 :] for node in later.inputs}
-                self._loop(step, scope, kept | set(schedule.outputs))
+                # What belongs to others is theirs to keep.
+                self._loop(step, scope, kept | {*schedule.inputs, *schedule.outputs})
 
     def _kernel(self, kernel: Kernel, scope: Scope) -> None:
         reads = tuple(self._number(node, scope) for node in kernel.inputs)
@@ -336,7 +338,7 @@ class _Lowering:
         kept: set[Node],
         instructions: tuple[list[Instruction], list[Instruction]],
     ) -> None:
-        """Places and pointers of a carried value; `kept` are nodes that are read after the loop."""
+        """Places and pointers of a carried value; `kept` are nodes whose values stay."""
         (scope, inner), (before, at_end) = scopes, instructions
         parts = loop.parts
         initial, one, following = parts.initial[j], parts.carried[j], parts.following[j]
@@ -346,12 +348,14 @@ class _Lowering:
             inner[one] = start
             if result is not None:
                 scope[result] = start
+                self._shared.add(start)
             return
         p = self._value("work", f"{name}.p", one)
         dies = (
             self.values[start].kind == "work"
             and self._made_in[start] == tuple(self._open_loops)
             and initial not in kept
+            and start not in self._shared
             and loop.inputs.count(initial) == 1
         )
         q = start if dies else self._value("work", f"{name}.q", one)

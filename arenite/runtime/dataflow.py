@@ -342,21 +342,44 @@ class _Walk:
         launch = self.assembly.launches[number]
         if launch.name != event.kernel.name:
             raise InvalidPlan(f"kernel {launch.name} runs where {event.kernel.name} is meant")
+        kernel = event.kernel
         window = self.assembly.layout.windows[number]
-        reads = zip(event.kernel.inputs, event.reads, strict=True)
-        for position, (node, content) in enumerate(reads):
-            nbytes = evaluate(node.nbytes, self.sizes)
+        spans = []
+        nodes = (*kernel.inputs, *kernel.outputs)
+        for position, value in enumerate(launch.arrays):
+            is_scratch = position >= len(nodes)
+            nbytes = (
+                self.places[value].nbytes
+                if is_scratch
+                else evaluate(nodes[position].nbytes, self.sizes)
+            )
+            address = self.registers[window + position]
+            spans.append((address, address + nbytes))
+        n = len(kernel.inputs)
+        for position, content in enumerate(event.reads):
+            start, end = spans[position]
             what = f"kernel {launch.name}, input {position}"
-            self._check(what, self.registers[window + position], nbytes, content)
-        at = window + len(event.kernel.inputs)
-        for position, node in enumerate(event.kernel.outputs):
-            address = self.registers[at + position]
-            nbytes = evaluate(node.nbytes, self.sizes)
-            self.memory.write(address, address + nbytes, event.writer)
-        for position in range(at + len(event.kernel.outputs) - window, len(launch.arrays)):
-            address = self.registers[window + position]  # of scratch
-            nbytes = self.places[launch.arrays[position]].nbytes
-            self.memory.write(address, address + nbytes, event.writer)
+            self._check(what, start, end - start, content)
+        for position in range(n, len(spans)):
+            for k in range(n):
+                self._check_in_place(kernel, spans, position, k)
+            self.memory.write(*spans[position], event.writer)
+
+    def _check_in_place(
+        self, kernel: Kernel, spans: list[tuple[int, int]], position: int, k: int
+    ) -> None:
+        """That a kernel writes over what it reads only where each element is read before."""
+        (start, end), (low, high) = spans[position], spans[k]
+        if max(start, low) >= min(end, high):
+            return
+        written = position - len(kernel.inputs)
+        pair = None
+        if written < len(kernel.outputs):
+            pair = (kernel.outputs[written], kernel.inputs[k])
+        if pair not in kernel.in_place or start != low:
+            raise InvalidPlan(
+                f"kernel {kernel.name} writes over bytes of its input {k} that it may still read"
+            )
 
     def _check(self, what: str, address: int, nbytes: int, content: Content) -> None:
         end = address + nbytes

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Tensor, Var, spec
-from arenite.errors import IndexOutOfRange
+from arenite.errors import IndexOutOfRange, RunCancelled
 from arenite.runtime.executable import Executable
 from arenite.tensor.compile import CompiledFunction
 from tests.pipeline.trial import run_poisoned
@@ -21,7 +21,8 @@ F32 = np.float32
 
 
 def compiled(function: Callable[..., Any], *specs: Any, threads: int = 2) -> CompiledFunction:
-    return arenite.compile(function, *specs, threads=threads)
+    made: CompiledFunction = arenite.compile(function, *specs, threads=threads)
+    return made
 
 
 def run(function: Callable[..., Any], *arrays: Any, specs: Any = None) -> list[Array]:
@@ -287,3 +288,112 @@ def test_an_lstm_over_time() -> None:
         made.append(nh)
     for result, expected in ((h, nh), (c, nc), (stacked, np.array(made))):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+# What programs with loops are like.
+
+
+def test_a_hundred_thousand_iterations_are_one_entry_into_native_code() -> None:
+    def count(n: Tensor) -> Tensor:
+        return arenite.fori_loop(n, lambda i, s: (s + i) % 1_000_003, np.int64(0))
+
+    with compiled(count, np.array(0)) as program:
+        executable: Executable = program.executable
+        assert len(executable.kernels) < 6
+        total = 0
+        for i in range(100_000):
+            total = (total + i) % 1_000_003
+        assert program(np.array(100_000)) == total
+        executable.verify()
+
+
+def test_a_long_chain_in_a_body() -> None:
+    def network(x: Tensor) -> Tensor:
+        def body(i: Tensor, s: Tensor) -> Tensor:
+            for k in range(2_000):
+                s = s + 1 if k % 2 else -s
+            return s
+
+        return arenite.fori_loop(3, body, x)
+
+    x = np.arange(5)
+    [result] = run(network, x)
+    expected = x
+    for _ in range(3):
+        for k in range(2_000):
+            expected = expected + 1 if k % 2 else -expected
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_sides_of_a_branch_share_their_bytes() -> None:
+    def one_side(x: Tensor) -> Tensor:
+        return (x.sort() @ x).sort() @ x
+
+    def both(c: Tensor, x: Tensor) -> Tensor:
+        return arenite.cond(c, lambda: one_side(x), lambda: one_side(x.T) + 1)
+
+    x = rows(32, 32)
+    with compiled(one_side, x) as alone, compiled(both, np.array(True), x) as program:
+        extra = program.executable.plan.peak_nbytes - alone.executable.plan.peak_nbytes
+        # The result is written by either, and the condition has a few bytes of its own.
+        assert extra <= x.nbytes + 256
+
+
+def test_a_scan_keeps_no_copy_of_what_it_goes_through() -> None:
+    def network(xs: Tensor) -> Any:
+        return arenite.scan(lambda s, x: (s + x, s * x), np.zeros(64, F32), xs)
+
+    xs = np.random.default_rng(0).standard_normal((1000, 64)).astype(F32)
+    with compiled(network, xs) as program:
+        executable: Executable = program.executable
+        assert executable.plan.peak_nbytes < 4 * 64 * 4 + 256
+        assert [kernel.border for kernel in executable.kernels if "copy" in kernel.border] != []
+        last, stacked = program(xs)
+    state = np.zeros(64, F32)
+    for k, x in enumerate(xs):
+        np.testing.assert_allclose(stacked[k], state * x, rtol=1e-5, atol=1e-6)
+        state = state + x
+    np.testing.assert_allclose(last, state, rtol=1e-5, atol=1e-6)
+
+
+def test_a_profile_counts_the_runs_of_a_kernel_in_a_loop() -> None:
+    def network(x: Tensor) -> Tensor:
+        return arenite.fori_loop(12, lambda i, s: s.sort() + x, x)
+
+    x = rows(1)[0]
+    with compiled(network, x) as program:
+        profile = program.profile(x)
+        times = {kernel.name.rsplit("_", 1)[0]: kernel.n_runs for kernel in profile.kernels}
+        assert times["sort"] == 12
+        assert "12" in str(profile)
+        assert profile.to_chrome_trace().count('"sort_') == 12
+        assert "loop 12 times" in str(program.executable.schedule)
+
+
+def test_a_cancelled_loop_ends() -> None:
+    from threading import Timer
+
+    def for_ever(x: Tensor) -> Tensor:
+        return arenite.while_loop(lambda s: s >= 0, lambda s: (s + 1) % 1000, x)
+
+    with compiled(for_ever, np.array(0)) as program:
+        timer = Timer(0.2, program.executable.cancel)
+        timer.start()
+        with pytest.raises(RunCancelled):
+            program(np.array(0))
+        timer.join()
+        assert program(np.array(-5)) == -5
+
+
+def test_an_index_out_of_range_in_a_loop_names_its_kernel() -> None:
+    def walk(x: Tensor, at: Tensor) -> Tensor:
+        return arenite.fori_loop(4, lambda i, s: x[s + i], at)
+
+    x = np.arange(4)
+    with compiled(walk, x, np.array(0)) as program:
+        with pytest.raises(IndexOutOfRange, match="outside its axis, in kernel gather"):
+            program(x, np.array(3))
+        program.executable.reset()
+        at = 0
+        with pytest.raises(IndexOutOfRange):
+            program(x, np.array(at))

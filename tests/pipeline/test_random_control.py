@@ -1,0 +1,60 @@
+"""Random graphs with ifs and loops in each other, against the oracle, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arenite.ir import evaluate, verify
+from arenite.passes import PASSES, run
+from arenite.pipeline import compile_anew
+from arenite.runtime.executable import Executable
+from arenite.schedule import outline
+from tests.pipeline.control_graphs import ControlMaker
+from tests.pipeline.trial import run_poisoned
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_passes_and_outlining_change_nothing(seed: int) -> None:
+    maker = ControlMaker(seed)
+    graph = maker.make()
+    verify(graph)
+    arrays = maker.arrays(seed)
+    expected = [array.tobytes() for array in evaluate(graph, arrays)]
+    for record in run(graph, PASSES)[1]:
+        verify(record.graph)
+        assert [a.tobytes() for a in evaluate(record.graph, arrays)] == expected, record.name
+    outlined = outline(run(graph, PASSES)[0])
+    verify(outlined)
+    assert not any(node.op == "if" for node in outlined.everything)
+    assert [a.tobytes() for a in evaluate(outlined, arrays)] == expected
+
+
+def check(seed: int) -> None:
+    maker = ControlMaker(seed)
+    graph = maker.make()
+    program = compile_anew(graph)
+    for threads in (1, 2):
+        with Executable(graph, program, threads) as executable:
+            executable.verify()
+            for run_seed in range(3):
+                arrays = maker.arrays(run_seed)
+                results = run_poisoned(executable, *arrays)
+                expected = evaluate(graph, arrays)
+                for result, wanted in zip(results, expected, strict=True):
+                    assert result.tobytes() == wanted.tobytes(), f"seed {seed}\n{graph}"
+            executable.verify()
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_compiled_they_give_what_the_oracle_gives(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("seed", range(8))
+def test_with_every_kernel_shared_too(seed: int) -> None:
+    check(seed)
