@@ -24,7 +24,7 @@ from arenite.ir.node import Node, Origin
 from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
-from arenite.runtime.steps import Cell, Pointer, Step, StepKind
+from arenite.runtime.steps import Cell, Pointer, Step, StepKind, written
 
 SCHEMA = 3
 
@@ -64,6 +64,10 @@ class Compiled:
     plan: MemoryPlan
     steps: tuple[Step, ...]
     cells: tuple[Cell, ...]
+
+    def __str__(self) -> str:
+        """The steps, one a line."""
+        return written(self.steps, [launch.name for launch in self.launches])
 
     @property
     def pointers(self) -> dict[ValueId, Pointer]:
