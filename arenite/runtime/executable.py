@@ -239,7 +239,8 @@ class Executable(Closing):
                 shape is not None or array.ndim != self.graph.inputs[k].ndim
             ):
                 _explain(array, self.graph.inputs[k])
-            fitting.append(array if array.flags.c_contiguous else array.copy())
+            flags = array.flags
+            fitting.append(array if flags.c_contiguous and flags.aligned else array.copy())
         return fitting
 
     def cancel(self) -> None:
@@ -342,7 +343,7 @@ class Executable(Closing):
         Assembly(self.compiled.load, self._io).verify(places)
         largest = {var.name: var.high for var in self._variables}
         self._verify_table(self._assembly.table(places), places, largest)
-        for binding in self._bound.values():
+        for binding in list(self._bound.values()):  # calls in other threads may add one
             binding.plan.verify()
             self._verify_table(binding.table.table, binding.places, binding.sizes)
 

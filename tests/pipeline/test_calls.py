@@ -102,6 +102,25 @@ def test_bad_input_leaves_it_usable(threads: int) -> None:
         assert program(x) == 20
 
 
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_arrays_at_any_address_are_taken(threads: int, dtype: Any) -> None:
+    """Element by element off the lines of memory, and off the elements' own alignment."""
+    size = np.dtype(dtype).itemsize
+
+    def function(x: Any) -> Any:
+        return x @ x, x.sort(0), x.cumsum(1), x.T + 1
+
+    wanted = np.arange(31 * 31).reshape(31, 31) % 17
+    memory = np.zeros(wanted.size * size + 64, np.uint8)
+    with arenite.compile(function, arenite.spec((31, 31), dtype), threads=threads) as program:
+        expected = [one.tobytes() for one in program(wanted.astype(dtype))]
+        for offset in (0, size, 3 * size, 1, size - 1, 33):
+            x = memory[offset : offset + wanted.size * size].view(dtype).reshape(31, 31)
+            x[...] = wanted
+            assert [one.tobytes() for one in program(x)] == expected
+
+
 # A run that is ended.
 
 #: Of a long run: some 40 s of work, in a thousand launches.
@@ -241,13 +260,16 @@ def test_threads_that_call_one_program_with_several_sizes_queue(threads: int) ->
     with arenite.compile(function, spec, threads=threads) as program:
 
         def work(k: int) -> None:
-            for turn in range(20):
+            for turn in range(8):
                 x = np.full((1 + (k * 7 + turn) % 40, 90), 1 + k, np.float32)
                 wanted = (np.sort(x) @ x.T).cumsum(0)
                 np.testing.assert_allclose(program(x), wanted, rtol=1e-4)
 
-        in_threads(4, work)
-        program.verify()
+        def work_or_verify(k: int) -> None:
+            for _ in range(5):
+                program.verify() if k == 4 else work(k)
+
+        in_threads(5, work_or_verify)
 
 
 @both
