@@ -361,8 +361,9 @@ def test_nan_and_infinity_pass_through(m: int, tb: bool) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tb", [False, True])
-def test_sizes_known_later(tb: bool, target: str) -> None:
-    rows, columns, depth = Var("rows", 1, 400), Var("columns", 1, 300), Var("depth", 1, 900)
+@pytest.mark.parametrize("least", [1, 100])
+def test_sizes_known_later(least: int, tb: bool, target: str) -> None:
+    rows, columns, depth = Var("rows", least, 400), Var("columns", 1, 300), Var("depth", 1, 900)
     shape = Shape(1, 1, 1, tb=tb)
     b_shape = (columns, depth) if tb else (depth, columns)
 
@@ -371,7 +372,8 @@ def test_sizes_known_later(tb: bool, target: str) -> None:
 
     made = Made(function, [(rows, depth), b_shape, (columns,)], target=target)
     assert isinstance(made.built.loops, MicroKernel)
-    for m, n, k in [(1, 1, 1), (1, 300, 900), (13, 33, 40), (97, 31, 800), (400, 130, 129)]:
+    tried = [(1, 1, 1), (1, 300, 900), (13, 33, 40), (100, 31, 800), (170, 9, 70), (400, 130, 129)]
+    for m, n, k in [size for size in tried if size[0] >= least]:
         one = Shape(m, n, k, tb=tb)
         a, b = one.operands(np.float32)
         bias = numbers((n,), 5)
@@ -381,6 +383,22 @@ def test_sizes_known_later(tb: bool, target: str) -> None:
         want = np.maximum(left @ right + bias, 0)
         limit = bound_of(left, right, 2.0**-24) + 1e-6 * (1 + np.abs(want))
         assert (np.abs(got - want) <= limit).all(), (m, n, k)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("tb", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(96, 100), (1030, 60), (41, 800)])
+def test_rows_known_later(n: int, k: int, tb: bool, target: str) -> None:
+    rows = Var("rows", 1, 200)
+    shape = Shape(1, n, k, tb=tb)
+    b = shape.operands(np.float32)[1]
+    made = Made(shape.product, [(rows, k), b.shape], target=target)
+    for m in (1, 2, 3, 5, 8, 9, 13, 40, 96, 97, 168, 169, 199):
+        one = Shape(m, n, k, tb=tb)
+        a, b = one.operands(np.float32)
+        [got] = made.run([a, b], {"rows": m})
+        left, right = one.views(a.astype(np.float64), b.astype(np.float64))
+        assert (np.abs(got - left @ right) <= bound_of(left, right, 2.0**-24)).all(), m
 
 
 @pytest.mark.parametrize("shape", [((0, 4), (4, 5)), ((3, 0), (0, 5)), ((3, 4), (4, 0))], ids=str)

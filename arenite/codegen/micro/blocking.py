@@ -43,9 +43,11 @@ WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
 SET_NBYTES = 4096
 SET_ROWS = 6
-#: Of a number of rows that is known only later: blocks, and heights that all numbers are cut into.
+#: Of a number of rows that is known only later: blocks, and heights that all numbers are cut into;
+#: few, for every height is compiled.
 LATER_ROWS = 168
-LATER_HEIGHTS = (14, 12, 8, 6, 4, 2, 1)
+LATER_HEIGHTS = (12, 10, 6, 3, 1)
+LATER_FEW_HEIGHTS = (3, 1)
 WIDEST = 8
 
 
@@ -106,9 +108,9 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     return Cut(
         lanes,
         columns,
-        _heights(layout.n_rows, block_rows, tallest) if most > few.up_to else (),
+        _heights(layout.n_rows, block_rows, few, tallest) if most > few.up_to else (),
         few,
-        _heights(layout.n_rows, block_rows, few.tallest) if least <= few.up_to else (),
+        _few_heights(layout.n_rows, block_rows, few),
         most > few.up_to
         and (layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))),
         block_rows,
@@ -144,12 +146,23 @@ def _columns(layout: Layout, lanes: int, target: Target) -> int:
     return max(1, min(columns, -(-size // lanes)))
 
 
-def _heights(n_rows: Dim, block_rows: int, tallest: int) -> tuple[int, ...]:
+def _heights(n_rows: Dim, block_rows: int, few: Few, tallest: int) -> tuple[int, ...]:
+    """Heights of tiles for blocks of more rows than the form for few takes."""
     if isinstance(n_rows, int):
-        last = n_rows % block_rows
-        return even_heights([min(n_rows, block_rows), last], tallest)
-    lower = [height for height in LATER_HEIGHTS if height < min(tallest, bounds(n_rows)[1])]
-    return (min(tallest, bounds(n_rows)[1]), *lower)
+        return even_heights([min(n_rows, block_rows), n_rows % block_rows], tallest)
+    even = even_heights(range(few.up_to + 1, block_rows + 1), tallest)
+    lower = [height for height in LATER_HEIGHTS if height < tallest]
+    return min(even, (tallest, *lower), key=len)
+
+
+def _few_heights(n_rows: Dim, block_rows: int, few: Few) -> tuple[int, ...]:
+    """Heights for blocks of few rows; the last block may be one whatever the number of rows is."""
+    if few.up_to == 0 or (isinstance(n_rows, int) and n_rows > few.up_to):
+        return ()
+    if isinstance(n_rows, int):
+        return even_heights([n_rows], few.tallest)
+    tallest = min(few.tallest, bounds(n_rows)[1])
+    return (tallest, *(height for height in LATER_FEW_HEIGHTS if height < tallest))
 
 
 def _blocks(layout: Layout, width: int, tallest: int) -> tuple[int, int, int]:

@@ -19,11 +19,11 @@ from arenite.codegen.vector import I64, Builder, Vec, VType
 FOLDED = 4
 
 
-def shape_of(target: Target, rows: int) -> tuple[int, int]:
+def shape_of(rows: int) -> tuple[int, int]:
     """Rows of B walked together with so many rows of A, and vectors of each in one turn."""
-    # With so few, reading B strictly in order is what counts.
-    if rows <= 2:
-        return 1, 8 // rows
+    # With one, reading B strictly in order is what counts.
+    if rows == 1:
+        return 1, 8
     return FOLDED, 1
 
 

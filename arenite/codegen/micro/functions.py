@@ -84,43 +84,53 @@ class TileFunction(Tiles):
             [loop],
             [None] * columns if product.copies_b else masks,
         )
-        if product.is_short:
+        self.finish(sums, masks)
+
+    def finish(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
+        """What a tile does with its sums, by row and column; masks are those of the columns."""
+        if self.product.is_short:
             self._finish_registers(sums, masks)
-        else:
-            slot = self._stack(rows * columns * lanes)
-            for row, own in enumerate(sums):
-                for column, total in enumerate(own):
-                    self._keep(slot, (row * columns + column) * lanes, total)
-            self._finish_rows(slot, rows, columns, masks)
+            return
+        rows, columns, lanes = len(sums), len(masks), self.product.lanes
+        slot = self._stack(rows * columns * lanes)
+        for row, own in enumerate(sums):
+            for column, total in enumerate(own):
+                self._keep(slot, (row * columns + column) * lanes, total)
+        self._finish_rows(slot, rows, columns, masks)
 
     def dots(self, rows: int) -> None:
         """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
         b, product, lanes = self.builder, self.product, self.product.lanes
-        together, unroll = dots.shape_of(b.target, rows)
+        together, unroll = dots.shape_of(rows)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
+        part = register_type(product.sum_dtype, dots.FOLDED)
         slot = self._stack(rows * lanes)
+        parts = self._stack(rows * lanes * dots.FOLDED, "%parts")
         last = self.rest - 1
-        size = product.sum_dtype.bits // 8
 
         def turn(_: Phase, at: Vec) -> None:
             # Past the last column the last one is taken again; what it gives is not stored.
-            columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
+            columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            parts: list[list[Vec]] = [[] for _ in range(rows)]
-            for k in range(0, dots.FOLDED, together):
-                own = b_rows[k : k + together]
-                sums = dots.row_dots(b, lanes, self.dot, a_rows, own, self.depth, unroll)
-                for row, mine in enumerate(parts):
-                    mine += sums[row * together : (row + 1) * together]
-            for row, mine in enumerate(parts):
-                total = dots.fold(mine)
-                where = moved(b, b.offset(slot, row * lanes * size), at * size)
-                b.emit_void(f"store {total.type} {total.text}, ptr {where}, align 4")
+            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll)
+            for k, total in enumerate(sums):
+                row, column = divmod(k, together)
+                first = b.offset(parts, (row * lanes + column) * dots.FOLDED * size)
+                where = moved(b, first, at * (dots.FOLDED * size))
+                b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
 
-        self.counted_loop(
-            b.constant(0, I64), self.rest, [Phase(1, dots.FOLDED)], product.epilogue, turn
-        )
+        self.counted_loop(zero, self.rest, [Phase(1, together)], (), turn)
+
+        def fold(_: Phase, at: Vec) -> None:
+            first = moved(b, parts, at * (dots.FOLDED * size))
+            loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
+            mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
+            total = dots.fold(mine)
+            b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
+
+        self.counted_loop(zero, b.constant(rows * lanes, I64), [Phase(1, dots.FOLDED)], (), fold)
         self._finish_rows(slot, rows, 1, [self._mask(0)])
 
     def stream(self, rows: int) -> None:
@@ -201,10 +211,11 @@ class TileFunction(Tiles):
         t = VType("i", self.product.sum_dtype.bits, lanes)
         return b.iota(t).lt(b.broadcast(count.convert("trunc", t.scalar), lanes))
 
-    def _stack(self, count: int) -> str:
-        b, t = self.builder, register_type(self.product.sum_dtype, 1)
-        b.allocas["%kept"] = f"%kept = alloca [{count} x {t}], align 64"
-        return "%kept"
+    def _stack(self, count: int, name: str = "%kept") -> str:
+        """Room for so many sums."""
+        t = register_type(self.product.sum_dtype, 1)
+        self.builder.allocas[name] = f"{name} = alloca [{count} x {t}], align 64"
+        return name
 
     def _keep(self, slot: str, at: int, total: Vec) -> None:
         where = self.builder.offset(slot, at * self.product.sum_dtype.bits // 8)
