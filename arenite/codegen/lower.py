@@ -13,6 +13,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.scope import SCALAR, Binding
@@ -32,7 +33,11 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
         check(kernel)
         builder = Builder(target)
         if isinstance(kernel, MicroKernel):
-            driver = Driver(builder, kernel)
+            driver = (
+                ConvDriver(builder, kernel)
+                if isinstance(kernel, ConvKernel)
+                else Driver(builder, kernel)
+            )
             driver.run()
             functions += driver.texts.values()
         else:

@@ -141,7 +141,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
             block = max(least, block // 2)
         n_blocks = -(-units // block)
         read = (units + n_blocks * sizes.more_lines) * unit_nbytes
-        cost = n_blocks * weights_nbytes + n_chunks * read * (3 if sizes.is_copied else 1)
+        cost = float(n_blocks * weights_nbytes) + n_chunks * read * (3 if sizes.is_copied else 1)
         if n_blocks * n_chunks < wanted:
             cost *= 1 + wanted / (n_blocks * n_chunks)
         if best is None or cost < best[0]:

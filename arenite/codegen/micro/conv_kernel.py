@@ -12,21 +12,18 @@ image, which may be fewer at its edges, and over the input channels. Weights lie
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.driver import Driver, _Emit, _REST, _START
-from arenite.codegen.micro.functions import TileFunction, function_text
+from arenite.codegen.micro.conv_copy import FIRST_LINE, LAST_LINE
+from arenite.codegen.micro.driver import _REST, Driver, _Emit
+from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.micro.tile import KLoop, Tile, moved, multiply
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import Builder
 from arenite.ir.ops.convolution import PANEL
-
-#: The lines of a tile.
-FIRST_LINE, LAST_LINE = ir.Name("first_line"), ir.Name("last_line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +135,5 @@ class ConvDriver(Driver):
 
         self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
 
-    def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
-        """The name of a function, which is built when it is first asked for."""
-        name = f"{self.micro.name}.{suffix}"
-        if name not in self.texts:
-            builder = Builder(self.builder.target)
-            fill(ConvFunction(builder, self.convolution))
-            self.texts[name] = function_text(builder, self.micro, name)
-            self.builder.declarations |= builder.declarations
-            self.builder.globals |= builder.globals
-            self.builder.helpers |= builder.helpers
-        return name
+    def new_function(self, builder: Builder) -> ConvFunction:
+        return ConvFunction(builder, self.convolution)

@@ -216,12 +216,15 @@ class Driver(Tiles):
         byte = VType("i", 8, 1)
         return b.emit(f"load i8, ptr {where}, align 1", byte).convert("zext", I64)
 
+    def new_function(self, builder: Builder) -> TileFunction:
+        return TileFunction(builder, self.micro)
+
     def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
         """The name of a function, which is built when it is first asked for."""
         name = f"{self.micro.name}.{suffix}"
         if name not in self.texts:
             builder = Builder(self.builder.target)
-            fill(TileFunction(builder, self.micro))
+            fill(self.new_function(builder))
             self.texts[name] = function_text(builder, self.micro, name)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals
