@@ -8,8 +8,8 @@ from dataclasses import replace
 from arenite import passes
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import lower
-from arenite.codegen.kernels import Built
-from arenite.codegen.kernels import build as build_kernel
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.choose import build as build_kernel
 from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var, bounds
 from arenite.ir.graph import Graph

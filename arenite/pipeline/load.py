@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arenite.codegen.kernels import Built
+from arenite.codegen.kernels.built import Built
 from arenite.ir.node import Node
 from arenite.schedule import Kernel, Schedule
 

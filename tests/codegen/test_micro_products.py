@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from arenite import passes
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import target as targets
-from arenite.codegen.kernels import Built, build
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.choose import build
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
@@ -36,6 +37,24 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TARGETS = [name for name in RUNNABLE if targets.named(name).has_fma]
 
 
+def built_for(
+    function: Callable[..., Tensor | Sequence[Tensor]],
+    shapes: Sequence[tuple[Dim, ...]],
+    dtype: Any = np.float32,
+    target: str = "host",
+) -> tuple[Graph, Kernel, Built]:
+    """The graph of a function of tensors, its one kernel, and what is built of that."""
+    inputs = [
+        graph_input(f"x{k}", k, shape, dtype_of(np.dtype(dtype))) for k, shape in enumerate(shapes)
+    ]
+    results = function(*(Tensor.of_node(node) for node in inputs))
+    results = [results] if isinstance(results, Tensor) else results
+    outputs = tuple(result.node for result in results)
+    graph, _ = passes.run(Graph(tuple(inputs), outputs), passes.PASSES)
+    [kernel] = fuse(graph).kernels
+    return graph, kernel, build(kernel, targets.named(target))
+
+
 class Made:
     """One kernel of a function of tensors, compiled."""
 
@@ -46,19 +65,7 @@ class Made:
         dtype: Any = np.float32,
         target: str = "host",
     ) -> None:
-        inputs = [
-            graph_input(f"x{k}", k, shape, dtype_of(np.dtype(dtype)))
-            for k, shape in enumerate(shapes)
-        ]
-        results = function(*(Tensor.of_node(node) for node in inputs))
-        results = [results] if isinstance(results, Tensor) else results
-        graph, _ = passes.run(
-            Graph(tuple(inputs), tuple(result.node for result in results)), passes.PASSES
-        )
-        self.graph = graph
-        self.kernel: Kernel
-        [self.kernel] = fuse(graph).kernels
-        self.built: Built = build(self.kernel, targets.named(target))
+        self.graph, self.kernel, self.built = built_for(function, shapes, dtype, target)
         self.compiled = Compiled(self.built.loops, targets.named(target))
 
     @property

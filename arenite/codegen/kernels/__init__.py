@@ -1,6 +1,1 @@
-"""codegen/kernels: what a fused Kernel does, as loops."""
-
-from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.choose import build
-
-__all__ = ["Built", "Scratch", "build"]
+"""codegen/kernels: what a fused Kernel does, as loops. `choose.build` makes them."""
