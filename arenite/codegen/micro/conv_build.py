@@ -17,9 +17,9 @@ from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.codegen.micro.blocking import LATER_ROWS
 from arenite.codegen.micro.build import SHORT_OPS
-from arenite.codegen.micro.conv_copy import FIRST_LINE, LAST_LINE, Copy, Room, room
+from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv
-from arenite.codegen.micro.conv_kernel import Conv, ConvKernel, Taps
+from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Conv, ConvKernel, Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side, sides_of
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import (

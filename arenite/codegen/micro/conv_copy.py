@@ -15,13 +15,11 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, TILE
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, Var, product
-
-#: The first line of a tile.
-FIRST_LINE, LAST_LINE = ir.Name("first_line"), ir.Name("last_line")
 
 #: Variables of the copy: how many of each there are does not matter to index arithmetic.
 _MANY = 2**40

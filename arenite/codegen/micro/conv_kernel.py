@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.conv_copy import FIRST_LINE, LAST_LINE
 from arenite.codegen.micro.driver import _REST, Driver, _Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
@@ -24,6 +23,9 @@ from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import Builder
 from arenite.ir.ops.convolution import PANEL
+
+#: The lines of a tile.
+FIRST_LINE, LAST_LINE = ir.Name("first_line"), ir.Name("last_line")
 
 
 @dataclass(frozen=True, slots=True)
