@@ -8,12 +8,13 @@ or leaves a byte of its result unwritten. All memory of the run is one block, gu
 
 Each launch runs twice, alone, with everything it does not declare to read filled with two
 different patterns: a byte that changes outside its writes was written, a result that differs was
-made from bytes that were not its own.
+made from bytes that were not its own. Branches and loops are walked here, entry by entry; where a
+value moves from place to place, its bytes are those at the address the kernel gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +34,6 @@ Array = NDArray[Any]
 GUARD_NBYTES = 256
 #: What undeclared bytes hold: NaN and -1, then numbers below 1 that no other would absorb.
 PATTERNS = (0xFF, 0x3F)
-_STRAIGHT = (Op.END, Op.BLOCK, Op.LAUNCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,10 @@ def run_checked(
 ) -> list[Array]:
     """The outputs. `given` are inputs and constants by number of their value; `check_outcome`
     raises for a launch that failed."""
-    ticks = _launches(program.table)
-    memory = _Memory(program, given)
-    for tick in ticks:
-        k = int(program.table.entries[tick]["kernel"])
-        _check_launch(program, memory, tick, k, check_outcome)
-    values = program.compiled.values
+    walk = _Walk(program, _Memory(program, given), check_outcome)
+    for tick in walk.launches():
+        walk.check(tick)
+    values, memory = program.compiled.values, walk.memory
     return [
         memory.bytes[memory.spans[number]]
         .copy()
@@ -66,17 +64,6 @@ def run_checked(
         .reshape([evaluate(size, program.sizes) for size in values[number].shape])
         for number in program.compiled.outputs
     ]
-
-
-def _launches(table: LaunchTable) -> list[int]:
-    """The ticks of launches in their order; NotSupported unless the table is straight."""
-    for tick, op in enumerate(table.entries["op"].tolist()):
-        if op not in _STRAIGHT:
-            raise NotSupported(
-                f"a checked run goes through launches one after another, and entry {tick} is a "
-                f"{Op(op).name}; check the graph without its loops and branches"
-            )
-    return [int(tick) for tick in np.flatnonzero(table.entries["op"] == Op.LAUNCH)]
 
 
 class _Memory:
@@ -91,22 +78,22 @@ class _Memory:
         at = _behind(self.arena + arena_nbytes)
         self.spans: dict[ValueId, slice] = {}
         for number, place in places.items():
-            if place.offset is None:
-                self.spans[number] = slice(at, at + place.nbytes)
-                at = _behind(at + place.nbytes)
-            else:
+            if place.offset is not None:
                 start = self.arena + place.offset
                 self.spans[number] = slice(start, start + place.nbytes)
+            elif place.io is not None:
+                self.spans[number] = slice(at, at + place.nbytes)
+                at = _behind(at + place.nbytes)
         self.bytes: NDArray[np.uint8] = aligned_empty(at, np.uint8)
         for number, array in given.items():
             self.bytes[self.spans[number]] = array.reshape(-1).view(np.uint8)
-        base = self.bytes.__array_interface__["data"][0]
+        self.base: int = self.bytes.__array_interface__["data"][0]
         self.registers: NDArray[np.int64] = aligned_empty(program.table.n_registers, np.int64)
-        program.assembly.fill(self.registers, places, base + self.arena, program.sizes)
+        program.assembly.fill(self.registers, places, self.base + self.arena, program.sizes)
         for number, place in places.items():
             if place.io is not None:
                 register = program.assembly.layout.io + place.io
-                self.registers[register] = base + self.spans[number].start
+                self.registers[register] = self.base + self.spans[number].start
 
 
 def _behind(end: int) -> int:
@@ -114,44 +101,138 @@ def _behind(end: int) -> int:
     return -(-(end + GUARD_NBYTES) // 64) * 64
 
 
-def _check_launch(
-    program: BoundProgram,
-    memory: _Memory,
-    tick: int,
-    k: int,
-    check_outcome: Callable[[Outcome], None],
-) -> None:
-    launch = program.compiled.launches[k]
-    bound = BoundTable(_only(program.table, tick), memory.registers)
-    before = memory.bytes.copy()
-    is_written = np.zeros(len(before), np.bool_)
-    for number in launch.writes:
-        is_written[memory.spans[number]] = True
-    outcomes = []
-    for pattern in PATTERNS:
-        memory.bytes[:] = pattern
-        for number in launch.reads:
-            memory.bytes[memory.spans[number]] = before[memory.spans[number]]
-        start = memory.bytes.copy()
-        check_outcome(replace(bound.run(bind=program.bind), site=tick))
-        changed = np.flatnonzero((memory.bytes != start) & ~is_written)
-        if len(changed):
-            raise _undeclared(program, memory, k, "writes", int(changed[0]))
-        outcomes.append(memory.bytes.copy())
-    one, other = outcomes
-    for number in program.compiled.kernels[k].outs:
-        span = memory.spans[number]
-        differs = span.start + np.flatnonzero(one[span] != other[span])
-        if len(differs):
-            at = int(differs[0])
-            is_left = (one[at], other[at]) == PATTERNS
-            how = "leaves unwritten" if is_left else "makes from bytes it does not declare to read"
-            raise _undeclared(program, memory, k, how, at)
-    memory.bytes[:] = np.where(is_written, other, before)
+class _Walk:
+    """A run of the table, one entry at a time."""
+
+    def __init__(
+        self, program: BoundProgram, memory: _Memory, check_outcome: Callable[[Outcome], None]
+    ) -> None:
+        self.program = program
+        self.memory = memory
+        self._check_outcome = check_outcome
+        self._alone: dict[int, BoundTable] = {}
+
+    def launches(self) -> Iterator[int]:
+        """The ticks of launches, in the order a run comes to them."""
+        entries, registers = self.program.table.entries, self.memory.registers
+        self._run(len(entries) - 1)  # END: nothing but the instructions before all else
+        tick = 0
+        while True:
+            entry, after = entries[tick], tick + 1
+            op = Op(int(entry["op"]))
+            if op is Op.END:
+                return
+            if op is Op.LAUNCH:
+                yield tick
+            elif op is Op.EVAL:
+                self._run(tick)
+            elif op is Op.IF:
+                after = after if registers[entry["a"]] else int(entry["target"])
+            elif op is Op.JUMP:
+                after = int(entry["target"])
+            elif op is Op.LOOP:
+                registers[entry["a"]] = 0
+                after = after if self._goes_on(entry) else int(entry["target"])
+            elif op is Op.NEXT:
+                registers[entry["a"]] += 1
+                after = int(entry["target"]) if self._goes_on(entry) else after
+            elif op is not Op.BLOCK:
+                raise NotSupported(
+                    f"a checked run stays in native code, and entry {tick} is a {op.name}; check "
+                    "the parts of the graph by themselves"
+                )
+            tick = after
+
+    def _goes_on(self, entry: Any) -> bool:
+        registers = self.memory.registers
+        holds = entry["c"] == NONE or registers[entry["c"]] != 0
+        return bool(holds and registers[entry["a"]] < registers[entry["b"]])
+
+    def _run(self, tick: int) -> None:
+        """This one entry, by one thread."""
+        if tick not in self._alone:
+            table = _only(self.program.table, tick)
+            self._alone[tick] = BoundTable(table, self.memory.registers)
+        outcome = self._alone[tick].run(bind=self.program.bind)
+        self._check_outcome(replace(outcome, site=tick))
+
+    def check(self, tick: int) -> None:
+        """Run a launch twice and compare."""
+        memory = self.memory
+        k = int(self.program.table.entries[tick]["kernel"])
+        launch, kernel = self.program.compiled.launches[k], self.program.compiled.kernels[k]
+        reads = [self._span(k, number) for number in launch.reads]
+        before = memory.bytes.copy()
+        is_written = np.zeros(len(before), np.bool_)
+        for number in launch.writes:
+            is_written[self._span(k, number)] = True
+        made = []
+        for pattern in PATTERNS:
+            memory.bytes[:] = pattern
+            for span in reads:
+                memory.bytes[span] = before[span]
+            start = memory.bytes.copy()
+            self._run(tick)
+            changed = np.flatnonzero((memory.bytes != start) & ~is_written)
+            if len(changed):
+                raise self._undeclared(k, "writes", int(changed[0]))
+            made.append(memory.bytes.copy())
+        one, other = made
+        for number in kernel.outs:
+            span = self._span(k, number)
+            differs = span.start + np.flatnonzero(one[span] != other[span])
+            if len(differs):
+                at = int(differs[0])
+                is_left = (one[at], other[at]) == PATTERNS
+                how = (
+                    "leaves unwritten"
+                    if is_left
+                    else "makes from bytes it does not declare to read"
+                )
+                raise self._undeclared(k, how, at)
+        memory.bytes[:] = np.where(is_written, other, before)
+
+    def _span(self, k: int, number: ValueId) -> slice:
+        """The bytes of a value, as launch `k` gets it."""
+        memory, program = self.memory, self.program
+        if number in memory.spans:
+            return memory.spans[number]
+        position = program.compiled.launches[k].arrays.index(number)
+        address = int(memory.registers[program.assembly.layout.windows[k] + position])
+        start = address - memory.base
+        return slice(
+            start, start + evaluate(program.compiled.values[int(number)].nbytes, program.sizes)
+        )
+
+    def _undeclared(self, k: int, how: str, at: int) -> UndeclaredAccess:
+        compiled = self.program.compiled
+        kernel, writes = compiled.kernels[k], compiled.launches[k].writes
+        where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
+        names = ", ".join(repr(compiled.values[int(number)].name) for number in writes)
+        return UndeclaredAccess(
+            f"kernel {kernel.entry_point} {how} {self._place_of(at)}; it declares to write "
+            f"{names or 'nothing'}{where}"
+        )
+
+    def _place_of(self, at: int) -> str:
+        """In words, with the values that have the byte at one time or another."""
+        values, spans = self.program.compiled.values, self.memory.spans
+        inside = [
+            f"byte {at - span.start} of {values[int(number)].name!r}"
+            for number, span in spans.items()
+            if span.start <= at < span.stop
+        ]
+        if inside:
+            return " and ".join(inside)
+        ends = {span.stop: number for number, span in spans.items() if span.stop <= at}
+        if not ends:
+            return f"a byte {self.memory.arena - at} before the arena"
+        last = max(ends)
+        return f"a byte {at - last} behind the end of {values[int(ends[last])].name!r}"
 
 
 def _only(table: LaunchTable, tick: int) -> LaunchTable:
-    """A table of this one launch, by one thread."""
+    """A table of this one entry."""
     entries = aligned_empty(3, ENTRY)
     entries["guard"] = entries["sync"] = entries["tiles"] = NONE
     entries[0]["op"], entries[0]["a"], entries[0]["tiles"] = Op.BLOCK, 1, 0
@@ -160,33 +241,3 @@ def _only(table: LaunchTable, tick: int) -> LaunchTable:
     entries[1]["wait_count"], entries[1]["sync"] = 0, NONE
     entries[2]["op"] = Op.END
     return replace(table, entries=entries)
-
-
-def _undeclared(
-    program: BoundProgram, memory: _Memory, k: int, how: str, at: int
-) -> UndeclaredAccess:
-    kernel = program.compiled.kernels[k]
-    where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
-    launch = program.compiled.launches[k]
-    names = [program.compiled.values[int(number)].name for number in launch.writes]
-    return UndeclaredAccess(
-        f"kernel {kernel.entry_point} {how} {_place_of(program, memory, at)}; it declares to "
-        f"write {', '.join(map(repr, names)) or 'nothing'}{where}"
-    )
-
-
-def _place_of(program: BoundProgram, memory: _Memory, at: int) -> str:
-    """In words, with the values that have the byte at one time or another."""
-    values = program.compiled.values
-    inside = [
-        f"byte {at - span.start} of {values[int(number)].name!r}"
-        for number, span in memory.spans.items()
-        if span.start <= at < span.stop
-    ]
-    if inside:
-        return " and ".join(inside)
-    ends = {span.stop: number for number, span in memory.spans.items() if span.stop <= at}
-    if not ends:
-        return f"a byte {memory.arena - at} before the arena"
-    last = max(ends)
-    return f"a byte {at - last} behind the end of {values[int(ends[last])].name!r}"

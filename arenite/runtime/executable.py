@@ -375,7 +375,7 @@ class Executable(Closing):
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
-        bytes it does not declare. Slow, and for programs without loops and branches."""
+        bytes it does not declare. Slow: for tests and for debugging."""
         from arenite.runtime.checked import BoundProgram, run_checked
 
         with self._lock:
