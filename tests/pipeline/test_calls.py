@@ -77,6 +77,26 @@ def test_a_bad_index_names_its_line_and_poisons_until_reset(threads: int, axis: 
 
 
 @both
+def test_a_bad_index_in_a_loop_names_its_line(threads: int) -> None:
+    lines: list[int] = []
+
+    def function(x: Any, n: Any) -> Any:
+        def body(k: Any, total: Any) -> Any:
+            lines.append(line_number() + 1)
+            return total + x.take(k, 0)
+
+        return arenite.fori_loop(n, body, x[0] * 0)
+
+    x = np.arange(40, dtype=np.float32).reshape(4, 10)
+    with arenite.compile(function, x, np.array(0), threads=threads) as program:
+        np.testing.assert_array_equal(program(x, np.array(4)), x.sum(0))
+        with pytest.raises(IndexOutOfRange, match=f"{__file__}:{lines[0]}"):
+            program(x, np.array(5))
+        program.reset()
+        np.testing.assert_array_equal(program(x, np.array(3)), x[:3].sum(0))
+
+
+@both
 def test_a_bad_index_of_a_scatter_is_named_too(threads: int) -> None:
     def function(x: Any, places: Any, updates: Any) -> Any:
         return x.scatter(places, updates, 0)
@@ -169,6 +189,30 @@ def test_another_thread_cancels_a_run_and_leaves_it_usable(threads: int) -> None
                 runner.join(0.01)
             assert isinstance(ends[-1], RunCancelled), ends[-1]
             assert short_run_is_right(program)
+
+
+@both
+def test_an_endless_loop_is_cancelled(threads: int) -> None:
+    def endless(x: Any, limit: Any) -> Any:
+        return arenite.while_loop(lambda y: y.sum() < limit, lambda y: y.sort(), x)
+
+    x = np.arange(100, dtype=np.float32)
+    with arenite.compile(endless, x, np.float32(0), threads=threads) as program:
+        ends: list[object] = []
+
+        def run() -> None:
+            try:
+                ends.append(program(x, np.float32(np.inf)))
+            except RunFailed as error:
+                ends.append(error)
+
+        runner = threading.Thread(target=run)
+        runner.start()
+        while runner.is_alive():
+            program.cancel()
+            runner.join(0.01)
+        assert isinstance(ends[0], RunCancelled), ends[0]
+        np.testing.assert_array_equal(program(x, np.float32(5)), x)
 
 
 @both

@@ -176,3 +176,40 @@ def test_a_failed_launch_fails_as_in_any_run() -> None:
         program.reset()
         made = program.run_checked(GIVEN, np.array([0, 29, 1]))
         np.testing.assert_array_equal(made, np.sort(GIVEN, 0)[[0, 29, 1]])
+
+
+# Branches and loops.
+
+
+def power(x: Any, n: Any, flag: Any) -> Any:
+    """Rows that are sorted and multiplied, n times, and what became of them on the way."""
+
+    def body(k: Any, carried: Any) -> Any:
+        y, total = carried
+        y = (y @ x).tanh().sort(0)
+        return y, total + arenite.cond(flag, lambda: y.cumsum(1), lambda: y * 2)
+
+    return arenite.fori_loop(n, body, (x, x * 0))
+
+
+SQUARE = random_array((9, 9), FLOAT32, 3)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_loops_and_branches_are_walked(n: int, flag: bool) -> None:
+    given = SQUARE, np.array(n), np.array(flag)
+    with arenite.compile(power, *given) as program:
+        plain, checked = program(*given), program.run_checked(*given)
+    assert [one.tobytes() for one in checked] == [one.tobytes() for one in plain]
+
+
+@pytest.mark.parametrize("name", ["sort", "cumsum", "matmul"])
+def test_a_wrong_declaration_in_a_loop_is_named(name: str) -> None:
+    given = SQUARE, np.array(3), np.array(True)
+    with arenite.compile(power, *given) as program:
+        executable = program.executable
+        hidden = with_launch(executable.compiled, name, lambda one: replace(one, writes=()))
+        wrong = Executable(executable.graph, hidden)
+        with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {name}.*test_checksums.py"):
+            wrong.run_checked(*given)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import arenite
+from arenite import Var, spec
 from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
@@ -52,6 +54,13 @@ def undelayed(graph: Graph, compiled: Compiled, arrays: list[Array]) -> list[Arr
         return run_poisoned(program, *arrays)
 
 
+def compiled_from(function: Any, *specs: Any) -> tuple[Graph, Compiled]:
+    """The graph of a function of tensors, compiled anew: with all of its work shared."""
+    with arenite.compile(function, *specs) as program:
+        graph: Graph = program.executable.graph
+    return graph, compile_anew(graph)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("threads", [2, 4])
 def test_delays_change_no_bit(seed: int, threads: int) -> None:
@@ -75,6 +84,45 @@ def test_delays_change_no_bit_of_graphs_of_all_shapes(seed: int) -> None:
     for threads in (2, 4):
         for found in delayed_runs(graph, compiled, arrays, threads, 3):
             assert found == plain
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_delays_change_no_bit_of_sizes_that_come_and_go(threads: int) -> None:
+    rows, columns = Var("rows", 1, 40), Var("columns", 1, 60)
+
+    def function(x: Any, w: Any) -> Any:
+        y = x.tanh().sort(1)
+        return (y @ w).cumsum(0), (y - y.max(0)).sum(1)
+
+    arrays = [
+        [random_array((n, m), FLOAT32, n), random_array((m, 5), FLOAT32, m)]
+        for n, m in ((1, 1), (40, 60), (7, 33), (23, 60), (40, 60), (7, 33))
+    ]
+    graph, compiled = compiled_from(function, spec((rows, columns)), spec((columns, 5)))
+    plain = [[one.tobytes() for one in undelayed(graph, compiled, given)] for given in arrays]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executable, "BoundTable", DelayedTable)
+        with Executable(graph, compiled, threads) as program:
+            for seed, (given, wanted) in enumerate(zip(arrays, plain, strict=True)):
+                patch.setattr(DelayedTable, "seed", 104729 * seed)
+                assert [one.tobytes() for one in run_poisoned(program, *given)] == wanted
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_delays_change_no_bit_of_loops_and_branches(threads: int) -> None:
+    def function(x: Any, n: Any) -> Any:
+        def body(k: Any, carried: Any) -> Any:
+            y, total = carried
+            y = (y @ x).tanh().sort(0)
+            return y, total + arenite.cond(k % 2 == 0, lambda: y.cumsum(1), lambda: (y * 2).sort(1))
+
+        return arenite.fori_loop(n, body, (x, x * 0))
+
+    x, n = random_array((SIZE, SIZE), FLOAT32, 1), np.array(5)
+    graph, compiled = compiled_from(function, x, n)
+    plain = [one.tobytes() for one in undelayed(graph, compiled, [x, n])]
+    for found in delayed_runs(graph, compiled, [x, n], threads, 8):
+        assert found == plain
 
 
 def test_without_waits_a_graph_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
