@@ -41,6 +41,9 @@ SHARED_FROM_NS = 5_000
 #: For estimates: trips of a loop that finds out while running, and an iteration by itself.
 UNKNOWN_TRIPS = 1_000
 LOOP_NS = 100
+#: Values up to which a new plan is compared with known ones, and how many of these are kept.
+MAX_COMPARED = 1_000
+MAX_KNOWN = 4
 #: The storage id of the arena in hazard ranges; values outside have others.
 ARENA = 0
 
@@ -84,6 +87,14 @@ class Layout:
     n_registers: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Entries with their waits, which are the same for many plans."""
+
+    entries: NDArray[Any]
+    waits: list[int]
+
+
 class Assembly:
     """The launches of one program, laid out once; bound anew for each plan and each size."""
 
@@ -115,6 +126,8 @@ class Assembly:
         self._ticks: list[int] = []
         self._template, self._instructions = self._lay_out_entries()
         self.launch_at = {tick: k for k, tick in enumerate(self._ticks)}
+        self._touched = self._find_touched()
+        self._known: list[tuple[NDArray[np.bool_], _Waiting]] = []
         self.n_bind = len(self._io_moves)
 
     # What no plan and no size changes.
@@ -267,6 +280,19 @@ class Assembly:
                 times.pop()
         return total
 
+    def _find_touched(self) -> list[ValueId]:
+        """All values of the arena that launches touch, through pointers too."""
+        found: dict[ValueId, None] = {}
+        pending = [value for launch in self.launches for value in (*launch.reads, *launch.writes)]
+        while pending:
+            value = pending.pop()
+            pointer = self._pointers.get(value)
+            if pointer is not None:
+                pending += [one for one in pointer.targets if one not in found]
+            elif value not in self._io:
+                found[value] = None
+        return list(found)
+
     # What a plan decides.
 
     def hazards(self, places: Mapping[ValueId, Place]) -> list[Launch]:
@@ -286,14 +312,49 @@ class Assembly:
 
     def table(self, places: Mapping[ValueId, Place]) -> LaunchTable:
         """The entries for a plan, with waits for every hazard that workers could run into."""
+        # One worker keeps the order of the table by itself.
+        made = self._ordered(places) if any(self._is_shared) else _Waiting(self._template, [])
+        waiting = aligned_empty(len(made.waits), "<u4")
+        waiting[...] = made.waits
+        return LaunchTable(
+            aligned_copy(made.entries),
+            self._instructions,
+            waiting,
+            self._n_syncs,
+            self.layout.n_registers,
+            aligned_empty(0, "<u4"),
+        )
+
+    def _ordered(self, places: Mapping[ValueId, Place]) -> _Waiting:
+        """The waits for a plan: those of an earlier one, if values now share bytes only where they
+        did then, for then every conflict there is was one before and is ordered."""
+        overlaps = self._overlaps(places)
+        if overlaps is not None:
+            for k, (known, made) in enumerate(self._known):
+                if not (overlaps & ~known).any():
+                    self._known.insert(0, self._known.pop(k))
+                    return made
+        made = self._found_waits(self.hazards(places))
+        if overlaps is not None:
+            self._known = [(overlaps, made), *self._known[: MAX_KNOWN - 1]]
+        return made
+
+    def _overlaps(self, places: Mapping[ValueId, Place]) -> NDArray[np.bool_] | None:
+        """Which two values of the arena share bytes; None where there are too many to look at."""
+        held = [places[value] for value in self._touched]
+        if len(held) > MAX_COMPARED:
+            return None
+        first = np.array([place.offset for place in held], np.int64)
+        last = first + np.array([place.nbytes for place in held], np.int64)
+        before: NDArray[np.bool_] = first[:, None] < last[None, :]
+        return before & before.T
+
+    def _found_waits(self, hazards: Sequence[Launch]) -> _Waiting:
         entries = aligned_copy(self._template)
         waits: list[int] = []
-        hazards: list[Launch] = []
         for first, stop in self.blocks:
-            # One worker keeps the order of the table by itself.
             if not any(self._is_shared[first:stop]):
                 continue
-            hazards = hazards or self.hazards(places)
             waits_of, signals = self._waits(first, order(hazards[first:stop]))
             for k, befores in waits_of.items():
                 entry = entries[self._ticks[k]]
@@ -301,16 +362,7 @@ class Assembly:
                 waits += [int(entries[self._ticks[before]]["sync"]) for before in befores]
             for k in signals:
                 entries[self._ticks[k]]["flags"] = Flag.SIGNALS
-        waiting = aligned_empty(len(waits), "<u4")
-        waiting[...] = waits
-        return LaunchTable(
-            entries,
-            self._instructions,
-            waiting,
-            self._n_syncs,
-            self.layout.n_registers,
-            aligned_empty(0, "<u4"),
-        )
+        return _Waiting(entries, waits)
 
     def _waits(self, first: int, edges: Sequence[Edge]) -> tuple[dict[int, list[int]], set[int]]:
         """Whom launches wait for, and which launches of worker 0 must say they are done."""
