@@ -23,6 +23,7 @@ from arenite.pipeline import compile_anew
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
+from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
 
 Array = NDArray[Any]
@@ -213,3 +214,14 @@ def test_a_wrong_declaration_in_a_loop_is_named(name: str) -> None:
         wrong = Executable(executable.graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {name}.*test_checksums.py"):
             wrong.run_checked(*given)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_with_loops_and_branches(seed: int) -> None:
+    maker = ControlMaker(seed)
+    graph = maker.make()
+    with Executable(graph, compile_anew(graph)) as program:
+        for turn in range(3):
+            given = maker.arrays(turn)
+            plain, checked = program(*given), program.run_checked(*given)
+            assert [one.tobytes() for one in checked] == [one.tobytes() for one in plain]

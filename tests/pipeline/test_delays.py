@@ -20,6 +20,7 @@ from arenite.pipeline import compile_anew
 from arenite.runtime import executable
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
+from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.delays import DelayedTable
 from tests.pipeline.graphs import FLOAT32, GraphMaker, random_array, square_graph
 from tests.pipeline.trial import run_poisoned
@@ -123,6 +124,17 @@ def test_delays_change_no_bit_of_loops_and_branches(threads: int) -> None:
     plain = [one.tobytes() for one in undelayed(graph, compiled, [x, n])]
     for found in delayed_runs(graph, compiled, [x, n], threads, 8):
         assert found == plain
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_delays_change_no_bit_of_random_loops_and_branches(seed: int) -> None:
+    maker = ControlMaker(seed)
+    graph, arrays = maker.make(), maker.arrays(seed)
+    compiled = compile_anew(graph)
+    plain = [one.tobytes() for one in reference.evaluate(graph, arrays)]
+    for threads in (2, 4):
+        for found in delayed_runs(graph, compiled, arrays, threads, 4):
+            assert found == plain
 
 
 def test_without_waits_a_graph_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
