@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import Builder
@@ -53,8 +54,11 @@ from arenite.schedule.access import (
 from arenite.schedule.kernel import Kernel, Role, outer_index, space_vars
 from arenite.schedule.roots import COSTS
 
-#: Steps from pixel to pixel that are multiples of this fall into one set of the cache.
+#: Elements so far apart fall into one set of the cache, which holds a few more than this many.
 SET_NBYTES = 4096
+SET_ROWS = 6
+#: As many as there may be.
+_ANY = 2**40
 #: Elements that are put between pixels then: a cache line.
 _GAP = 16
 #: Channels up to which an input that comes as planes is copied as planes.
@@ -185,7 +189,7 @@ class _ConvBuilder(Builder):
         are_planes = (
             lies is not None and lies.channel != 1 and lies.pixel == 1 and self.depth <= PLANES
         )
-        cut = cut_conv(self._sizes(not in_place), self.sum_dtype, target)
+        cut = cut_conv(self._sizes(lies if in_place else None), self.sum_dtype, target)
         n_tiles, place = self._place(cut)
         scratch: tuple[Scratch, ...] = ()
         if in_place:
@@ -241,15 +245,16 @@ class _ConvBuilder(Builder):
 
     def _can_walk(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is."""
-        step = lies.pixel * self.line.stride
-        is_even = isinstance(step, int) and step * lies.dtype.bits // 8 % SET_NBYTES != 0
-        return (
-            not self.line.is_padded
-            and (lies.channel == 1 or self.depth == 1)
-            and (is_even or self.line.places == 1)
-        )
+        return not self.line.is_padded and (lies.channel == 1 or self.depth == 1)
 
-    def _sizes(self, is_copied: bool) -> ConvSizes:
+    def _most_pixels(self, lies: Lies) -> int:
+        """Pixels that a tile can walk in place without their pushing each other out of a set."""
+        step = lies.pixel * self.line.stride * lies.dtype.bits // 8
+        if not isinstance(step, int):
+            return SET_ROWS
+        return SET_ROWS * (SET_NBYTES // gcd(step, SET_NBYTES))
+
+    def _sizes(self, in_place: Lies | None) -> ConvSizes:
         pixels, size = (
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
             for n in (self.line.places, self.line.size)
@@ -267,7 +272,8 @@ class _ConvBuilder(Builder):
             self.panel // PANEL,
             of_line * self.block.place_step,
             self.block.reach,
-            is_copied,
+            in_place is None,
+            _ANY if in_place is None else self._most_pixels(in_place),
         )
 
     def _place(self, cut: ConvCut) -> tuple[Dim, ir.Block]:
@@ -318,7 +324,7 @@ class _ConvBuilder(Builder):
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
         pixel = self.depth
-        if pixel * self.line.place_step * self.sum_dtype.bits // 8 % SET_NBYTES == 0:
+        if pixel * self.line.place_step * self.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
             pixel += _GAP
         n_lines, n_pixels = self.block.copied(cut.block_lines), self.line.copied(cut.block_pixels)
         return room(self.deep, n_lines, n_pixels, self.depth, pixel, are_planes)
@@ -448,7 +454,7 @@ class _ConvBuilder(Builder):
 
 def _far(name: str) -> Var:
     """A variable that may have any value."""
-    return Var(name, 0, 2**40)
+    return Var(name, 0, _ANY)
 
 
 def _tap_lets(name: str, side: Side) -> list[ir.Stmt]:

@@ -22,6 +22,8 @@ WIDEST = 8
 #: Output channels up to which half vectors are taken, and CPUs on which those are as fast.
 NARROW = 40
 _HALF_RATE = frozenset({"znver4"})
+#: What copying a byte costs, beside reading it.
+COPY_COST = 4
 #: Lines of a block where their number is known only later.
 LATER_LINES = 16
 
@@ -41,6 +43,7 @@ class ConvSizes:
     line_nbytes: int
     more_lines: int
     is_copied: bool
+    most_pixels: int  # that a tile may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,12 @@ class ConvCut:
 def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     lanes = _lanes(sizes.channels, total, target)
     pixels = sizes.pixels if isinstance(sizes.pixels, int) else LATER_ROWS
-    columns = _columns(pixels, sizes.channels, lanes, target)
+    columns = _columns(pixels, sizes, lanes, target)
     lines, block, chunk = _blocks(sizes, pixels, columns * lanes, target)
     block_pixels: Dim = sizes.pixels
     if lines == 0:
         lines, block_pixels = 1, block
-    tallest = most_rows(target, columns)
+    tallest = min(most_rows(target, columns), sizes.most_pixels)
     if isinstance(block_pixels, int):
         ends = [block_pixels]
         if isinstance(sizes.pixels, int):
@@ -94,19 +97,21 @@ def _lanes(channels: int, total: DType, target: Target) -> int:
     return lanes
 
 
-def _columns(pixels: int, channels: int, lanes: int, target: Target) -> int:
+def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
     """Vectors side by side: those that take the fewest cycles, by a rough count of them."""
-    total = -(-channels // lanes)
+    total = -(-sizes.channels // lanes)
 
     def cycles(columns: int) -> float:
-        tallest = min(pixels, most_rows(target, columns))
+        tallest = min(pixels, most_rows(target, columns), sizes.most_pixels)
         if tallest < 1:
             return float("inf")
         n_tiles = -(-pixels // tallest)
         spent = 0.0
         for count, own in ((total // columns, columns), (total % columns > 0, total % columns)):
             rows = pixels / n_tiles
-            step = max(rows * own, 0.55 * (rows + own), 4.0) + 0.5
+            # A single vector has no partner to share its broadcasts with.
+            fed = rows * own * (1.1 if own == 1 else 1.0)
+            step = max(fed, 0.55 * (rows + own), 4.0) + 0.5
             spent += count * n_tiles * step
         return spent
 
@@ -115,7 +120,6 @@ def _columns(pixels: int, channels: int, lanes: int, target: Target) -> int:
         for columns in range(1, min(WIDEST, total) + 1)
         if columns * lanes % PANEL == 0 or columns == total
     ]
-    # A single vector has no partner to share its broadcasts with, but may be all there is.
     return min(usable or [PANEL // lanes], key=cycles)
 
 
@@ -126,26 +130,30 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
     units = pixels if is_line else sizes.lines if isinstance(sizes.lines, int) else LATER_LINES
     unit_nbytes = sizes.line_nbytes // pixels if is_line else sizes.line_nbytes
     least = min(units, most_rows(target, 2)) if is_line else 1
+    more = 0 if is_line else sizes.more_lines
     n_groups = -(-sizes.channels // width)
     work = units * (1 if is_line else pixels) * sizes.channels * sizes.depth
     wanted = max(1, min(work * images * sizes.groups // TILE_WORK, MOST_TILES))
     wanted = -(-wanted // (images * sizes.groups))
     weights_nbytes = sizes.channels * sizes.depth * 4
+    # Weights that stay in L2 are as near in the next block.
+    again = 1.0 if weights_nbytes > target.l2_nbytes // 2 else 0.25
     best: tuple[float, int, int] | None = None
     for n_chunks in range(1, n_groups + 1):
         chunk = -(-n_groups // n_chunks)
         if -(-n_groups // chunk) != n_chunks:
             continue
-        block = max(least, -(-units // -(-wanted // n_chunks)))
-        while block > least and (block + sizes.more_lines) * unit_nbytes > target.l2_nbytes // 2:
-            block = max(least, block // 2)
-        n_blocks = -(-units // block)
-        read = (units + n_blocks * sizes.more_lines) * unit_nbytes
-        cost = float(n_blocks * weights_nbytes) + n_chunks * read * (3 if sizes.is_copied else 1)
-        if n_blocks * n_chunks < wanted:
-            cost *= 1 + wanted / (n_blocks * n_chunks)
-        if best is None or cost < best[0]:
-            best = (cost, block, chunk)
+        for n_tiles in (wanted, -(-wanted // 2)):
+            block = max(least, -(-units // -(-n_tiles // n_chunks)))
+            while block > least and (block + more) * unit_nbytes > target.l2_nbytes // 2:
+                block = max(least, block // 2)
+            n_blocks = -(-units // block)
+            read = n_chunks * (units + n_blocks * more) * unit_nbytes
+            cost = again * n_blocks * weights_nbytes + read * (COPY_COST if sizes.is_copied else 1)
+            if 2 * n_blocks * n_chunks < wanted:
+                cost *= wanted / (n_blocks * n_chunks)
+            if best is None or cost < best[0]:
+                best = (cost, block, chunk)
     assert best is not None
     _, block, chunk = best
     return (0, block, chunk * width) if is_line else (block, pixels, chunk * width)
