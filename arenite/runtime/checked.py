@@ -1,8 +1,9 @@
 """A checked run: launch by launch, with every byte watched. Slow; for tests and for debugging.
 
 In: a program bound to its sizes and the arrays it gets. Out: what it returns; or UndeclaredAccess,
-which names the first kernel that writes a byte it did not declare, reads one it did not declare,
-or leaves a byte of its result unwritten. All memory of the run is one block, guards between:
+which names the first kernel, of those at load and of those in a run, that writes a byte it did not
+declare, reads one it did not declare, or leaves a byte of its result unwritten. All memory is one
+block, guards between:
 
     guard | arena | guard | input | guard | constant | guard | output | guard
 
@@ -14,7 +15,7 @@ value moves from place to place, its bytes are those at the address the kernel g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,8 @@ from arenite.errors import NotSupported, UndeclaredAccess
 from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
-from arenite.runtime.compiled import Compiled
+from arenite.runtime.compiled import ValueSpec
+from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.native import BoundTable, Outcome
 from arenite.runtime.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
 
@@ -37,32 +39,42 @@ PATTERNS = (0xFF, 0x3F)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundProgram:
-    """A program at known sizes: what a checked run walks."""
+class BoundPart:
+    """What is done at load, or in a run, at known sizes."""
 
-    compiled: Compiled
+    kernels: Sequence[CachedKernel]
     assembly: Assembly
     table: LaunchTable  # with addresses of code
-    bind: tuple[int, int]  # (first, count) of the instructions that run before all else
+    check_outcome: Callable[[Outcome], None]  # raises for a launch that failed
+
+
+@dataclass(frozen=True, slots=True)
+class BoundProgram:
+    """What a checked run walks, one part after the other, over one memory."""
+
+    values: Sequence[ValueSpec]
+    outputs: Sequence[int]
+    parts: Sequence[BoundPart]
     places: Mapping[ValueId, Place]
     sizes: Mapping[str, int]
 
+    def nbytes(self, number: ValueId) -> int:
+        return evaluate(self.values[int(number)].nbytes, self.sizes)
 
-def run_checked(
-    program: BoundProgram, given: Mapping[int, Array], check_outcome: Callable[[Outcome], None]
-) -> list[Array]:
-    """The outputs. `given` are inputs and constants by number of their value; `check_outcome`
-    raises for a launch that failed."""
-    walk = _Walk(program, _Memory(program, given), check_outcome)
-    for tick in walk.launches():
-        walk.check(tick)
-    values, memory = program.compiled.values, walk.memory
+
+def run_checked(program: BoundProgram, given: Mapping[int, Array]) -> list[Array]:
+    """The outputs; `given` are inputs and constants by number of their value."""
+    memory = _Memory(program, given)
+    for part in program.parts:
+        walk = _Walk(program, part, memory)
+        for tick in walk.launches():
+            walk.check(tick)
     return [
         memory.bytes[memory.spans[number]]
         .copy()
-        .view(values[number].dtype.to_numpy())
-        .reshape([evaluate(size, program.sizes) for size in values[number].shape])
-        for number in program.compiled.outputs
+        .view(program.values[number].dtype.to_numpy())
+        .reshape([evaluate(size, program.sizes) for size in program.values[number].shape])
+        for number in program.outputs
     ]
 
 
@@ -88,12 +100,6 @@ class _Memory:
         for number, array in given.items():
             self.bytes[self.spans[number]] = array.reshape(-1).view(np.uint8)
         self.base: int = self.bytes.__array_interface__["data"][0]
-        self.registers: NDArray[np.int64] = aligned_empty(program.table.n_registers, np.int64)
-        program.assembly.fill(self.registers, places, self.base + self.arena, program.sizes)
-        for number, place in places.items():
-            if place.io is not None:
-                register = program.assembly.layout.io + place.io
-                self.registers[register] = self.base + self.spans[number].start
 
 
 def _behind(end: int) -> int:
@@ -104,17 +110,21 @@ def _behind(end: int) -> int:
 class _Walk:
     """A run of the table, one entry at a time."""
 
-    def __init__(
-        self, program: BoundProgram, memory: _Memory, check_outcome: Callable[[Outcome], None]
-    ) -> None:
-        self.program = program
-        self.memory = memory
-        self._check_outcome = check_outcome
+    def __init__(self, program: BoundProgram, part: BoundPart, memory: _Memory) -> None:
+        self._program = program
+        self._part = part
+        self._memory = memory
         self._alone: dict[int, BoundTable] = {}
+        places, layout = program.places, part.assembly.layout
+        self._registers: NDArray[np.int64] = aligned_empty(part.table.n_registers, np.int64)
+        part.assembly.fill(self._registers, places, memory.base + memory.arena, program.sizes)
+        for number, place in places.items():
+            if place.io is not None:
+                self._registers[layout.io + place.io] = memory.base + memory.spans[number].start
 
     def launches(self) -> Iterator[int]:
         """The ticks of launches, in the order a run comes to them."""
-        entries, registers = self.program.table.entries, self.memory.registers
+        entries, registers = self._part.table.entries, self._registers
         self._run(len(entries) - 1)  # END: nothing but the instructions before all else
         tick = 0
         while True:
@@ -144,23 +154,22 @@ class _Walk:
             tick = after
 
     def _goes_on(self, entry: Any) -> bool:
-        registers = self.memory.registers
+        registers = self._registers
         holds = entry["c"] == NONE or registers[entry["c"]] != 0
         return bool(holds and registers[entry["a"]] < registers[entry["b"]])
 
     def _run(self, tick: int) -> None:
         """This one entry, by one thread."""
         if tick not in self._alone:
-            table = _only(self.program.table, tick)
-            self._alone[tick] = BoundTable(table, self.memory.registers)
-        outcome = self._alone[tick].run(bind=self.program.bind)
-        self._check_outcome(replace(outcome, site=tick))
+            self._alone[tick] = BoundTable(_only(self._part.table, tick), self._registers)
+        outcome = self._alone[tick].run(bind=(0, self._part.assembly.n_bind))
+        self._part.check_outcome(replace(outcome, site=tick))
 
     def check(self, tick: int) -> None:
         """Run a launch twice and compare."""
-        memory = self.memory
-        k = int(self.program.table.entries[tick]["kernel"])
-        launch, kernel = self.program.compiled.launches[k], self.program.compiled.kernels[k]
+        memory = self._memory
+        k = int(self._part.table.entries[tick]["kernel"])
+        launch, kernel = self._part.assembly.launches[k], self._part.kernels[k]
         reads = [self._span(k, number) for number in launch.reads]
         before = memory.bytes.copy()
         is_written = np.zeros(len(before), np.bool_)
@@ -194,21 +203,17 @@ class _Walk:
 
     def _span(self, k: int, number: ValueId) -> slice:
         """The bytes of a value, as launch `k` gets it."""
-        memory, program = self.memory, self.program
+        memory, assembly = self._memory, self._part.assembly
         if number in memory.spans:
             return memory.spans[number]
-        position = program.compiled.launches[k].arrays.index(number)
-        address = int(memory.registers[program.assembly.layout.windows[k] + position])
-        start = address - memory.base
-        return slice(
-            start, start + evaluate(program.compiled.values[int(number)].nbytes, program.sizes)
-        )
+        position = assembly.launches[k].arrays.index(number)
+        start = int(self._registers[assembly.layout.windows[k] + position]) - memory.base
+        return slice(start, start + self._program.nbytes(number))
 
     def _undeclared(self, k: int, how: str, at: int) -> UndeclaredAccess:
-        compiled = self.program.compiled
-        kernel, writes = compiled.kernels[k], compiled.launches[k].writes
+        kernel, writes = self._part.kernels[k], self._part.assembly.launches[k].writes
         where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
-        names = ", ".join(repr(compiled.values[int(number)].name) for number in writes)
+        names = ", ".join(repr(self._program.values[int(number)].name) for number in writes)
         return UndeclaredAccess(
             f"kernel {kernel.entry_point} {how} {self._place_of(at)}; it declares to write "
             f"{names or 'nothing'}{where}"
@@ -216,7 +221,7 @@ class _Walk:
 
     def _place_of(self, at: int) -> str:
         """In words, with the values that have the byte at one time or another."""
-        values, spans = self.program.compiled.values, self.memory.spans
+        values, spans = self._program.values, self._memory.spans
         inside = [
             f"byte {at - span.start} of {values[int(number)].name!r}"
             for number, span in spans.items()
@@ -226,7 +231,7 @@ class _Walk:
             return " and ".join(inside)
         ends = {span.stop: number for number, span in spans.items() if span.stop <= at}
         if not ends:
-            return f"a byte {self.memory.arena - at} before the arena"
+            return f"a byte {self._memory.arena - at} before the arena"
         last = max(ends)
         return f"a byte {at - last} behind the end of {values[int(ends[last])].name!r}"
 

@@ -376,7 +376,7 @@ class Executable(Closing):
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
         bytes it does not declare. Slow: for tests and for debugging."""
-        from arenite.runtime.checked import BoundProgram, run_checked
+        from arenite.runtime.checked import BoundPart, BoundProgram, run_checked
 
         with self._lock:
             self._check_usable()
@@ -387,29 +387,20 @@ class Executable(Closing):
                 for number, value in enumerate(self._values)
                 if value.kind == "input"
             }
+            load = Assembly(self.compiled.load, self._io)
+            parts = [
+                BoundPart(
+                    self.load_kernels,
+                    load,
+                    self._bound_to(load, binding.places, binding.sizes).table,
+                    lambda outcome: self._check_outcome(outcome, load, self.load_kernels),
+                ),
+                BoundPart(self.kernels, self._assembly, binding.table.table, self._check_outcome),
+            ]
             program = BoundProgram(
-                self.compiled,
-                self._assembly,
-                binding.table.table,
-                binding.bind,
-                binding.places,
-                binding.sizes,
+                self._values, self.compiled.outputs, parts, binding.places, binding.sizes
             )
-            return run_checked(
-                program, given | self._constants | self._packed(), self._check_outcome
-            )
-
-    def _packed(self) -> dict[int, Array]:
-        """The bytes of what was computed at load, by number of the value."""
-        if self._arena is None:
-            return {}
-        arena = self._arena.as_array()
-        slots = {
-            number: self.plan.slots[value.name]
-            for number, value in enumerate(self._values)
-            if value.kind == "packed"
-        }
-        return {n: arena[slot.offset : slot.offset + slot.nbytes] for n, slot in slots.items()}
+            return run_checked(program, given | self._constants)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.threads} threads"

@@ -225,3 +225,21 @@ def test_random_graphs_with_loops_and_branches(seed: int) -> None:
             given = maker.arrays(turn)
             plain, checked = program(*given), program.run_checked(*given)
             assert [one.tobytes() for one in checked] == [one.tobytes() for one in plain]
+
+
+def test_what_is_done_at_load_is_checked_too() -> None:
+    weights = random_array((200, 200), FLOAT32, 5)
+
+    def function(x: Any) -> Any:
+        return x @ (arenite.from_numpy(weights) * 2).cumsum(0)
+
+    x = random_array((3, 200), FLOAT32, 6)
+    with arenite.compile(function, x) as program:
+        assert program.run_checked(x).tobytes() == program(x).tobytes()
+        executable = program.executable
+        assert [kernel.entry_point[:6] for kernel in executable.load_kernels][-1] == "cumsum"
+        load = list(executable.compiled.load)
+        load[-1] = replace(load[-1], writes=())
+        wrong = Executable(executable.graph, replace(executable.compiled, load=tuple(load)))
+        with wrong, pytest.raises(UndeclaredAccess, match=r"kernel cumsum_\d+ writes byte 0 of"):
+            wrong.run_checked(x)
