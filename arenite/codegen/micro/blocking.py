@@ -38,6 +38,8 @@ STREAM_RUN = 1024
 FAR_NBYTES = 2048
 #: Rows from which on columns of B are copied side by side if they don't fit the cache as they lie.
 COPY_ROWS = 64
+#: Groups of columns copied at a time where B lies along its columns, so that more is read in a row.
+COPIED_GROUPS = 4
 #: Places in each set of the second cache.
 WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
@@ -85,6 +87,7 @@ class Cut:
     few: Few
     few_heights: tuple[int, ...]
     copies_b: bool
+    copied_groups: int
     block_rows: int
     block_columns: int
     blocks_a_tile: int
@@ -105,14 +108,19 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
         block_rows, block_columns, blocks_a_tile = _blocks(layout, columns * lanes, tallest)
     else:
         block_rows, block_columns, blocks_a_tile = _few_blocks(layout, few, lanes)
+    copies_b = most > few.up_to and (
+        layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))
+    )
     return Cut(
         lanes,
         columns,
         _heights(layout.n_rows, block_rows, few, tallest) if most > few.up_to else (),
         few,
         _few_heights(layout.n_rows, block_rows, few),
-        most > few.up_to
-        and (layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))),
+        copies_b,
+        min(COPIED_GROUPS, -(-block_columns // (columns * lanes)))
+        if copies_b and layout.b_line == 1
+        else 1,
         block_rows,
         block_columns,
         blocks_a_tile,

@@ -168,6 +168,7 @@ class _ProductBuilder(Builder):
             few_heights=shape.few_heights,
             epilogue=epilogue,
             is_short=self._epilogue_ops() <= SHORT_OPS,
+            copied_groups=shape.copied_groups,
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
         plain = self._kernel(tiles, tile_body(made)).loops
@@ -175,7 +176,8 @@ class _ProductBuilder(Builder):
         scratch: tuple[Scratch, ...] = ()
         if shape.copies_b:
             arrays += (ir.ArrayArg(SCRATCH, self.sum_dtype, "inout"),)
-            scratch = (Scratch(self.sum_dtype, tiles * self.depth * made.width),)
+            count = tiles * self.depth * (made.width * made.copied_groups)
+            scratch = (Scratch(self.sum_dtype, count),)
         loops = MicroKernel(
             plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made
         )

@@ -34,7 +34,7 @@ from arenite.codegen.scope import SCALAR
 from arenite.codegen.tile import Tiles
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
-_START, _REST = ir.Name("group_start"), ir.Name("group_rest")
+_GROUP, _START, _REST = ir.Name("group"), ir.Name("group_start"), ir.Name("group_rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +74,56 @@ class Driver(Tiles):
         else:
             super().simple(stmt, part)
 
-    def _groups(self, width: int, body: ir.Block) -> ir.Block:
-        """The body for each group of so many columns of the block."""
-        n_groups = (LAST_COLUMN - FIRST_COLUMN + (width - 1)) // width
-        start = FIRST_COLUMN + ir.Name("group") * width
-        place = (ir.Let(_START.name, start), ir.Let(_REST.name, LAST_COLUMN - _START))
-        return (ir.For("group", ir.index(0), n_groups, (*place, *body)),)
+    def _groups(
+        self,
+        width: int,
+        body: ir.Block,
+        first: ir.Expr = FIRST_COLUMN,
+        last: ir.Expr = LAST_COLUMN,
+    ) -> ir.Block:
+        """The body for each group of so many columns, by default of the block."""
+        n_groups = (last - first + (width - 1)) // width
+        start = first + _GROUP * width
+        place = (ir.Let(_START.name, start), ir.Let(_REST.name, last - _START))
+        return (ir.For(_GROUP.name, ir.index(0), n_groups, (*place, *body)),)
 
     def _panels(self) -> ir.Block:
+        product = self.product
+        groups = self._panel_groups()
+        if product.copied_groups == 1:
+            return self._groups(product.width, groups)
+        wide = product.copied_groups * product.width
+        n_stripes = (LAST_COLUMN - FIRST_COLUMN + (wide - 1)) // wide
+        first, last = ir.Name("stripe_start"), ir.Name("stripe_end")
+        start = FIRST_COLUMN + ir.Name("stripe") * wide
+        body: ir.Block = (
+            ir.Let(first.name, start),
+            ir.Let(last.name, ir.Binary("min", first + wide, LAST_COLUMN)),
+            self._copy_stripe(first, last),
+            *self._groups(product.width, groups, first, last),
+        )
+        return (ir.For("stripe", ir.index(0), n_stripes, body),)
+
+    def _panel_groups(self) -> ir.Block:
+        """What is done for one group of columns, which may be the last and not full."""
         product, lanes = self.product, self.product.lanes
         width = product.width
         full = self._panel(ir.index(width), product.columns, is_masked=False)
         if not isinstance(product.n_columns, ir.Const):
             part = self._panel(_REST, product.columns, is_masked=True)
-            return self._groups(width, (ir.If(_is_full(width), full, part),))
+            return (ir.If(_is_full(width), full, part),)
         rest = int(product.n_columns.value) % width
         if rest == 0:
-            return self._groups(width, full)
+            return full
         part = self._panel(ir.index(rest), -(-rest // lanes), is_masked=rest % lanes != 0)
         if product.n_columns.value < width:
-            return self._groups(width, part)
-        return self._groups(width, (ir.If(_is_full(width), full, part),))
+            return part
+        return (ir.If(_is_full(width), full, part),)
 
     def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
         """One group of `count` columns: its copy, and its tiles."""
         product = self.product
-        if not product.copies_b:
+        if not product.copies_b or product.copied_groups > 1:
             return (_Emit(lambda: self._tiles(columns, is_masked)),)
         return (self._copy(count), _Emit(lambda: self._tiles(columns, is_masked)))
 
@@ -107,20 +131,57 @@ class Driver(Tiles):
         """The columns of a group into scratch, those of one k side by side."""
 
         def emit() -> None:
-            product, column = self.product, ir.Name("copied")
-            place = _scratch_start(product) + K * product.width + column
-            value: ir.Expr = ir.Load(
-                product.b.array, product.b.at(_START + column, K), product.b.dtype
+            product, lanes = self.product, self.product.lanes
+            column, part = ir.Name("copied"), ir.Name("part")
+            if product.b.step != ir.index(1):
+                store = self._stored(_START, column)
+                inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
+                self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
+                return
+            # A vector's columns at a time: as many rows of memory as can be read side by side.
+            is_whole = isinstance(count, ir.Const) and count.value % lanes == 0
+            left = (
+                ir.index(lanes)
+                if is_whole
+                else ir.Binary("min", count - part * lanes, ir.index(lanes))
             )
-            if value.dtype != product.sum_dtype:
-                value = ir.Cast(value, product.sum_dtype)
-            store = ir.Store(SCRATCH, place, value)
-            is_transposed = product.b.step == ir.index(1)
-            inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
-            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=is_transposed)
-            self.block((outer,))
+            store = self._stored(_START, part * lanes + column)
+            inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
+            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
+            n_parts = (count + (lanes - 1)) // lanes
+            self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
 
         return _Emit(emit)
+
+    def _copy_stripe(self, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
+        """Groups of columns into scratch, each a panel of its own; B is read row by row."""
+
+        def emit() -> None:
+            product, column = self.product, ir.Name("copied")
+            width, n_groups = product.width, product.copied_groups
+            start = first + _GROUP * width
+            store = self._stored(start, column)
+
+            def rows(groups: ir.Expr, count: ir.Expr, unroll: int) -> ir.Block:
+                inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
+                group = ir.For(_GROUP.name, ir.index(0), groups, (inner,), unroll=unroll)
+                return (ir.For(K.name, ir.index(0), product.depth, (group,)),)
+
+            whole = rows(ir.index(n_groups), ir.index(width), n_groups)
+            left = ir.Binary("min", last - start, ir.index(width))
+            part = rows((last - first + (width - 1)) // width, left, 1)
+            is_whole = ir.Binary("eq", last - first, ir.index(n_groups * width))
+            self.block((ir.If(is_whole, whole, part),))
+
+        return _Emit(emit)
+
+    def _stored(self, first: ir.Expr, column: ir.Expr) -> ir.Store:
+        """One element of B, of a column after the first of a group, to its place in scratch."""
+        product = self.product
+        value: ir.Expr = ir.Load(product.b.array, product.b.at(first + column, K), product.b.dtype)
+        if value.dtype != product.sum_dtype:
+            value = ir.Cast(value, product.sum_dtype)
+        return ir.Store(SCRATCH, _scratch_start(product) + K * product.width + column, value)
 
     def _few(self) -> ir.Block:
         return self._groups(self.product.few_columns, (_Emit(self._few_rows),))
@@ -238,5 +299,7 @@ def _is_full(width: int) -> ir.Expr:
 
 
 def _scratch_start(product: Product) -> ir.Expr:
-    """Where the scratch of a tile begins."""
-    return TILE * (product.depth * product.width)
+    """Where the panel of a group begins in the scratch of a tile."""
+    panel = product.depth * product.width
+    start = TILE * (panel * product.copied_groups)
+    return start if product.copied_groups == 1 else start + _GROUP * panel

@@ -68,6 +68,7 @@ class Product:
     few_heights: tuple[int, ...]
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
+    copied_groups: int = 1  # groups of columns that are copied at a time
 
     @property
     def width(self) -> int:

@@ -20,7 +20,7 @@ from arenite.codegen.vector import Builder, Vec
 def rows_at_once(target: Target, rows: int) -> int:
     """Rows of B read side by side with so many rows of A, whose numbers all stay in registers."""
     kept = target.n_vector_registers * 3 // 4
-    return max(1, min(8, kept // rows))
+    return max(1, min(6, kept // rows))
 
 
 class Stretch:
