@@ -1,6 +1,7 @@
 """passes/: named rewrites of a graph into an equal, simpler one."""
 
 from arenite.passes.expand import expand
+from arenite.passes.layout import layout
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -8,6 +9,7 @@ from arenite.passes.split import split
 #: In this order; each sees what the one before left.
 PASSES = (
     Pass("expand", expand),
+    Pass("layout", layout),
     Pass("fold", fold),
     Pass("split", split),
     Pass("simplify", simplify),

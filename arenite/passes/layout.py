@@ -1,0 +1,244 @@
+"""Channels last: convolutions are done where channels lie side by side, with packed weights.
+
+    conv(x, w)    permute(conv_last(permute(x), panels of w))
+
+The permutes around it then move on, away from the inputs, through everything that does not mind the
+order of axes, until two of them cancel: a graph of convolutions, norms, activations, sums and pools
+keeps one at its entry and one at its exit. Weights are packed by ordinary ops on them. Results
+differ in the order in which products are summed, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from arenite.dtype import Kind
+from arenite.ir.dim import Dim, bounds, known_le
+from arenite.ir.node import Node
+from arenite.ir.ops.convolution import PANEL
+from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.sources import full
+
+Axes = tuple[int, ...]
+
+_CONVOLUTIONS = frozenset({"conv_last", "depthwise_last"})
+_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+_FOLLOWED = _REDUCTIONS | frozenset(
+    {"argmax", "argmin", "pad", "slice", "expand", "concat", "window", "gather", "reshape"}
+)
+
+
+def layout(node: Node) -> Node:
+    """One step, or the node itself."""
+    if node.op == "conv":
+        return node if why_left(node) is not None else _with_channels_last(node)
+    if node.op == "permute":
+        return _composed(node)
+    if node.op == "reshape":
+        return _reshaped(node)
+    if OPS[node.op].family != "elementwise" and node.op not in _FOLLOWED:
+        return node
+    moved = next((value for value in node.inputs if _comes_from_conv(value)), None)
+    if moved is None:
+        return node
+    axes: Axes = moved.attr("axes")
+    if OPS[node.op].family == "elementwise":
+        inner = [unpermuted(value, axes) for value in node.inputs]
+        return _permute(make(node.op, *inner, **dict(node.attrs)), axes)
+    return _moved_through(node, axes)
+
+
+def why_left(node: Node) -> str | None:
+    """Why a convolution keeps its channels second; None where it does not."""
+    x, w = node.inputs
+    if node.dtype.kind is not Kind.FLOAT or x.dtype.kind is not Kind.FLOAT:
+        return f"{x.dtype} has no micro-kernel"
+    if not all(isinstance(size, int) for size in w.shape):
+        return f"weights of shape {w.shape} cannot be packed: their sizes are not fixed"
+    if not isinstance(x.shape[1], int):
+        return f"x of shape {x.shape} has channels whose number is not fixed"
+    if 0 in w.shape:
+        return f"weights of shape {w.shape} hold nothing"
+    return None
+
+
+def _with_channels_last(node: Node) -> Node:
+    x, w = node.inputs
+    n_spatial = x.ndim - 2
+    groups: int = node.attr("groups")
+    first = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    taps = w.shape[2:]
+    strides, dilations = node.attr("strides"), node.attr("dilations")
+    x = unpermuted(x, first)
+    padding: list[tuple[Dim, Dim]] = list(node.attr("padding"))
+    outside: list[tuple[Dim, Dim]] = [(0, 0)] * n_spatial
+    for axis in range(n_spatial - 1):
+        if not _is_always_inside(x.shape[1 + axis], taps[axis], dilations[axis], padding[axis]):
+            outside[axis], padding[axis] = padding[axis], (0, 0)
+    if any(pair != (0, 0) for pair in outside):
+        x = make("pad", x, padding=((0, 0), *outside, (0, 0)), value=0.0)
+    attrs = {"strides": strides, "dilations": dilations, "padding": tuple(padding)}
+    if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
+        w = make("reshape", w, shape=(groups, *taps))
+        w = _permute(w, (*range(1, 1 + n_spatial), 0))
+        return _permute(make("depthwise_last", x, w, **attrs), first)
+    channels = w.shape[0]
+    made = make("conv_last", x, panels_of(w, groups), channels=channels, **attrs)
+    return _permute(made, first)
+
+
+def panels_of(w: Node, groups: int) -> Node:
+    """Weights [O, C/groups, *K] as panels [groups, P, *K, C/groups, 16]."""
+    channels, depth, *taps = (bounds(size)[1] for size in w.shape)
+    own = channels // groups
+    n_panels = -(-own // PANEL)
+    w = make("reshape", w, shape=(groups, own, depth, *taps))
+    if own % PANEL:
+        padding = ((0, 0), (0, n_panels * PANEL - own), *[(0, 0)] * (w.ndim - 2))
+        w = make("pad", w, padding=padding, value=0.0)
+    w = make("reshape", w, shape=(groups, n_panels, PANEL, depth, *taps))
+    return _permute(w, (0, 1, *range(4, w.ndim), 3, 2))
+
+
+def _is_always_inside(size: Dim, taps: Dim, dilation: int, pair: tuple[Dim, Dim]) -> bool:
+    """Whether every place sees some element of the image."""
+    reach = dilation * (taps - 1)
+    return pair == (0, 0) or (
+        all(known_le(side, reach) for side in pair) and known_le(dilation, size)
+    )
+
+
+# Permutes that move.
+
+
+def _permute(node: Node, axes: Axes) -> Node:
+    """The node permuted; nothing where that changes nothing."""
+    if axes == tuple(range(len(axes))):
+        return node
+    if node.op == "permute":
+        inner = node.attr("axes")
+        return _permute(node.inputs[0], tuple(inner[axis] for axis in axes))
+    return make("permute", node, axes=axes)
+
+
+def _composed(node: Node) -> Node:
+    [x] = node.inputs
+    return _permute(x, node.attr("axes")) if x.op == "permute" else node
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def _moves_nothing(node: Node, axes: Axes) -> bool:
+    """Whether permuting a node moves axes of size 1 alone, so that it is a reshape."""
+    return [a for a in axes if node.shape[a] != 1] == [
+        a for a in range(node.ndim) if node.shape[a] != 1
+    ]
+
+
+def unpermuted(node: Node, axes: Axes) -> Node:
+    """A node that gives this one when permuted by `axes`."""
+    back = _inverse(axes)
+    if node.op == "permute":
+        return _permute(node, back)
+    shape = tuple(node.shape[axis] for axis in back)
+    if node.op == "full":
+        return full(shape, node.attr("value"), node.dtype)
+    spread = node
+    while spread.op == "expand":
+        spread = spread.inputs[0]
+    if spread is not node:
+        return make("expand", _turned(spread, back), shape=shape)
+    return _turned(node, back)
+
+
+def _turned(node: Node, back: Axes) -> Node:
+    if _moves_nothing(node, back):
+        shape = tuple(node.shape[axis] for axis in back)
+        while node.op == "reshape":
+            node = node.inputs[0]
+        return node if node.shape == shape else make("reshape", node, shape=shape)
+    return _permute(node, back)
+
+
+#: Whether channels were last where a node was made; a node never changes, nor does the answer.
+_born: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
+
+
+def _comes_from_conv(node: Node) -> bool:
+    """Whether a node is a permute of what was made with channels last."""
+    if node.op != "permute":
+        return False
+    pending = [node.inputs[0]]
+    while pending:
+        current = pending[-1]
+        if current in _born:
+            pending.pop()
+            continue
+        is_followed = OPS[current.op].family == "elementwise" or current.op in _FOLLOWED
+        if current.op in _CONVOLUTIONS or not is_followed:
+            _born[current] = current.op in _CONVOLUTIONS
+            continue
+        # One input is enough, and the first to look at is the one nearest to being known.
+        unknown = [value for value in current.inputs if value not in _born]
+        if any(_born.get(value, False) for value in current.inputs):
+            _born[current] = True
+        elif unknown:
+            pending.append(unknown[0])
+        else:
+            _born[current] = False
+    return _born[node.inputs[0]]
+
+
+def _moved_through(node: Node, axes: Axes) -> Node:
+    """The op on what was permuted by `axes`, and the permute behind it."""
+    attrs: dict[str, Any] = dict(node.attrs)
+    if node.op == "gather":
+        x, indices = node.inputs
+        if indices.ndim != 1 or not _comes_from_conv(x):
+            return node
+        made = make("gather", unpermuted(x, axes), indices, axis=axes[attrs["axis"]])
+        return _permute(made, axes)
+    inner = [unpermuted(value, axes) for value in node.inputs]
+    if node.op in _REDUCTIONS:
+        attrs["axes"] = tuple(sorted(axes[axis] for axis in attrs["axes"]))
+        return _permute(make(node.op, *inner, **attrs), _without(axes, attrs["axes"]))
+    if node.op in ("argmax", "argmin"):
+        attrs["axis"] = axes[attrs["axis"]]
+        return _permute(make(node.op, *inner, **attrs), _without(axes, (attrs["axis"],)))
+    if node.op == "window":
+        attrs["axes"] = tuple(axes[axis] for axis in attrs["axes"])
+        more = range(len(axes), node.ndim)
+        return _permute(make("window", *inner, **attrs), (*axes, *more))
+    if node.op == "concat":
+        attrs["axis"] = axes[attrs["axis"]]
+        return _permute(make("concat", *inner, **attrs), axes)
+    for name in ("padding", "start", "stop", "step", "shape"):
+        if name in attrs:
+            attrs[name] = tuple(attrs[name][axis] for axis in _inverse(axes))
+    return _permute(make(node.op, *inner, **attrs), axes)
+
+
+def _without(axes: Axes, gone: Sequence[int]) -> Axes:
+    """The order of the axes that are left when some are reduced."""
+    kept = [axis for axis in axes if axis not in gone]
+    rank = {axis: k for k, axis in enumerate(sorted(kept))}
+    return tuple(rank[axis] for axis in kept)
+
+
+def _reshaped(node: Node) -> Node:
+    """A reshape that keeps images and channels, or moves nothing, is done with channels last."""
+    [x] = node.inputs
+    if not _comes_from_conv(x):
+        return node
+    axes: Axes = x.attr("axes")
+    if _moves_nothing(x.inputs[0], axes):
+        return make("reshape", x.inputs[0], shape=node.shape)
+    is_first = axes == (0, x.ndim - 1, *range(1, x.ndim - 1))
+    if not is_first or node.ndim < 3 or node.shape[:2] != x.shape[:2]:
+        return node
+    inner = make("reshape", x.inputs[0], shape=(node.shape[0], *node.shape[2:], node.shape[1]))
+    return _permute(inner, (0, node.ndim - 1, *range(1, node.ndim - 1)))
