@@ -40,7 +40,7 @@ def parse_nbytes(text: int | str | None) -> int | None:
     """Bytes from a number or a text such as "300MiB"; KB and KiB are both 1024 bytes."""
     if text is None or isinstance(text, int):
         return text
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InvalidArgument(f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number")
     return int(float(match[1]) * _UNITS[match[2].lower()])
@@ -63,8 +63,10 @@ def compile(  # noqa: A001 - the word for what it does
     function as a tuple. Each value is traced and compiled at the first call that brings it; the
     16 values used last are kept (`variants`).
     """
-    names = _argument_names(function, len(specs))
-    kinds = [given if isinstance(given, Static) else _as_spec(given) for given in specs]
+    if threads is not None and type(threads) is not int:
+        raise InvalidArgument(f"threads is a whole number, not {threads!r}")
+    names = _argument_names(function, specs)
+    kinds = [_as_kind(given, name) for given, name in zip(specs, names, strict=True)]
     arguments = tuple(zip(names, kinds, strict=True))
     return CompiledFunction(_Source(function, arguments, threads, parse_nbytes(memory)))
 
@@ -218,27 +220,41 @@ class CompiledFunction(Closing):
         return f"<CompiledFunction {self.executable!r}>"
 
 
-def _as_spec(given: Any) -> TensorSpec:
-    if isinstance(given, TensorSpec):
+def _as_kind(given: Any, name: str) -> TensorSpec | Static:
+    if isinstance(given, TensorSpec | Static):
         return given
     if isinstance(given, Tensor):
         return TensorSpec(given.shape, given.dtype)
-    array = np.asarray(given)
-    return spec(array.shape, array.dtype)
+    try:
+        array = np.asarray(given)
+        return spec(array.shape, array.dtype)
+    except ValueError:
+        raise InvalidArgument(
+            f"{type(given).__name__} is no type for argument {name!r}; give an array, a tensor, "
+            "arenite.spec(shape, dtype) or arenite.static"
+        ) from None
 
 
 def _as_array(given: Any) -> Any:
     return given.numpy() if isinstance(given, Tensor) else given
 
 
-def _argument_names(function: Callable[..., Any], count: int) -> list[str]:
+def _argument_names(function: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
+    if not callable(function):
+        raise InvalidArgument(f"{type(function).__name__} is no function to compile")
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return [f"x{k}" for k in range(count)]
+        return [f"x{k}" for k in range(len(specs))]
+    try:
+        signature.bind(*specs)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"{len(specs)} specs do not fit a function of {signature}: {error}"
+        ) from None
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [parameter.name for parameter in parameters if parameter.kind in plain]
-    return [*names[:count], *(f"x{k}" for k in range(len(names), count))]
+    names = [one.name for one in signature.parameters.values() if one.kind in plain]
+    return [*names[: len(specs)], *(f"x{k}" for k in range(len(names), len(specs)))]
 
 
 def _returned(path: str, leaf: Any) -> Node:

@@ -66,7 +66,12 @@ static = Static()
 
 def spec(shape: Sequence[Dim], dtype: DTypeLike = "float32") -> TensorSpec:
     """The type of an argument: `spec((Var("batch", 1, 64), 784), "float32")`."""
-    return TensorSpec(shape_of((tuple(shape),)), dtype_of(dtype))
+    if not isinstance(shape, Sequence):
+        raise InvalidArgument(f"a shape is a sequence of sizes, not {shape!r}")
+    sizes = shape_of((tuple(shape),))
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise InvalidArgument(f"sizes are not negative: {sizes}")
+    return TensorSpec(sizes, dtype_of(dtype))
 
 
 def _check_count(count: int, name: str) -> None:

@@ -72,6 +72,35 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         parse_nbytes(text)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options", "wanted"),
+    [
+        ((3, X), {}, "int is no function"),
+        ((lambda x: x, None), {}, "NoneType is no type for argument 'x'; give an array"),
+        ((lambda x: x, "abc"), {}, "str is no type for argument 'x'"),
+        ((lambda a, b: a, X, [[1], [1, 2]]), {}, "list is no type for argument 'b'"),
+        ((lambda x, y: x, X), {}, "1 specs do not fit .* missing a required argument: 'y'"),
+        ((lambda x: x, X, X), {}, "2 specs do not fit .* too many positional arguments"),
+        ((lambda x: x, X), {"threads": 0}, "at least one thread, not 0"),
+        ((lambda x: x, X), {"threads": "2"}, "threads is a whole number, not '2'"),
+        ((lambda x: x, X), {"threads": 1.5}, "threads is a whole number, not 1.5"),
+        ((lambda x: x, X), {"memory": 1.5}, "1.5 is no size in bytes"),
+        ((lambda x: x, X), {"memory": [1]}, "is no size in bytes"),
+        ((lambda x: x, X), {"memory": -5}, "-5 bytes makes no sense"),
+        ((lambda x: (a for a in [x]), X), {}, "result is generator"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(arguments: Any, options: Any, wanted: str) -> None:
+    with pytest.raises(InvalidArgument, match=wanted):
+        arenite.compile(*arguments, **options)
+
+
+@pytest.mark.parametrize("shape", [3, (-1, 2), (1.5,), "ab", {2, 3}, (None,)])
+def test_what_is_no_shape_is_refused(shape: Any) -> None:
+    with pytest.raises(InvalidArgument, match="size"):
+        arenite.spec(shape)
+
+
 # Structure by value.
 
 
