@@ -22,12 +22,14 @@ from arenite.runtime.compiled import Compiled
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.link import link_objects
 from arenite.schedule import Kernel, fuse
+from arenite.schedule.roots import CONTRACTIONS
 
 #: Modules handed to the compiling processes: enough to keep two busy, few enough to be cheap.
 KERNELS_A_MODULE = 16
 
 #: What a core does in a nanosecond, for estimates alone.
 OPERATIONS_A_NS = 16
+PRODUCT_OPERATIONS_A_NS = 64
 NBYTES_A_NS = 16
 
 
@@ -85,8 +87,10 @@ def _launch(
     launch: LoweredLaunch, built: Built, entry: int, sizes: Mapping[str, Var]
 ) -> LaunchSpec:
     kernel = launch.kernel
+    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
+    a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
     cost = max(
-        bounds(kernel.operations)[1] // OPERATIONS_A_NS,
+        bounds(kernel.operations)[1] // a_ns,
         bounds(kernel.reads_nbytes + kernel.writes_nbytes)[1] // NBYTES_A_NS,
     )
     return LaunchSpec(

@@ -1,4 +1,8 @@
-"""Profile: how long each kernel took in one run, what it moved, and on which threads."""
+"""Profile: how long each kernel took in one run, what it moved, and on which threads.
+
+Limits are those of one core, measured once: arithmetic in float32 multiply-adds, memory in bytes
+read from it. What lies in a cache moves faster than memory can, so its share may be above 100 %.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from arenite.ir.dim import evaluate
 from arenite.memory.tables import aligned
 from arenite.runtime import native
 from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.limits import limits
 from arenite.runtime.stamps import Stamps
 
 
@@ -30,6 +35,8 @@ class KernelTime:
     share: float  # of all busy seconds
     gflops: float
     gbytes: float  # moved a second
+    limit_share: float  # of what a core can do, of the limit it is nearer to
+    bound: str  # which that is: arithmetic or memory
     origin: str
 
 
@@ -61,11 +68,14 @@ class Profile:
             busy.setdefault(k, []).append(took)
             n_runs[k] += int(record["tile"]) == 0  # each run has one first tile
         total = sum(map(sum, busy.values())) or 1.0
+        most = limits()
         times = []
         for k, calls in sorted(busy.items()):
             kernel = kernels[k]
             seconds = sum(calls)
             moved = n_runs[k] * (kernel.reads_nbytes + kernel.writes_nbytes)
+            gflops = n_runs[k] * evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9
+            gbytes = evaluate(moved, sizes) / max(seconds, 1e-12) / 1e9
             times.append(
                 KernelTime(
                     kernel.entry_point,
@@ -73,8 +83,9 @@ class Profile:
                     n_runs[k],
                     len(calls),
                     seconds / total,
-                    n_runs[k] * evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9,
-                    evaluate(moved, sizes) / max(seconds, 1e-12) / 1e9,
+                    gflops,
+                    gbytes,
+                    *most.share(gflops, gbytes),
                     str(kernel.origins[0]) if kernel.origins else "",
                 )
             )
@@ -85,7 +96,7 @@ class Profile:
         return cls(tuple(times), wall, records, rate, names, stamps.n_lost)
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "µs", "share", "runs", "tiles", "GFLOP/s", "GB/s", "origin"]
+        head = ["kernel", "µs", "share", "runs", "tiles", "GFLOP/s", "GB/s", "of limit", "origin"]
         ordered = sorted(self.kernels, key=lambda kernel: -kernel.seconds)
         return [head] + [
             [
@@ -96,6 +107,7 @@ class Profile:
                 str(k.n_tiles),
                 f"{k.gflops:.1f}",
                 f"{k.gbytes:.1f}",
+                f"{k.limit_share:.0%} {k.bound}",
                 k.origin,
             ]
             for k in ordered
@@ -104,7 +116,7 @@ class Profile:
     def __str__(self) -> str:
         lost = f"; {self.n_lost} calls were not noted" if self.n_lost else ""
         return (
-            aligned(self._rows(), {1, 2, 3, 4, 5, 6})
+            aligned(self._rows(), {1, 2, 3, 4, 5, 6, 7})
             + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last{lost}"
         )
 

@@ -61,6 +61,7 @@ class _Draft:
     stages: list[Stage]
     n_ops: int
     reads: Reads
+    n_outer_ops: int = 0
     joined_into: _Draft | None = None
 
     def final(self) -> _Draft:
@@ -68,6 +69,10 @@ class _Draft:
         while draft.joined_into is not None:
             draft = draft.joined_into
         return draft
+
+    @property
+    def all_ops(self) -> int:
+        return self.n_ops + self.n_outer_ops
 
     @property
     def is_map(self) -> bool:
@@ -94,6 +99,7 @@ class _Fit:
     axes: tuple[int, ...]
     stages: list[Stage]
     consumer_reads: Reads
+    is_epilogue: bool = False  # the consumer's work is done once for each outer point
 
 
 class _Drafts:
@@ -122,7 +128,8 @@ class _Drafts:
     def _draft(self, node: Node) -> _Draft:
         reduction = reduction_of(node)
         if reduction is not None:
-            draft = _Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], 1, {})
+            n_ops = 2 if node.op in CONTRACTIONS else 1  # multiply and add
+            draft = _Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], n_ops, {})
             pending = list(reduction.factors(space_vars(reduction.space)))
         else:
             n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
@@ -172,7 +179,11 @@ class _Drafts:
         if fit is None or self._path_outside(producer, consumer):
             return False
         consumer.space, consumer.axes, consumer.stages = fit.space, fit.axes, fit.stages
+        if fit.is_epilogue:
+            consumer.n_outer_ops += consumer.n_ops
+            consumer.n_ops = 0
         consumer.n_ops += producer.n_ops
+        consumer.n_outer_ops += producer.n_outer_ops
         made = {stage.node for stage in fit.stages}
         reads: Reads = {}
         for some in (producer.reads, fit.consumer_reads):
@@ -250,6 +261,7 @@ class _Drafts:
                     inputs=tuple(sorted(draft.reads, key=self.position.__getitem__)),
                     outputs=tuple(stored),
                     n_ops=draft.n_ops,
+                    n_outer_ops=draft.n_outer_ops,
                     border=self.roots[made[-1]],
                     origins=tuple(
                         dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
@@ -263,7 +275,7 @@ class _Drafts:
 
 def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
     """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
-    if producer.is_opaque or consumer.is_opaque or producer.n_ops + consumer.n_ops > MAX_OPS:
+    if producer.is_opaque or consumer.is_opaque or producer.all_ops + consumer.all_ops > MAX_OPS:
         return None
     made = {stage.node: stage.role for stage in producer.stages}
     wanted = {node: at for node, at in consumer.reads.items() if node in made}
@@ -297,7 +309,7 @@ def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
             for node, indices in consumer.reads.items()
         }
         scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
-        return _Fit(producer.space, producer.axes, producer.stages + scalars, reads)
+        return _Fit(producer.space, producer.axes, producer.stages + scalars, reads, True)
     return None
 
 

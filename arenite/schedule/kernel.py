@@ -16,11 +16,11 @@ summed (or the like) for each point of the other, outer axes. Its stages are com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, Var, bounds, product
+from arenite.ir.dim import Dim, Found, Var, bounds, product
 from arenite.ir.node import Node, Origin, Shape
 from arenite.ir.ops.control import LoopParts, is_always, trip_size
 from arenite.schedule.access import Index
@@ -49,6 +49,7 @@ class Kernel:
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     n_ops: int  # arithmetic operations for each point of the space
+    n_outer_ops: int = field(default=0, kw_only=True)  # and for each outer point, in epilogues
     border: str  # why it ends here and is not part of its consumer
     origins: tuple[Origin, ...] = ()
     number: int = 0  # its place among all kernels
@@ -74,7 +75,7 @@ class Kernel:
 
     @property
     def operations(self) -> Dim:
-        return product(self.space) * self.n_ops
+        return product(self.space) * self.n_ops + product(self.outer_shape) * self.n_outer_ops
 
     def __repr__(self) -> str:
         sizes = ", ".join(
@@ -131,7 +132,28 @@ class Loop:
         return [*filled, head, *_indented(self.body.lines())]
 
 
-Step: TypeAlias = Kernel | Branch | Loop
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a size is found: `output` is the first rows of `source`, as many as `count` says."""
+
+    source: Node
+    count: Node
+    output: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.source, self.count)
+
+    @property
+    def size(self) -> Found:
+        size: Found = self.output.attr("size")
+        return size
+
+    def lines(self) -> list[str]:
+        return [f"{self.size} is found: rows of a value of {self.source.shape[0]}"]
+
+
+Step: TypeAlias = Kernel | Branch | Loop | Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +175,7 @@ class Schedule:
                 found.append(step)
             elif isinstance(step, Branch):
                 pending += reversed((*step.then.steps, *step.otherwise.steps))
-            else:
+            elif isinstance(step, Loop):
                 pending += reversed((*step.zeros, *step.body.steps))
         return tuple(found)
 
