@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
@@ -99,7 +100,7 @@ class Side:
         return ir.Binary("min", ir.Binary("max", inside // self.step + 1, ZERO), count)
 
 
-def sides_of(node: Node, variables: tuple[Var, ...], taps: list[int]) -> list[Side]:
+def sides_of(node: Node, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
     """The spatial axes of a convolution with channels last."""
     return [
         Side(*parts, *pair)
