@@ -22,7 +22,10 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen import target as targets
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.choose import build
+from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.kernel import MicroKernel
+from arenite.codegen.scope import SCALAR, Binding
+from arenite.codegen.vector import I64, Builder
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
 from arenite.ir.dim import Dim, Var, evaluate
@@ -414,3 +417,14 @@ def test_sizes_of_zero(shape: Any) -> None:
     made = Made(lambda x, y: x @ y, [a.shape, b.shape])
     [got] = made.run([a, b])
     np.testing.assert_array_equal(got, a @ b)
+
+
+def test_expressions_made_while_emitting_stay_apart() -> None:
+    """Each is gone when the next is made, and must not be taken for it."""
+    loops = built_for(lambda x, y: x @ y, [(3, 4), (4, 5)])[2].loops
+    assert isinstance(loops, MicroKernel)
+    driver = Driver(Builder(targets.host()), loops)
+    number = driver.builder.emit("add i64 0, 0", I64)
+    driver.scope.bind("tile", Binding(ir.INT64, 0, values={SCALAR: number}))
+    made = [driver.value(ir.Name("tile") + k, SCALAR).text for k in range(1, 100)]
+    assert len({*made}) == len(made)

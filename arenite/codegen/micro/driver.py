@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
-from arenite.codegen.micro.functions import TileFunction, function_text
+from arenite.codegen.micro.functions import Kept, TileFunction, function_text
 from arenite.codegen.micro.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -31,7 +31,6 @@ from arenite.codegen.micro.kernel import (
 from arenite.codegen.micro.rows import LIMIT, next_heights
 from arenite.codegen.micro.tile import moved
 from arenite.codegen.scope import SCALAR
-from arenite.codegen.tile import Tiles
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
 _GROUP, _START, _REST = ir.Name("group"), ir.Name("group_start"), ir.Name("group_rest")
@@ -44,7 +43,7 @@ class _Emit(ir.Stmt):
     emit: Callable[[], None]
 
 
-class Driver(Tiles):
+class Driver(Kept):
     """The function of a micro-kernel; `texts` are the functions it calls."""
 
     def __init__(self, builder: Builder, kernel: MicroKernel) -> None:

@@ -37,7 +37,27 @@ def arguments_text(kernel: MicroKernel) -> str:
     return ", ".join(["ptr %window", "ptr %a", "ptr %b", *(f"i64 %{name}" for name in numbers)])
 
 
-class TileFunction(Tiles):
+class Kept(Tiles):
+    """Loops whose expressions may be made while they are emitted.
+
+    What is emitted already is found again by the identity of its expression, so none may go away
+    and leave its identity to another.
+    """
+
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
+        super().__init__(builder, kernel)
+        self._kept: dict[int, ir.Expr | ir.Block] = {}
+
+    def value(self, expr: ir.Expr, part: int) -> Vec:
+        self._kept[id(expr)] = expr
+        return super().value(expr, part)
+
+    def block(self, block: ir.Block) -> None:
+        self._kept[id(block)] = block
+        super().block(block)
+
+
+class TileFunction(Kept):
     """One function under construction."""
 
     def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
