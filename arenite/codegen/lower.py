@@ -14,6 +14,7 @@ from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
+from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.scope import SCALAR, Binding
@@ -33,11 +34,7 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
         check(kernel)
         builder = Builder(target)
         if isinstance(kernel, MicroKernel):
-            driver = (
-                ConvDriver(builder, kernel)
-                if isinstance(kernel, ConvKernel)
-                else Driver(builder, kernel)
-            )
+            driver = _driver(builder, kernel)
             driver.run()
             functions += driver.texts.values()
         else:
@@ -50,6 +47,14 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
             f"ptr %worker) {FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
         )
     return "\n".join([*sorted(declarations), *shared.values(), *functions])
+
+
+def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
+    if isinstance(kernel, ConvKernel):
+        return ConvDriver(builder, kernel)
+    if isinstance(kernel, DepthwiseKernel):
+        return DepthwiseDriver(builder, kernel)
+    return Driver(builder, kernel)
 
 
 def _function(b: Builder, kernel: ir.LoopKernel) -> None:

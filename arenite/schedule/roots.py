@@ -129,6 +129,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             return f"{user.op} reads it from memory"
         if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
             return f"{user.op} reads it from memory"
+        if user.op == "depthwise_last" and node.op != "slice":
+            return "depthwise_last reads runs of channels from memory"
     return None
 
 

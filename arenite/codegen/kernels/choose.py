@@ -10,6 +10,7 @@ from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.micro.build import build_product
 from arenite.codegen.micro.conv_build import build_conv
+from arenite.codegen.micro.depthwise_build import build_depthwise
 from arenite.codegen.target import Target
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONTRACTIONS
@@ -24,7 +25,11 @@ def build(kernel: Kernel, target: Target) -> Built:
     if is_concat(kernel):
         return Concat(kernel).build()
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
-        made = build_conv(kernel, target) or build_product(kernel, target)
+        made = (
+            build_conv(kernel, target)
+            or build_depthwise(kernel, target)
+            or build_product(kernel, target)
+        )
         if made is not None:
             return made
         blocked = Contraction(kernel, target)

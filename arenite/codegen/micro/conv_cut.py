@@ -64,7 +64,7 @@ class ConvCut:
 
 
 def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
-    lanes = _lanes(sizes.channels, total, target)
+    lanes = lanes_for(sizes.channels, total, target)
     pixels = sizes.pixels if isinstance(sizes.pixels, int) else LATER_ROWS
     columns = _columns(pixels, sizes, lanes, target)
     lines, block, chunk = _blocks(sizes, pixels, columns * lanes, target)
@@ -88,7 +88,7 @@ def _later_heights(tallest: int) -> tuple[int, ...]:
     return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
 
 
-def _lanes(channels: int, total: DType, target: Target) -> int:
+def lanes_for(channels: int, total: DType, target: Target) -> int:
     """A full vector, or half of one where that leaves fewer lanes empty and costs nothing."""
     lanes = lanes_of(target, total)
     half_is_full = 0 < channels % PANEL <= PANEL // 2 or channels == PANEL

@@ -1,0 +1,175 @@
+"""A depthwise_last of the schedule becomes a DepthwiseKernel, where its input lies as it must.
+
+Channels have to lie side by side, and lines have to be of a length that is known.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.micro.blocking import MOST_TILES
+from arenite.codegen.micro.build import SHORT_OPS
+from arenite.codegen.micro.conv_base import LastBuilder, Lies
+from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, lanes_for
+from arenite.codegen.micro.conv_kernel import Taps
+from arenite.codegen.micro.conv_sides import ZERO, Side
+from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, Strip
+from arenite.codegen.micro.driver import _START
+from arenite.codegen.micro.kernel import Operand, Product
+from arenite.codegen.target import Target
+from arenite.dtype import Kind
+from arenite.ir.dim import bounds, product
+from arenite.ir.node import Node
+from arenite.schedule.kernel import Kernel, Role
+
+#: Taps along a line that are unrolled, at the most.
+MOST_TAPS = 16
+#: Pixels of a strip, at the most.
+MOST_PIXELS = 8
+#: Bytes of the output in one tile of a launch, at least, where there are two.
+TILE_NBYTES = 1 << 16
+
+
+def build_depthwise(kernel: Kernel, target: Target) -> Built | None:
+    """The kernel as a DepthwiseKernel, or None if it is not one."""
+    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
+    if node.op != "depthwise_last" or not target.has_fma:
+        return None
+    if not all(isinstance(size, int) for size in node.inputs[1].shape):
+        return None
+    builder = _DepthwiseBuilder(kernel, node)
+    lies = builder.lies
+    return builder.built(lies, target) if builder.fits and lies is not None else None
+
+
+class _DepthwiseBuilder(LastBuilder):
+    def __init__(self, kernel: Kernel, node: Node) -> None:
+        *taps, channels = (bounds(size)[1] for size in node.inputs[1].shape)
+        super().__init__(kernel, node, taps, 1, channels, channels)
+        self.taps = taps
+        self.lies = self._lies()
+        self.fits = (
+            channels > 0
+            and self.w in self.names
+            and self.sum_dtype.kind is self.w.dtype.kind is Kind.FLOAT
+            and all(side.is_always_inside for _, side in self.clipped)
+            and self.line.taps <= MOST_TAPS
+            and isinstance(self.line.places, int)
+            and isinstance(self.line.size, int)
+            and isinstance(self.line.before, int)
+            and self.lies is not None
+            and self.lies.is_whole
+            and self.lies.channel == 1
+            and isinstance(self.lies.pixel, int)
+        )
+
+    def built(self, lies: Lies, target: Target) -> Built:
+        cut = self._cut(target)
+        n_tiles, place = self._place(cut)
+        line = self.line
+        pixel, before = bounds(lies.pixel)[1], bounds(line.before)[1]
+        loops, below = [], self.channels * prod(self.taps)
+        weights_at: ir.Expr = _START
+        for (name, side), step in zip(self.clipped, lies.lines, strict=True):
+            below //= side.taps
+            if side.taps > 1:
+                count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
+                loops.append(Taps(count, index_expr(step * side.dilation), below))
+            if side.is_padded:
+                weights_at = weights_at + ir.Name(f"{name}_first") * below
+        made = Product(
+            a=Operand(
+                lies.array,
+                lies.dtype,
+                self._line_start(lies) + (_START - before * pixel),
+                ir.index(pixel * line.stride),
+                ir.index(1),
+            ),
+            b=Operand(self.names[self.w], self.w.dtype, ZERO, ZERO, ir.index(1)),
+            sum_dtype=self.sum_dtype,
+            row=line.var.name,
+            column=self.column.name,
+            batch=self.batch,
+            depth=ZERO,
+            n_columns=ir.index(self.channels),
+            blocks=index_expr(n_tiles),
+            blocks_a_tile=1,
+            place=place,
+            lanes=cut.lanes,
+            columns=1,
+            heights=cut.heights,
+            copies_b=False,
+            few_up_to=0,
+            few_form="stream",
+            few_columns=1,
+            few_heights=(),
+            epilogue=self._epilogue(),
+            is_short=self._epilogue_ops() <= SHORT_OPS,
+        )
+        depthwise = Depthwise(
+            strips(line, cut.heights[0]),
+            tuple(loops),
+            line.taps,
+            line.stride,
+            line.dilation,
+            pixel,
+            self.channels,
+            weights_at,
+            self.block.var.name,
+            self._on_line(),
+        )
+        plain = self._kernel(n_tiles, self._meaning(cut)).loops
+        kernel = DepthwiseKernel(
+            plain.name,
+            plain.arrays,
+            plain.sizes,
+            plain.tiles,
+            plain.tile_var,
+            plain.body,
+            made,
+            depthwise,
+        )
+        return Built(kernel, n_tiles)
+
+    def _cut(self, target: Target) -> ConvCut:
+        """Blocks of lines, then chunks of channels, of enough bytes each."""
+        lanes = lanes_for(self.channels, self.sum_dtype, target)
+        pixels = bounds(self.line.places)[1]
+        lines = self.block.places if isinstance(self.block.places, int) else LATER_LINES
+        others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
+        images = others if isinstance(others, int) else 1
+        nbytes = images * lines * pixels * self.channels * self.sum_dtype.bits // 8
+        wanted = max(1, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images))
+        block = -(-lines // min(wanted, lines))
+        n_vectors = -(-self.channels // lanes)
+        n_chunks = max(1, min(n_vectors, wanted // -(-lines // block)))
+        fits = target.n_vector_registers - 2 - self.line.taps
+        strip = max(2, min(MOST_PIXELS, fits, pixels))
+        chunk = -(-n_vectors // n_chunks) * lanes
+        return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
+
+
+def strips(line: Side, most: int) -> tuple[Strip, ...]:
+    """A line cut into strips of pixels, as even as may be; equal neighbours made one."""
+    places, size = bounds(line.places)[1], bounds(line.size)[1]
+    n_strips = -(-places // most)
+    made: list[Strip] = []
+    first = 0
+    for number in range(n_strips):
+        pixels = -(-(places - first) // (n_strips - number))
+        outside = frozenset(
+            (pixel, tap)
+            for pixel in range(pixels)
+            for tap in range(line.taps)
+            if not 0 <= bounds(line.position(first + pixel))[1] + tap * line.dilation < size
+        )
+        last = made[-1] if made else None
+        if last is not None and (last.pixels, last.outside) == (pixels, outside):
+            made[-1] = Strip(last.first, pixels, last.count + 1, outside)
+        else:
+            made.append(Strip(first, pixels, 1, outside))
+        first += pixels
+    return tuple(made)
