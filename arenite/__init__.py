@@ -22,6 +22,8 @@ _NAMES = {
     "cond": "arenite.tensor",
     "fori_loop": "arenite.tensor",
     "from_numpy": "arenite.tensor",
+    "gru": "arenite.tensor",
+    "lstm": "arenite.tensor",
     "scan": "arenite.tensor",
     "spec": "arenite.tensor",
     "static": "arenite.tensor",

@@ -29,6 +29,7 @@ from arenite.tensor.creation import (
     zeros_like,
 )
 from arenite.tensor.random import Generator
+from arenite.tensor.recurrent import gru, lstm
 from arenite.tensor.spec import TensorSpec, spec, static
 from arenite.tensor.tensor import Tensor, realize_all
 
@@ -51,8 +52,10 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "gru",
     "hstack",
     "linspace",
+    "lstm",
     "maximum",
     "meshgrid",
     "minimum",

@@ -1,0 +1,111 @@
+"""LSTM and GRU against PyTorch, from `recurrent_reference.npz`, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import arenite
+from arenite import Var
+from arenite.errors import ShapeMismatch, TypeMismatch
+
+Array = NDArray[Any]
+CASES = ["", "_one_step", "_wide"]
+
+
+def given(case: str) -> dict[str, Array]:
+    with np.load(Path(__file__).with_name("recurrent_reference.npz")) as file:
+        return {name.split("/")[1]: file[name] for name in file if name.startswith(f"{case}/")}
+
+
+def close(made: Any, exact: Array) -> None:
+    assert made.shape == exact.shape
+    assert np.abs(made - exact).max() < 2e-6
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", CASES)
+def test_lstm_is_pytorchs(case: str, threads: int) -> None:
+    a = given(f"lstm{case}")
+
+    def layer(x: Any, h: Any, c: Any) -> Any:
+        return arenite.lstm(x, a["w"], a["r"], a["bw"] + a["br"], (h, c))
+
+    program = arenite.compile(layer, a["x"], a["h"], a["c"], threads=threads)
+    y, (h, c) = program(a["x"], a["h"], a["c"])
+    close(y, a["y"])
+    close(h, a["last_h"])
+    close(c, a["last_c"])
+    program.verify()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", CASES)
+def test_gru_is_pytorchs(case: str, threads: int) -> None:
+    a = given(f"gru{case}")
+
+    def layer(x: Any, h: Any) -> Any:
+        return arenite.gru(x, a["w"], a["r"], a["bw"], a["br"], h)
+
+    program = arenite.compile(layer, a["x"], a["h"], threads=threads)
+    y, h = program(a["x"], a["h"])
+    close(y, a["y"])
+    close(h, a["last_h"])
+    program.verify()
+
+
+def sigmoid(x: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
+
+
+def test_gru_that_resets_first() -> None:
+    """By the definition, in NumPy: PyTorch has no such layer."""
+    a = given("gru")
+    wide = {name: array.astype(np.float64) for name, array in a.items()}
+    w, r, bw, br = (np.split(wide[name], 3) for name in ("w", "r", "bw", "br"))
+    h = wide["h"]
+    outputs = []
+    for x in wide["x"]:
+        reset, update = (sigmoid(x @ w[k].T + bw[k] + h @ r[k].T + br[k]) for k in range(2))
+        new = np.tanh(x @ w[2].T + bw[2] + (reset * h) @ r[2].T + br[2])
+        h = (1 - update) * new + update * h
+        outputs.append(h)
+    y, last = arenite.gru(a["x"], a["w"], a["r"], a["bw"], a["br"], a["h"], reset_first=True)
+    close(y.numpy(), np.stack(outputs))
+    close(last.numpy(), h)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_backwards_is_forwards_on_time_turned_round(kind: str) -> None:
+    a = given(kind)
+    layer = getattr(arenite, kind)
+    y, _ = layer(a["x"], a["w"], a["r"], reverse=True)
+    turned, _ = layer(a["x"][::-1].copy(), a["w"], a["r"])
+    assert np.array_equal(y.numpy(), turned.numpy()[::-1])
+
+
+def test_time_and_batch_may_be_open() -> None:
+    a = given("lstm_wide")
+    spec = arenite.spec((Var("time", 0, 50), Var("batch", 1, 8), a["x"].shape[2]))
+    program = arenite.compile(lambda x: arenite.lstm(x, a["w"], a["r"])[0], spec)
+    whole = program(a["x"])
+    assert np.array_equal(program(a["x"][:5]), whole[:5])
+    assert program(a["x"][:0]).shape == (0, *whole.shape[1:])
+    program.verify()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    a = given("lstm")
+    with pytest.raises(ShapeMismatch, match="need w of shape"):
+        arenite.lstm(a["x"], a["w"][:-1], a["r"])
+    with pytest.raises(ShapeMismatch, match="the initial c is"):
+        arenite.lstm(a["x"], a["w"], a["r"], None, (a["h"], a["h"][:1]))
+    with pytest.raises(ShapeMismatch, match=r"x\[time, batch, inputs\]"):
+        arenite.gru(a["x"][0], a["w"], a["r"])
+    with pytest.raises(TypeMismatch, match="float64"):
+        arenite.lstm(a["x"], a["w"].astype(np.float64), a["r"])
