@@ -179,3 +179,28 @@ def test_python_is_not_entered_between_kernels(threads: int) -> None:
             counts[len(program.kernels)] = python_events(program, x)
     assert len(counts) == 3
     assert len(set(counts.values())) == 1, counts
+
+
+#: What an Executable takes beside its plan: code, table, registers, Python's own objects.
+BESIDE_THE_PLAN_NBYTES = 2 * 2**20
+
+
+@both
+def test_a_life_takes_the_plan_and_little_more(threads: int) -> None:
+    """By the system's count of mapped bytes, from before it is made until after it has run."""
+    x = np.random.default_rng(1).standard_normal((1500, 1500)).astype(np.float32)
+
+    def function(x: Any) -> Any:
+        return ((x.cummax(0) + 1).cummax(1) * x.T).cummax(0)
+
+    with arenite.compile(function, x, threads=threads) as first:
+        first(x)  # from here on the program is in the cache, and everything is imported
+    gc.collect()
+    device.get("cpu").trim()
+    before = mapped_nbytes()
+    with arenite.compile(function, x, threads=threads) as program:
+        result = program(x)
+        grown = mapped_nbytes() - before
+        planned = program.plan.peak_nbytes
+    assert planned >= x.nbytes
+    assert result.nbytes + planned <= grown < result.nbytes + planned + BESIDE_THE_PLAN_NBYTES
