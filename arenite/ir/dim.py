@@ -4,6 +4,7 @@ An expression is a sum of products with integer coefficients, kept in one canoni
 equal sizes compare equal: `(n + 1) * 2 == 2 * n + 2`. What a polynomial cannot say is an atom:
 
     Var(name, low, high)            a size known when the program is bound
+    Found(name, low, high)          one found while it runs, by the op `cut`
     Floordiv(numerator, divisor)    rounded down; the divisor is always positive
     Positive(inner)                 max(0, inner)
 
@@ -120,6 +121,12 @@ class Var(Atom):
             )
         self.name, self.low, self.high = name, int(low), int(high)
         self._set_key(f"{name}[{low}..{high}]")
+
+
+class Found(Var):
+    """A size that is found while a program runs."""
+
+    __slots__ = ()
 
 
 class Floordiv(Atom):
@@ -405,6 +412,11 @@ def variables(dim: Dim) -> frozenset[Var]:
         elif isinstance(current, Expr):
             pending += [atom for monomial, _ in current.terms for atom in monomial]
     return frozenset(found)
+
+
+def found_in(dim: Dim) -> frozenset[Found]:
+    """The sizes in it that are found while running."""
+    return frozenset(var for var in variables(dim) if isinstance(var, Found))
 
 
 def check_binding(var: Var, value: int) -> int:

@@ -8,13 +8,14 @@ graph itself; the bodies of loops and branches are graphs of their own, `everyth
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from arenite.dtype import DType
 from arenite.errors import InvalidGraph
-from arenite.ir.dim import Expr, Var, variables
+from arenite.ir.dim import Expr, Found, Var, found_in, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
 from arenite.ir.ops import BufferSource, ConstantData, Region, make
 from arenite.ir.ops.control import regions_of
@@ -96,7 +97,16 @@ class Graph:
 
     @cached_property
     def vars(self) -> tuple[Var, ...]:
-        """The variables in shapes and attributes, by name."""
+        """The variables in shapes and attributes, by name; not those found while running."""
+        return tuple(var for var in self._variables if not isinstance(var, Found))
+
+    @cached_property
+    def found(self) -> tuple[Found, ...]:
+        """The sizes that are found while running, by name."""
+        return tuple(var for var in self._variables if isinstance(var, Found))
+
+    @cached_property
+    def _variables(self) -> tuple[Var, ...]:
         found: dict[str, Var] = {}
         for node in self.everything:
             for var in _variables_in((node.shape, node.attrs)):
@@ -148,13 +158,18 @@ class Graph:
         hashed = hashlib.blake2b(digest_size=20)
         buffers: dict[Hashable, int] = {}
         regions: dict[Region, int] = {}
+        sizes: dict[str, int] = {}
         pending: list[Graph] = [self]
         while pending:
-            pending += pending.pop()._hash_into(hashed, buffers, regions)
+            pending += pending.pop()._hash_into(hashed, buffers, regions, sizes)
         return hashed.hexdigest()
 
     def _hash_into(
-        self, hashed: hashlib.blake2b, buffers: dict[Hashable, int], regions: dict[Region, int]
+        self,
+        hashed: hashlib.blake2b,
+        buffers: dict[Hashable, int],
+        regions: dict[Region, int],
+        sizes: dict[str, int],
     ) -> list[Graph]:
         """Add this graph to a digest; the bodies met for the first time are still to be added."""
         numbers = {node: i for i, node in enumerate(self.nodes)}
@@ -173,7 +188,7 @@ class Graph:
                     met.append(self.of_region(value))
                 return "region", regions[value]
             if isinstance(value, Expr):
-                return "size", value.key
+                return "size", _key(value, sizes)
             if isinstance(value, DType):
                 return "dtype", value.name
             return attr_key(value)
@@ -195,6 +210,20 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def _key(size: Expr, found: dict[str, int]) -> str:
+    """The key of a size; one found while running is known by its place, not by its name."""
+    key = size.key
+    for var in sorted(found_in(size), key=lambda var: var.name):
+        number = found.setdefault(var.name, len(found))
+        key = re.sub(rf"\b{var.name}\b", f"found {number}", key)
+    return key
+
+
+def found_sizes(node: Node) -> set[Found]:
+    """Sizes found while running in the type and the attributes of a node."""
+    return {var for var in _variables_in((node.shape, node.attrs)) if isinstance(var, Found)}
 
 
 def _variables_in(value: object) -> list[Var]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arenite.errors import BoundsError, InvalidArgument, InvalidGraph, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Expr, Var, check_binding
 from arenite.ir.dim import evaluate as evaluate_dim
-from arenite.ir.graph import Graph
+from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import OPS, Region
 from arenite.ir.ops.control import loop_parts, trip_size
@@ -43,9 +43,13 @@ def evaluate(
 class _Evaluation:
     """One run of a graph, from the outputs down: what is not needed is not computed."""
 
-    def __init__(self, graph: Graph, arrays: Sequence[Array], bindings: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, arrays: Sequence[Array], bindings: dict[str, int]) -> None:
         self.graph = graph
         self.bindings = bindings
+        #: Who says what the sizes are that are found while running; in a body, each time anew.
+        self._cuts = {node.attr("size").name: node for node in graph.nodes if node.op == "cut"}
+        for name in self._cuts:
+            bindings.pop(name, None)
         self.values: dict[Node, Array] = dict(zip(graph.inputs, arrays, strict=True))
         self._kept = {*graph.inputs, *graph.outputs}
         self._uses = Counter(value for node in graph.nodes for value in set(node.inputs))
@@ -74,15 +78,25 @@ class _Evaluation:
 
     def _needed(self, node: Node) -> Sequence[Node]:
         if node.op != "if":
-            return node.inputs
+            return (*node.inputs, *self._unknown_sizes(node)) if self._cuts else node.inputs
         condition, then, otherwise = node.inputs
         if condition not in self.values:
             return (condition,)
         return (then if self.values[condition] else otherwise,)
 
+    def _unknown_sizes(self, node: Node) -> list[Node]:
+        """The nodes that say what sizes in the type or attributes of `node` are."""
+        names = {var.name for var in found_sizes(node) if var.name not in self.bindings}
+        return [cut for name in names if (cut := self._cuts.get(name)) not in (None, node)]
+
     def _value(self, node: Node) -> Array:
         if node.op == "if":
             return self.values[self._needed(node)[0]]
+        if node.op == "cut":
+            x, count = (self.values[value] for value in node.inputs)
+            kept = x[: max(0, int(count))]
+            self.bindings[node.attr("size").name] = len(kept)
+            return kept
         arrays = [self.values[value] for value in node.inputs]
         if node.op in ("branch", "loop"):
             attrs = tuple(item for item in node.attrs if item[0] != "index")

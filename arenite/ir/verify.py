@@ -19,6 +19,7 @@ def verify(graph: Graph) -> None:
     reached = _reached(graph)
     _check_inputs(graph, reached)
     _check_nodes(graph, reached)
+    _check_sizes(graph)
     regions = list(dict.fromkeys(r for node in reached for r in regions_of(node)))
     seen = set(regions)
     while regions:
@@ -30,6 +31,19 @@ def verify(graph: Graph) -> None:
         inner = {r for node in within for r in regions_of(node)} - seen
         seen |= inner
         regions += inner
+
+
+def _check_sizes(graph: Graph) -> None:
+    """A size found while running is found once."""
+    counts: dict[str, Node] = {}
+    for node in graph.everything:
+        if node.op == "cut":
+            name = node.attr("size").name
+            if counts.setdefault(name, node.inputs[1]) is not node.inputs[1]:
+                raise InvalidGraph(f"{node!r}: size {name} is the count of another cut")
+    missing = [var.name for var in graph.found if var.name not in counts]
+    if missing:
+        raise InvalidGraph(f"no cut of the graph says what size {missing[0]} is")
 
 
 def _check_parameters(region: Region, reached: set[Node]) -> None:

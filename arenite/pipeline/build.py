@@ -11,7 +11,7 @@ from arenite.codegen import lower
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.choose import build as build_kernel
 from arenite.codegen.printer import kernel_text
-from arenite.ir.dim import Var, bounds
+from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.graph import Graph
 from arenite.memory import plan as plan_memory
 from arenite.pipeline.load import load_kernels
@@ -51,11 +51,12 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
     scratch = {number: one.scratch for number, one in built.items()}
-    program = lowered(graph, schedule, scratch, load_kernels(schedule, built))
+    sizes = {var.name: var for var in (*graph.vars, *graph.found)}
+    given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
+    program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
     plan = plan_memory(program.lifetimes, memory)
     code = link_objects(compile_modules(modules, host)) if modules else None
     entries = {} if code is None else code.entries
-    sizes = {var.name: var for var in graph.vars}
     packed = [ModuleText.of(module) for module in modules]
     module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}
 
@@ -80,7 +81,14 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         plan=plan,
         steps=tuple(program.steps),
         cells=tuple(program.cells),
+        found=program.found,
+        late=program.late,
     )
+
+
+def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
+    """What a kernel is given beside arrays: sizes, and how many tiles there are."""
+    return (*(variables[name] for name in built.loops.sizes), built.tiles)
 
 
 def _launch(
@@ -99,7 +107,7 @@ def _launch(
         (*launch.reads, *launch.writes, *launch.scratch),
         launch.reads,
         (*launch.writes, *launch.scratch),
-        tuple(sizes[name] for name in built.loops.sizes),
+        _sizes(built, sizes)[:-1],
         built.tiles,
         cost,
     )

@@ -14,7 +14,7 @@ loop reads or writes but does not make lives over the whole loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from arenite.codegen.kernels.built import Scratch
 from arenite.dtype import BY_NAME
 from arenite.errors import InvalidGraph
-from arenite.ir.dim import Dim, bounds
+from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_in
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.control import is_always, trip_size
@@ -31,7 +31,7 @@ from arenite.memory import Lifetime, Value
 from arenite.runtime.compiled import ValueSpec, constants_of
 from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, Instruction, Step, StepKind
 from arenite.runtime.table import Ins
-from arenite.schedule import Branch, Kernel, Loop, Schedule, is_in_memory
+from arenite.schedule import Branch, Cut, Kernel, Loop, Schedule, is_in_memory
 
 INT64 = BY_NAME["int64"]
 
@@ -62,6 +62,8 @@ class Lowered:
     constants: list[NDArray[Any]] = field(default_factory=list)  # made while compiling
     outputs: list[int] = field(default_factory=list)
     lifetimes: list[Value] = field(default_factory=list)
+    found: dict[str, int] = field(default_factory=dict)  # cells of sizes found while running
+    late: dict[Dim, int] = field(default_factory=dict)  # cells of sizes that depend on these
 
 
 def lowered(
@@ -69,21 +71,28 @@ def lowered(
     schedule: Schedule,
     scratch: Mapping[int, Sequence[Scratch]],
     load: frozenset[int] = frozenset(),
+    sizes: Iterable[Dim] = (),
 ) -> Lowered:
     """The program of a schedule of `graph`; `scratch` is what kernels need, by their number, `load`
-    the numbers of those that run once."""
-    return _Lowering(graph, scratch, load).run(schedule)
+    the numbers of those that run once, `sizes` what launches are given."""
+    late = dict.fromkeys(size for size in sizes if found_in(size))
+    return _Lowering(graph, scratch, load, tuple(late)).run(schedule)
 
 
 class _Lowering:
     def __init__(
-        self, graph: Graph, scratch: Mapping[int, Sequence[Scratch]], load: frozenset[int]
+        self,
+        graph: Graph,
+        scratch: Mapping[int, Sequence[Scratch]],
+        load: frozenset[int],
+        late: tuple[Dim, ...],
     ) -> None:
         self.made = Lowered()
         self.steps, self.values, self.cells = self.made.steps, self.made.values, self.made.cells
         self._graph = graph
         self._scratch = scratch
         self._load = load
+        self._late = late
         self._names: set[str] = set()
         self._constants: Scope = {}
         self._of_graph = {node: k for k, node in enumerate(constants_of(graph))}
@@ -109,6 +118,9 @@ class _Lowering:
             if isinstance(step, Kernel) and step.number in self._load:
                 self._kernel(step, scope)
         self._schedule(schedule, scope)
+        for size in self._late:
+            if size not in self.made.late:
+                raise InvalidGraph(f"no cut of the graph says what size {size} is")
         self.made.outputs += [self._number(node, scope) for node in schedule.outputs]
         self.made.lifetimes += self._lifetimes()
         return self.made
@@ -155,7 +167,39 @@ class _Lowering:
         self.cells.append(Cell())
         return len(self.cells) - 1
 
-    def _size(self, size: Dim) -> int:
+    def _size(self, size: Dim, instructions: list[Instruction]) -> int:
+        """The cell with a size; where that is found while running, instructions compute it."""
+        return self._computed(size, instructions) if found_in(size) else self._bound(size)
+
+    def _computed(self, size: Dim, instructions: list[Instruction], cell: int | None = None) -> int:
+        """A cell that instructions fill with an expression over sizes found while running."""
+        if not found_in(size):
+            return self._bound(size)
+        if isinstance(size, Found) and cell is None:
+            return self.made.found[size.name]
+        cell = self._cell() if cell is None else cell
+        if isinstance(size, Found):
+            instructions.append((Ins.MOV, cell, self.made.found[size.name], ZERO))
+        elif isinstance(size, Floordiv):
+            numerator = self._computed(size.numerator, instructions)
+            divisor = self._computed(size.divisor, instructions)
+            instructions.append((Ins.DIV, cell, numerator, divisor))
+        elif isinstance(size, Positive):
+            inner = self._computed(size.inner, instructions)
+            instructions.append((Ins.MAX, cell, inner, ZERO))
+        else:
+            assert isinstance(size, Expr)
+            term = self._cell()
+            instructions.append((Ins.MOV, cell, ZERO, ZERO))
+            for atoms, number in size.terms:
+                instructions.append((Ins.MOV, term, self._bound(number), ZERO))
+                for atom in atoms:
+                    factor = self._computed(atom, instructions)
+                    instructions.append((Ins.MUL, term, term, factor))
+                instructions.append((Ins.ADD, cell, cell, term))
+        return cell
+
+    def _bound(self, size: Dim) -> int:
         if size not in self._sizes:
             self.cells.append(Cell(size=size))
             self._sizes[size] = len(self.cells) - 1
@@ -201,6 +245,8 @@ class _Lowering:
                     self._kernel(step, scope)
             elif isinstance(step, Branch):
                 self._branch(step, scope)
+            elif isinstance(step, Cut):
+                self._cut(step, scope)
             else:
                 kept = {node for later in schedule.steps[k + 1 :] for node in later.inputs}
                 # What belongs to others is theirs to keep.
@@ -251,6 +297,28 @@ class _Lowering:
             self._schedule(side, inner)
             kind = StepKind.ELSE if side is branch.then else StepKind.END
             self.steps.append(Step(kind))
+
+    def _cut(self, cut: Cut, scope: Scope) -> None:
+        """The size is loaded, and what launches need of it computed; the rows stay where they
+        are."""
+        source, count = (self._number(node, scope) for node in cut.inputs)
+        name = cut.size.name
+        cell = self.made.found.setdefault(name, -1)
+        if cell < 0:
+            cell = self.made.found[name] = self._cell()
+        self._touch(count)
+        instructions: list[Instruction] = [(Ins.LOAD64, cell, self._address(count), ZERO)]
+        limit = self._size(cut.source.shape[0], instructions)
+        instructions += [(Ins.MIN, cell, cell, limit), (Ins.MAX, cell, cell, ZERO)]
+        for size in self._late:
+            names = {var.name for var in found_in(size)}
+            if name in names and names <= self.made.found.keys():
+                known = self.made.late.get(size)
+                known = self._cell() if known is None else known
+                self.made.late[size] = self._computed(size, instructions, known)
+        self._eval(instructions)
+        pointer = self._pointer(name, cut.output, self._address(source), (source,))
+        scope[cut.output] = pointer
 
     def _given(self, parameters: Sequence[Node], values: Sequence[Node], scope: Scope) -> Scope:
         return {
@@ -310,7 +378,7 @@ class _Lowering:
         """The cell with the trip count."""
         size = trip_size(loop.parts.trips)
         if size is not None:
-            return self._size(size)
+            return self._size(size, before)
         cell, number = self._cell(), self._number(loop.parts.trips, scope)
         self._touch(number)
         before.append((Ins.LOAD64, cell, self._address(number), ZERO))
@@ -322,7 +390,7 @@ class _Lowering:
             return NO_CONDITION
         cell = self._cell()
         if is_always(loop.parts.condition):
-            before.append((Ins.MOV, cell, self._size(1), ZERO))
+            before.append((Ins.MOV, cell, self._bound(1), ZERO))
         else:
             number = self._number(loop.parts.condition, scope)
             self._touch(number)
@@ -379,8 +447,9 @@ class _Lowering:
     ) -> int:
         """A pointer to row `counter` of a value."""
         cell = self._cell()
+        nbytes = self._size(like.nbytes, at_start)
         at_start += [
-            (Ins.MUL, cell, counter, self._size(like.nbytes)),
+            (Ins.MUL, cell, counter, nbytes),
             (Ins.ADD, cell, cell, self._address(whole)),
         ]
         return self._pointer(name, like, cell, (whole,))

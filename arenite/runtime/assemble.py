@@ -105,12 +105,14 @@ class Assembly:
         steps: Sequence[Step] | None = None,
         cells: Sequence[Cell] = (),
         pointers: Mapping[ValueId, Pointer] | None = None,
+        late: Mapping[Dim, int] | None = None,
     ) -> None:
         self.launches = tuple(launches)
         self.steps = straight(len(self.launches)) if steps is None else tuple(steps)
         self.cells = tuple(cells)
         self._io = dict(io)
         self._pointers = dict(pointers or {})
+        self._late = dict(late or {})
         first_cell = 2 + len(self._io)
         at = first_cell + len(self.cells)
         windows = []
@@ -138,8 +140,8 @@ class Assembly:
         size_slots: list[tuple[int, Dim]] = []
         for launch, window in zip(self.launches, self.layout.windows, strict=True):
             address_slots += [(window + k, value) for k, value in enumerate(launch.arrays)]
-            sizes = (*launch.sizes, launch.tiles)
-            size_slots += [(window + len(launch.arrays) + k, s) for k, s in enumerate(sizes)]
+            sizes = enumerate((*launch.sizes, launch.tiles), window + len(launch.arrays))
+            size_slots += [(slot, size) for slot, size in sizes if size not in self._late]
         for k, cell in enumerate(self.cells, self.layout.cells):
             if cell.address is not None:
                 address_slots.append((k, cell.address))
@@ -224,13 +226,22 @@ class Assembly:
         return 0 if cell == ZERO else self.layout.cells + cell
 
     def _pointer_moves(self, first: int, stop: int) -> list[tuple[int, int, int, int]]:
-        """What puts the addresses of pointers into the windows of a block."""
-        return [
-            (Ins.MOV, self.layout.windows[k] + position, self._register(pointer.cell), 0)
-            for k in range(first, stop)
-            for position, value in enumerate(self.launches[k].arrays)
-            if (pointer := self._pointers.get(value)) is not None
-        ]
+        """What puts addresses of pointers and sizes found while running into the windows of a
+        block."""
+        moves: list[tuple[int, int, int, int]] = []
+        for k in range(first, stop):
+            launch = self.launches[k]
+            cells = [
+                pointer.cell if (pointer := self._pointers.get(value)) is not None else None
+                for value in launch.arrays
+            ]
+            cells += [self._late.get(size) for size in (*launch.sizes, launch.tiles)]
+            moves += [
+                (Ins.MOV, self.layout.windows[k] + position, self._register(cell), 0)
+                for position, cell in enumerate(cells)
+                if cell is not None
+            ]
+        return moves
 
     def _block_rows(self, rows: list[dict[str, int]], first: int, stop: int, n_syncs: int) -> int:
         """A block of launches; every one that may be waited for has a sync word, always the same.

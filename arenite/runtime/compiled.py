@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arenite import dtype as dtypes
 from arenite.dtype import DType
 from arenite.errors import AreniteError, DamagedCache
-from arenite.ir.dim import Dim, Floordiv, Positive, Var, maximum, product
+from arenite.ir.dim import Dim, Floordiv, Found, Positive, Var, maximum, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin
 from arenite.memory import MemoryPlan, ValueId
@@ -64,6 +64,8 @@ class Compiled:
     plan: MemoryPlan
     steps: tuple[Step, ...]
     cells: tuple[Cell, ...]
+    found: Mapping[str, int]  # cells of the sizes that are found while running
+    late: Mapping[Dim, int]  # cells of the sizes that depend on these
 
     def __str__(self) -> str:
         """The steps, one a line."""
@@ -88,6 +90,8 @@ class Compiled:
             "outputs": self.outputs,
             "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in self.steps],
             "cells": [_cell_to_json(cell) for cell in self.cells],
+            "found": self.found,
+            "late": [[dim_to_json(size), cell] for size, cell in self.late.items()],
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
         }
         joined = b"".join(array.tobytes() for array in self.constants)
@@ -129,6 +133,8 @@ class Compiled:
                 plan=MemoryPlan.from_json(bytes(sections["plan"]).decode()),
                 steps=tuple(map(_step_from_json, data["steps"])),
                 cells=tuple(map(_cell_from_json, data["cells"])),
+                found={str(name): int(cell) for name, cell in data["found"].items()},
+                late={dim_from_json(size): int(cell) for size, cell in data["late"]},
             )
             program.check()
         except DamagedCache:
@@ -169,6 +175,7 @@ class Compiled:
                 used.append(step.a)
             elif step.kind is StepKind.LOOP:
                 used += [step.a, step.b, step.c]
+        used += [*self.found.values(), *self.late.values()]
         if any(not -1 <= k < len(self.cells) for k in used):
             raise DamagedCache("a step names a cell there is not")
         if any(
@@ -187,7 +194,8 @@ def dim_to_json(dim: Dim) -> Any:
     if isinstance(dim, int):
         return dim
     if isinstance(dim, Var):
-        return {"var": [dim.name, dim.low, dim.high]}
+        kind = "found" if isinstance(dim, Found) else "var"
+        return {kind: [dim.name, dim.low, dim.high]}
     if isinstance(dim, Floordiv):
         return {"div": [dim_to_json(dim.numerator), dim_to_json(dim.divisor)]}
     if isinstance(dim, Positive):
@@ -199,9 +207,9 @@ def dim_from_json(data: Any) -> Dim:
     if type(data) is int:
         return data
     [(kind, content)] = data.items()
-    if kind == "var":
+    if kind in ("var", "found"):
         name, low, high = content
-        return Var(name, low, high)
+        return (Found if kind == "found" else Var)(name, low, high)
     if kind == "div":
         return dim_from_json(content[0]) // dim_from_json(content[1])
     if kind == "positive":

@@ -28,7 +28,7 @@ from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.table import Ins, LaunchTable, Op
-from arenite.schedule import Branch, Kernel, Loop, Schedule
+from arenite.schedule import Branch, Cut, Kernel, Loop, Schedule, Step
 
 #: Where memory begins, as far as this walk is concerned.
 _ARENA = 1 << 20
@@ -109,9 +109,25 @@ def check_dataflow(
 
     `given` are the values that are there before a run, `load` the names of kernels that ran before.
     """
+    sizes = _with_found(schedule, sizes)
     for new_way in ways():
         meant = _Meaning(schedule, sizes, new_way(), load).events()
         _Walk(assembly, table, places, sizes, given).run(meant, new_way())
+
+
+def _with_found(schedule: Schedule, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes that are found while running too, as large as they may get."""
+    known = dict(sizes)
+    pending: list[Step] = [*reversed(schedule.steps)]
+    while pending:
+        step = pending.pop()
+        if isinstance(step, Cut):
+            known[step.size.name] = evaluate(step.source.shape[0], known)
+        elif isinstance(step, Branch):
+            pending += reversed((*step.then.steps, *step.otherwise.steps))
+        elif isinstance(step, Loop):
+            pending += reversed(step.body.steps)
+    return known
 
 
 def given_values(compiled: Compiled) -> dict[ValueId, Writer]:
@@ -158,6 +174,9 @@ class _Meaning:
                 yield self._launched(step, scope)
             elif isinstance(step, Branch):
                 yield from self._branch(step, scope)
+            elif isinstance(step, Cut):
+                yield Loaded(f"the size {step.size}", scope.get(step.count, CONSTANT))
+                scope[step.output] = scope.get(step.source, CONSTANT)
             else:
                 yield from self._loop(step, scope)
 
@@ -420,6 +439,9 @@ _ARITHMETIC: dict[int, Callable[[int, int], int]] = {
     Ins.ADD: lambda x, y: x + y,
     Ins.SUB: lambda x, y: x - y,
     Ins.MUL: lambda x, y: x * y,
+    Ins.DIV: lambda x, y: x // y if y > 0 else 0,
+    Ins.MIN: min,
+    Ins.MAX: max,
 }
 
 

@@ -7,6 +7,7 @@ before the plan is replayed and the table rewritten, nothing is compiled.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -33,7 +34,7 @@ from arenite.errors import (
     ShapeMismatch,
     TypeMismatch,
 )
-from arenite.ir.dim import Dim, Var, check_binding, evaluate
+from arenite.ir.dim import Dim, Var, check_binding, evaluate, found_in
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.memory import MemoryPlan, Replay, ValueId
@@ -94,7 +95,12 @@ class Executable(Closing):
             if value.kind == "input"
         }
         self._assembly = Assembly(
-            compiled.launches, self._io, compiled.steps, compiled.cells, compiled.pointers
+            compiled.launches,
+            self._io,
+            compiled.steps,
+            compiled.cells,
+            compiled.pointers,
+            compiled.late,
         )
         self._constants = self._find_constants()
         first = self._assembly.layout.io
@@ -110,7 +116,12 @@ class Executable(Closing):
         if self._code is not None:
             # Of one that nobody closed, when it is collected; not while the process ends.
             weakref.finalize(self, self._code.close).atexit = False
-        self._planned = [value for value in self._values if value.kind != "pointer"]
+        #: What is resized with the variables; sizes found while running stay at their largest.
+        self._planned = [
+            value
+            for value in self._values
+            if value.kind != "pointer" and not found_in(value.nbytes)
+        ]
         self._distinct_nbytes = list(dict.fromkeys(value.nbytes for value in self._planned))
         self._replay: Replay | None = None
         self._bound: OrderedDict[tuple[int, ...], _Binding] = OrderedDict()
@@ -202,6 +213,8 @@ class Executable(Closing):
             outcome = binding.table.run(self.threads, binding.bind, self._is_short)
             if outcome.kind is not OutcomeKind.END:
                 self._check_outcome(outcome)
+            if self.compiled.found:
+                results = self._cut_down(binding, results)
         return results if out is None else _written_to(out, results)
 
     def _prepare(self, binding: _Binding, arrays: list[Array]) -> list[Array]:
@@ -224,6 +237,27 @@ class Executable(Closing):
             else self._constants[k].copy()
             for kind, k in self._returned
         ]
+
+    def _cut_down(self, binding: _Binding, results: list[Array]) -> list[Array]:
+        """Results whose size was found while running, which were made as large as they may get."""
+        sizes = self._all_sizes(binding)
+        cut = []
+        for number, array in zip(self.compiled.outputs, results, strict=True):
+            dims = self._values[number].shape
+            if any(map(found_in, dims)):
+                shape = tuple(evaluate(dim, sizes) for dim in dims)
+                whole = array.reshape(-1)
+                array = whole[: math.prod(shape)].reshape(shape)
+                if 2 * array.size < whole.size:
+                    array = array.copy()  # so that the rest is given back
+            cut.append(array)
+        return cut
+
+    def _all_sizes(self, binding: _Binding) -> dict[str, int]:
+        """Those that were found in the last run too."""
+        first = self._assembly.layout.cells
+        found = {name: binding.words[first + cell] for name, cell in self.compiled.found.items()}
+        return binding.sizes | found
 
     def _fitting(self, arrays: list[Array]) -> list[Array]:
         """The arrays as native code can read them in place; what does not fit raises."""
@@ -279,7 +313,7 @@ class Executable(Closing):
             (
                 fresh,
                 first + self._io[number],
-                tuple(evaluate(dim, sizes) for dim in self._values[number].shape),
+                self._room_for(number, plan, sizes),
             )
             for number, fresh in self._results.items()
         ]
@@ -310,6 +344,13 @@ class Executable(Closing):
             outcome = bound.run(self.threads, (0, assembly.n_bind))
             self._check_outcome(outcome, assembly, self.load_kernels)
         self.load_ns = time.perf_counter_ns() - began
+
+    def _room_for(self, number: int, plan: MemoryPlan, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of a new result; flat, where its sizes are found while running."""
+        value = self._values[number]
+        if any(map(found_in, value.shape)):
+            return (plan.slots[value.name].nbytes * 8 // value.dtype.bits,)
+        return tuple(evaluate(dim, sizes) for dim in value.shape)
 
     def _nbytes_of(self, sizes: dict[str, int]) -> dict[ValueId, int]:
         """Bytes of every value by name; values of one size are many, so each is worked out once."""
@@ -371,7 +412,8 @@ class Executable(Closing):
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
             del held
             self._check_outcome(outcome)
-            return Profile.of(stamps, self.kernels, binding.sizes, self._assembly.launch_at)
+            sizes = self._all_sizes(binding)
+            return Profile.of(stamps, self.kernels, sizes, self._assembly.launch_at)
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches

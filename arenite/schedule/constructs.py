@@ -1,7 +1,7 @@
-"""Branches and loops of a graph as steps of its schedule, with the schedules inside them.
+"""Branches, loops and cuts of a graph as steps of its schedule, with the schedules inside them.
 
-In: the nodes that are results of one `branch` or one `loop`. Out: a Branch or a Loop. Rows that a
-body reads as `captured[iteration]` become windows: parameters that are read where they lie.
+In: the nodes that are results of one of them. Out: a Branch, a Loop or a Cut. Rows that a body
+reads as `captured[iteration]` become windows: parameters that are read where they lie.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from arenite.ir.node import Node
 from arenite.ir.ops import full, parameter
 from arenite.ir.ops.control import LoopParts, is_always, loop_parts, trip_size
 from arenite.ir.regions import rebuilt
-from arenite.schedule.kernel import Branch, Kernel, Loop, Role, Schedule, Stage
+from arenite.schedule.kernel import Branch, Cut, Kernel, Loop, Role, Schedule, Stage
 
 
 def construct(
     graph: Graph, nodes: Sequence[Node], fused: Callable[[Graph], Schedule], numbers: Iterator[int]
-) -> Branch | Loop:
+) -> Branch | Loop | Cut:
     """The step of a branch or a loop, of which `nodes` are results."""
     node = nodes[0]
+    if node.op == "cut":
+        source, count = node.inputs
+        return Cut(source, count, node)
     outputs = tuple((one.attr("index"), one) for one in nodes)
     if node.op == "branch":
         condition, *captures = node.inputs

@@ -13,9 +13,10 @@ from functools import partial
 from itertools import count
 from typing import TypeAlias
 
-from arenite.ir.dim import bounds, product
-from arenite.ir.graph import Graph
+from arenite.ir.dim import bounds, found_in, product
+from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.control import regions_of
 from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources, substitute
 from arenite.schedule.constructs import construct
 from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, outer_index, space_vars
@@ -110,6 +111,7 @@ class _Drafts:
         self.roots = roots
         self.users = graph.users()
         self.position = {node: k for k, node in enumerate(graph.nodes)}
+        self.cuts = {node.attr("size"): node for node in graph.nodes if node.op == "cut"}
         self.by_node: dict[Node, _Draft] = {}
         constructs: dict[object, _Draft] = {}
         for node in roots:
@@ -145,7 +147,22 @@ class _Drafts:
             elif (source.node, source.index) not in seen:
                 seen.add((source.node, source.index))
                 pending += self._needed(source.node, source.index, draft)
+        if self.cuts:
+            self._wait_for_sizes(draft, [node, *(inlined for inlined, _ in seen)])
         return draft
+
+    def _wait_for_sizes(self, draft: _Draft, nodes: list[Node]) -> None:
+        """A kernel begins when its sizes are found: it reads what they are found with, if no value
+        of that size."""
+        inside = [value for node in nodes for value in everything(_region_ends(node))]
+        sizes = {size for node in (*nodes, *inside) for size in found_sizes(node)}
+        sizes |= {size for dim in draft.space for size in found_in(dim)}
+        for node in (*draft.reads, nodes[0]):
+            if node.op == "cut" or node is not nodes[0]:
+                sizes -= {size for dim in node.shape for size in found_in(dim)}
+        for size in sorted(sizes, key=lambda size: size.name):
+            if size in self.cuts:
+                draft.reads.setdefault(self.cuts[size], set())
 
     def _needed(self, node: Node, index: Index, draft: _Draft) -> list[Source]:
         """The elements that one element of an inlined node is made of."""
@@ -333,6 +350,13 @@ def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...
         and read.dtype.bits == output.dtype.bits
         and not is_in_memory(read)
     )
+
+
+def _region_ends(node: Node) -> list[Node]:
+    """What a construct has inside, and the trip count it does not read."""
+    if node.op not in CONSTRUCTS:
+        return []
+    return [*node.inputs[:1], *(one for region in regions_of(node) for one in region.results)]
 
 
 def _in_order(drafts: Iterable[_Draft], by_node: dict[Node, _Draft]) -> list[_Draft]:

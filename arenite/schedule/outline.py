@@ -25,7 +25,7 @@ def outline(graph: Graph) -> Graph:
     """The graph with branches; what it hands back is written by itself."""
     origins = graph.origins.subset(graph.everything)
     made = _outlined(Graph(graph.inputs, graph.outputs, graph.names, origins), {})
-    outputs = [_copied(node) if _is_carried(node) else node for node in made.outputs]
+    outputs = [_copied(node) if _is_elsewhere(node) else node for node in made.outputs]
     return Graph(graph.inputs, tuple(outputs), graph.names, origins)
 
 
@@ -33,9 +33,10 @@ def _copied(node: Node) -> Node:
     return make("reshape", node, shape=node.shape)
 
 
-def _is_carried(node: Node) -> bool:
-    """Whether a value lies where the loop left it, in one of two places."""
-    return node.op == "loop" and node.attr("index") < node.attr("carried")
+def _is_elsewhere(node: Node) -> bool:
+    """Whether a value lies in bytes of others: in those a loop left it in, or was cut from."""
+    is_carried = node.op == "loop" and node.attr("index") < node.attr("carried")
+    return is_carried or node.op == "cut"
 
 
 @dataclass(eq=False, slots=True)
@@ -245,7 +246,7 @@ class _Rebuilding:
             if k < n_read or (k - n_read < len(carried) and node is carried[k - n_read]):
                 results.append(node)
                 continue
-            if is_in_memory(node) or _is_carried(node):
+            if is_in_memory(node) or _is_elsewhere(node):
                 node = _copied(node)
             while node in results[n_read:]:
                 node = _copied(node)

@@ -44,12 +44,12 @@ MADE_UP = frozenset({"full", "iota", "size"})
 
 
 #: What is no kernel but has kernels inside.
-CONSTRUCTS = frozenset({"branch", "loop"})
+CONSTRUCTS = frozenset({"branch", "loop", "cut"})
 
 
 def read_by_construct(node: Node) -> tuple[Node, ...]:
-    """What a branch or a loop reads from memory."""
-    if node.op == "branch":
+    """What a branch, a loop or a cut reads from memory."""
+    if node.op != "loop":
         return node.inputs
     parts = loop_parts(node)
     return (*control_reads(parts), *parts.initial, *parts.captures)

@@ -11,12 +11,13 @@ from arenite.errors import IndexOutOfRange, NotSupported, ShapeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose import indexing as places
 from arenite.ir.compose.basic import cast
+from arenite.ir.compose.found import positions_on_axes
 from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node
-from arenite.ir.ops import make
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops import full, make
 from arenite.tensor.base import Base, axis_of, described, node_of, operand_of
 from arenite.tensor.movement import MovementMethods
-from arenite.tensor.promote import INT64, INTEGERS, cast_all, common_dtype
+from arenite.tensor.promote import BOOL, INT64, INTEGERS, cast_all, common_dtype
 
 
 def items_of(key: object, x: Node) -> list[places.Item]:
@@ -41,24 +42,24 @@ def _is_mask(item: object) -> bool:
 def _axes_used(item: object) -> int:
     if item is None or item is Ellipsis:
         return 0
-    return np.ndim(_mask_array(item)) if _is_mask(item) else 1
+    return len(_mask_shape(item)) if _is_mask(item) else 1
 
 
 def _mask_array(item: object) -> Any:
+    """A mask as an array, where it is known; else None."""
     if not isinstance(item, Base):
         return np.asarray(item)
     if item.node.op == "buffer":
         return item.node.attr("source").array()
-    if item.node.op != "constant":
-        raise NotSupported(
-            "the length of x[mask] depends on what is in the mask, which is not computed yet; use "
-            "where(mask, x, other), or x[mask.numpy()]"
-        )
-    return item.node.attr("data").array
+    return item.node.attr("data").array if item.node.op == "constant" else None
+
+
+def _mask_shape(item: object) -> Shape:
+    return item.shape if isinstance(item, Base) else np.asarray(item).shape
 
 
 def _check_mask(item: object, axis: int, x: Node) -> None:
-    shape = _mask_array(item).shape
+    shape = _mask_shape(item)
     if x.shape[axis : axis + len(shape)] != shape:
         raise IndexOutOfRange(
             f"a mask of shape {shape} does not match axes {axis} to {axis + len(shape) - 1} of "
@@ -72,9 +73,11 @@ def _items(item: object) -> list[places.Item]:
     if isinstance(item, slice):
         return [slice(*(_bound(part) for part in (item.start, item.stop, item.step)))]
     if _is_mask(item):
-        mask = _mask_array(item)
-        if mask.ndim == 0:
+        if not _mask_shape(item):
             raise NotSupported("a single bool is no index here; use where, or x[None] and x[:0]")
+        mask = _mask_array(item)
+        if mask is None:
+            return [*positions_on_axes(node_of(item))]
         return list(np.nonzero(mask))
     if isinstance(item, Base):
         if item.dtype.kind not in INTEGERS:
@@ -98,8 +101,19 @@ class IndexingMethods(MovementMethods):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Self:
-        """NumPy's indexing, masks that are known included."""
+        """NumPy's indexing. With a mask that is not known yet the result has a size that is found
+        while running."""
         return self._new(places.index(self._node, items_of(key, self._node)))
+
+    def nonzero(self) -> tuple[Self, ...]:
+        """For each axis where along it the elements are that are not zero; how many there are is
+        found while running."""
+        node = self._node
+        if not node.ndim:
+            raise ShapeMismatch("nonzero of a tensor without axes; use reshape(1) first")
+        if node.dtype != BOOL:
+            node = make("ne", node, full(node.shape, 0, node.dtype))
+        return tuple(self._new(at) for at in positions_on_axes(node))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise NotSupported("tensors are values and don't change; use t = t.set(index, value)")

@@ -18,7 +18,7 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import variables
+from arenite.ir.dim import Found, variables
 from arenite.ir.node import Node
 from arenite.ir.ops import buffer
 from arenite.tensor import realize as realization
@@ -163,7 +163,8 @@ def realize_all(*tensors: Tensor) -> None:
     """Compute several tensors in one run; what they share is computed once."""
     pending = [tensor for tensor in tensors if not tensor.is_realized]
     for tensor in pending:
-        names = sorted({var.name for size in tensor.shape for var in variables(size)})
+        unknown = {var for size in tensor.shape for var in variables(size)}
+        names = sorted(var.name for var in unknown if not isinstance(var, Found))
         if names:
             raise NotSupported(
                 f"{tensor!r} has sizes that are not bound: {', '.join(names)}; compile a function "

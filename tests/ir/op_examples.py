@@ -22,6 +22,7 @@ from arenite.ir import (
     parameter,
     size,
 )
+from arenite.ir.dim import Found
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
 BOOL = BY_NAME["bool"]
@@ -146,6 +147,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
     "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "branch": _branch,
+    "cut": lambda: make("cut", x(3, 4), full((), 2, I64), size=Found("found", 0, 3)),
     "loop": _loop,
     "parameter": lambda: parameter((3, 4), F32),
 }

@@ -6,6 +6,8 @@
                                                  the same once it is decided what is computed where
     loop(trips, condition, *initial, *captures; body, carried, index)
     parameter                                    what a region is given from outside
+    cut(x, count; size)                          the first `count` rows of x, or all there are;
+                                                 `size` is that number, found while running
 
 A region is a function of its parameters. The body of a loop takes the iteration number (int64[]),
 the carried values and the captures; it gives a condition (bool[]: whether to go on), the carried
@@ -25,7 +27,7 @@ from typing import Any
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, maximum
+from arenite.ir.dim import Dim, Found, bounds, maximum
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     BOOL,
@@ -200,16 +202,30 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("loop", (trips, *row.shape)), row.dtype
 
 
+def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, count = inputs
+    _need_type("cut: the count", count, (), INT64)
+    if not x.ndim:
+        raise ShapeMismatch(f"cut: {typed(x.shape, x.dtype)} has no rows")
+    if attrs["size"].low != 0 or attrs["size"].high < bounds(x.shape[0])[1]:
+        raise InvalidArgument(f"cut: {attrs['size']} does not reach from 0 to {x.shape[0]}")
+    return (attrs["size"], *x.shape[1:]), x.dtype
+
+
 def _infer_parameter(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("parameter", attrs["shape"]), attrs["dtype"]
 
 
 def _in_its_graph(*_: Any) -> Array:
-    raise InvalidArgument("a region has a value in the run of its graph alone: ir.evaluate")
+    raise InvalidArgument("control flow has a meaning in the run of its graph alone: ir.evaluate")
 
 
 def is_region(value: object) -> bool:
     return isinstance(value, Region)
+
+
+def is_found(value: object) -> bool:
+    return isinstance(value, Found)
 
 
 define(
@@ -224,6 +240,7 @@ define(
     )
 )
 define(OpDef("if", "control", (3, 3), _infer_if, _if_reference))
+define(OpDef("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}))
 define(
     OpDef(
         "branch",
