@@ -44,7 +44,7 @@ COPIED_GROUPS = 4
 WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
 SET_NBYTES = 4096
-SET_ROWS = 6
+SET_ROWS = 8
 #: Of a number of rows that is known only later: blocks, and heights that all numbers are cut into;
 #: few, for every height is compiled.
 LATER_ROWS = 168
