@@ -22,7 +22,7 @@ from arenite.ir.node import Node
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
-from arenite.tensor.structure import LEAF, put_together, taken_apart
+from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.variants import Variant, VariantCache, Variants
 
@@ -111,7 +111,8 @@ class CompiledFunction(Closing):
         #: Of a function without static arguments.
         self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
         variant = self._only
         if variant is not None and len(arguments) == len(self._arguments):
             # What every call of a function without static arguments takes: as little as can be.
@@ -122,6 +123,9 @@ class CompiledFunction(Closing):
             values, arrays = self._sorted_out(arguments)
             variant = self.variant(*values)
         self._cache.count_call(variant)
+        if out is not None:
+            variant.executable(*arrays, out=_targets(out, variant.structure))
+            return out
         results = variant.executable(*arrays)
         return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
 
@@ -255,6 +259,16 @@ def _argument_names(function: Callable[..., Any], specs: Sequence[Any]) -> list[
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [one.name for one in signature.parameters.values() if one.kind in plain]
     return [*names[: len(specs)], *(f"x{k}" for k in range(len(names), len(specs)))]
+
+
+def _targets(out: Any, wanted: Any) -> list[Any]:
+    """The arrays in `out`, which has the structure of the results."""
+    structure, leaves = taken_apart(out)
+    need_same("out", structure, wanted)
+    for path, leaf in leaves:
+        if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable:
+            raise InvalidArgument(f"out{path} is no array that can be written to")
+    return [leaf for _, leaf in leaves]
 
 
 def _returned(path: str, leaf: Any) -> Node:

@@ -72,6 +72,32 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         parse_nbytes(text)
 
 
+def test_results_go_into_given_arrays() -> None:
+    def function(x: Any) -> Any:
+        return {"sum": x + 1, "rest": (x * 2, x.sum())}
+
+    with arenite.compile(function, X) as program:
+        whole = np.zeros((2, 3, 8), np.float32)
+        out = {"sum": whole[..., ::2], "rest": (np.zeros_like(X), np.zeros((), np.float32))}
+        assert program(X, out=out) is out
+        np.testing.assert_array_equal(whole[..., ::2], X + 1)
+        assert not whole[..., 1::2].any()
+        np.testing.assert_array_equal(out["rest"][0], X * 2)
+        assert out["rest"][1] == X.sum()
+        for wrong, wanted in (
+            ({"sum": whole}, "out is of structure"),
+            ({"sum": whole, "rest": (X, [1])}, "out is of structure"),
+            ({"sum": X.copy(), "rest": (X.copy(), 3)}, r"out\['rest'\]\[1\] is no array"),
+            ({"sum": whole, "rest": (X.copy(), np.zeros((), np.float32))}, r"\(2, 3, 8\)"),
+        ):
+            with pytest.raises(ValueError, match=wanted):
+                program(X, out=wrong)
+    x = X.copy()
+    with arenite.compile(lambda x: x[::-1] + 1, x) as program:
+        program(x, out=x)
+    np.testing.assert_array_equal(x, X[::-1] + 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "wanted"),
     [
