@@ -13,6 +13,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.attention_driver import AttentionDriver
+from arenite.codegen.micro.attention_kernel import AttentionKernel
 from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
 from arenite.codegen.micro.driver import Driver
@@ -37,6 +39,10 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
             driver = _driver(builder, kernel)
             driver.run()
             functions += driver.texts.values()
+        elif isinstance(kernel, AttentionKernel):
+            attention = AttentionDriver(builder, kernel)
+            attention.run()
+            functions += attention.texts.values()
         else:
             _function(builder, kernel)
         declarations |= builder.declarations

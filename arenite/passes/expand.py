@@ -1,11 +1,13 @@
 """Ops that have no kernel of their own, written out in those that have.
 
-attention        matmul, mask, softmax in float32, matmul
+attention        matmul, mask, softmax in float32, matmul, where no kernel is made for it
 conv_transpose   zeros between the elements, then a convolution with the kernel flipped
 sum, max, ...    over no axes, are what they reduce
 """
 
 from __future__ import annotations
+
+import logging
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.dim import Dim, known_le, maximum
@@ -15,17 +17,39 @@ from arenite.ir.ops.sources import full
 
 FLOAT32, INT64, BOOL = BY_NAME["float32"], BY_NAME["int64"], BY_NAME["bool"]
 
+#: Elements of a query, key or value that a kernel of its own is made for.
+MAX_WIDTH = 256
+
+log = logging.getLogger("arenite.passes")
+
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
 
 def expand(node: Node) -> Node:
     if node.op == "attention":
+        reason = why_expanded(node)
+        if reason is None:
+            return node
+        log.info("%r is written out: %s", node, reason)
         return _attention(node)
     if node.op == "conv_transpose":
         return _conv_transpose(node)
     if node.op in _REDUCTIONS and not node.attr("axes"):
         return node.inputs[0]
     return node
+
+
+def why_expanded(node: Node) -> str | None:
+    """Why an attention has no kernel of its own; None where it has one."""
+    depth, width = node.inputs[0].shape[-1], node.shape[-1]
+    for size in (depth, width):
+        if not isinstance(size, int):
+            return f"its width {size} is not known before it runs"
+        if not 1 <= size <= MAX_WIDTH:
+            return f"its width {size} is not in 1..{MAX_WIDTH}"
+    if not node.dtype.has_numpy:
+        return f"kernels do not compute with {node.dtype}"
+    return None
 
 
 def _spread(node: Node, shape: Shape) -> Node:

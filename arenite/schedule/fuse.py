@@ -30,6 +30,7 @@ from arenite.schedule.roots import (
     choose_roots,
     is_in_memory,
     read_by_construct,
+    scores_of,
 )
 
 #: Rows too few to be shared out, and points of a space from which on that matters.
@@ -136,6 +137,8 @@ class _Drafts:
         else:
             n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
             draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
+            if node.op == "attention":
+                draft.space, draft.n_ops = scores_of(node)
             pending = self._needed(node, space_vars(node.shape), draft)
         seen: set[tuple[Node, Index]] = set()
         while pending:
@@ -170,9 +173,17 @@ class _Drafts:
             draft.n_ops += 0 if is_view(node) else 1
             return list(sources(node, index))
         read = read_by_construct(node) if node.op in CONSTRUCTS else node.inputs
+        if node.op == "attention":
+            read = tuple(self._behind_views(value) for value in read)
         for value in read:
             draft.reads[value] = None
         return []
+
+    def _behind_views(self, node: Node) -> Node:
+        """The value in memory that views show."""
+        while node not in self.roots and not is_in_memory(node):
+            [node] = node.inputs
+        return node
 
     def join_all(self) -> None:
         for node in self.roots:

@@ -6,12 +6,20 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 
 from __future__ import annotations
 
-from arenite.ir.dim import Dim, known_le, product
+from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.define import OPS
-from arenite.schedule.access import is_affine, is_elementwise, is_view, reshaped_index
+from arenite.schedule.access import (
+    Source,
+    is_affine,
+    is_elementwise,
+    is_view,
+    linear,
+    reshaped_index,
+    sources,
+)
 from arenite.schedule.kernel import control_reads, space_vars
 from arenite.schedule.reduce import reduction_of
 
@@ -63,6 +71,28 @@ def is_copy(node: Node) -> bool:
 def is_in_memory(node: Node) -> bool:
     """Whether a node exists before anything runs: an argument, a constant, an array."""
     return OPS[node.op].family == "source" and node.op not in MADE_UP and node.op != "random_bits"
+
+
+def scores_of(node: Node) -> tuple[Shape, int]:
+    """The shape of the scores of an attention, and what the work on one of them costs."""
+    q, k, v = node.inputs[:3]
+    widths = bounds(q.shape[-1])[1] + bounds(v.shape[-1])[1]
+    return (*q.shape[:-1], k.shape[-2]), widths + COSTS["exp"]
+
+
+def is_readable_in_place(node: Node) -> bool:
+    """Whether a node is a view whose elements lie in memory at even distances, whichever of the
+    nodes that it shows is written."""
+    variables = space_vars(node.shape)
+    source = Source(node, variables)
+    while is_view(source.node):
+        inner = sources(source.node, source.index)
+        if len(inner) != 1 or inner[0].guards:
+            return False
+        [source] = inner
+        if not is_affine(linear(source.index, source.node.shape), variables):
+            return False
+    return source.node is not node and source.node.op not in MADE_UP
 
 
 def choose_roots(graph: Graph) -> dict[Node, str]:
@@ -125,6 +155,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
     for user in users:
         if user.op in CONSTRUCTS and node not in read_by_construct(user):
             continue
+        if user.op == "attention" and is_readable_in_place(node):
+            continue
         if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
             return f"{user.op} reads it from memory"
         if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
@@ -143,7 +175,7 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"
-        if (user.op == "window" or user.op in CONTRACTIONS) and ops > 0:
+        if (user.op in ("window", "attention") or user.op in CONTRACTIONS) and ops > 0:
             return f"each element is read many times by {user.op}"
     return None
 

@@ -8,6 +8,7 @@ from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
+from arenite.codegen.micro.attention_build import build_attention, is_attention
 from arenite.codegen.micro.build import build_product
 from arenite.codegen.micro.conv_build import build_conv
 from arenite.codegen.micro.depthwise_build import build_depthwise
@@ -22,6 +23,8 @@ def build(kernel: Kernel, target: Target) -> Built:
         return build_sort(kernel)
     if is_special(kernel):
         return build_special(kernel)
+    if is_attention(kernel):
+        return build_attention(kernel, target)
     if is_concat(kernel):
         return Concat(kernel).build()
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):

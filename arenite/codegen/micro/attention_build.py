@@ -1,0 +1,232 @@
+"""An attention of the schedule becomes an AttentionKernel: where its operands lie, how it is cut.
+
+All sizes of blocks follow from shapes and the target, never from the number of threads. Tiles are
+limited in number, for each has scratch of its own; a tile then takes several blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built, Scratch
+from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
+from arenite.codegen.micro.attention_kernel import (
+    BLOCK,
+    FIRST_QUERY,
+    KEY,
+    QUERY,
+    Attention,
+    AttentionKernel,
+    D,
+    E,
+    Rooms,
+    tile_body,
+)
+from arenite.codegen.micro.blocking import SET_NBYTES
+from arenite.codegen.micro.kernel import SCRATCH, Operand
+from arenite.codegen.micro.tile import lanes_of, most_rows
+from arenite.codegen.target import Target
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum, product, variables
+from arenite.ir.node import Node
+from arenite.schedule.access import coefficient, linear, sources, substitute
+from arenite.schedule.kernel import Kernel
+
+#: Queries of a block, at the most: each block reads all keys that it sees once.
+BLOCK_QUERIES = 128
+#: Keys of a block, about: their scores beside a panel of queries should stay in the first cache.
+BLOCK_KEYS = 128
+#: Tiles of a launch, at the most.
+MOST_TILES = 64
+#: Elements of a cache line, or more.
+LINE = 16
+
+
+def is_attention(kernel: Kernel) -> bool:
+    return kernel.stages[0].node.op == "attention"
+
+
+def build_attention(kernel: Kernel, target: Target) -> Built:
+    return _Builder(kernel, target).built()
+
+
+class _Builder:
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.node = kernel.stages[0].node
+        for value in (*kernel.inputs, self.node):
+            check_dtype(value)
+        self.names = {value: f"in{k}" for k, value in enumerate(kernel.inputs)}
+        self.wide = compute_dtype(self.node.dtype)
+        q, _, v = self.node.inputs[:3]
+        *self.batch, self.heads, self.n_queries, depth = q.shape
+        *_, self.n_groups, self.n_keys, width = v.shape
+        assert isinstance(depth, int)
+        assert isinstance(width, int)
+        self.depth, self.width = depth, width
+        self.sizes: set[Var] = set()
+        sizes = {
+            **{f"batch{k}": size for k, size in enumerate(self.batch)},
+            "head": self.heads,
+            "group": self.n_groups,
+            QUERY.name: self.n_queries,
+            KEY.name: self.n_keys,
+            D.name: depth,
+            E.name: width,
+        }
+        self.variables = {
+            name: Var(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
+        }
+
+    def built(self) -> Built:
+        lanes = lanes_of(self.target, self.wide)
+        columns = self._columns(lanes)
+        panel = columns * lanes
+        most_queries = max(1, bounds(self.n_queries)[1])
+        block_queries = min(BLOCK_QUERIES, -(-most_queries // panel) * panel)
+        block_keys = self._block_keys()
+        n_blocks = ceildiv(self.n_queries, block_queries)
+        blocks = product([*self.batch, self.heads, n_blocks])
+        tiles = minimum(blocks, MOST_TILES)
+        q, k, v = self.node.inputs[:3]
+        k_operand = self._operand(k, "group", KEY, D)
+        v_operand = self._operand(v, "group", KEY, E)
+        copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
+        rooms = _rooms(
+            queries=block_queries * self.depth,
+            results=block_queries * self.width,
+            highest=block_queries,
+            total=block_queries,
+            factor=panel,
+            scores=block_keys * panel,
+            keys=block_keys * self.depth if copies_k else 0,
+            values=block_keys * self.width if copies_v else 0,
+        )
+        offset = self.node.attr("offset")
+        made = Attention(
+            q=self._operand(q, "head", QUERY, D),
+            k=k_operand,
+            v=v_operand,
+            mask=self._operand(self.node.inputs[3], "head", QUERY, KEY)
+            if len(self.node.inputs) == 4
+            else None,
+            out=self._placed(self.node, "out0", self._index("head", QUERY, E), QUERY, E),
+            wide=self.wide,
+            scale=float(self.node.attr("scale")),
+            is_causal=bool(self.node.attr("causal")),
+            offset=self._size(offset),
+            n_queries=self._size(self.n_queries),
+            n_keys=self._size(self.n_keys),
+            depth=self.depth,
+            width=self.width,
+            blocks=self._size(blocks),
+            tiles=self._size(tiles),
+            place=self._place(n_blocks, block_queries),
+            lanes=lanes,
+            columns=columns,
+            block_queries=block_queries,
+            block_keys=block_keys,
+            tallest=most_rows(self.target, columns),
+            copies_k=copies_k,
+            copies_v=copies_v,
+            rooms=rooms,
+        )
+        arrays = (
+            *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
+            ir.ArrayArg("out0", self.node.dtype, "out"),
+            ir.ArrayArg(SCRATCH, self.wide, "inout"),
+        )
+        loops = AttentionKernel(
+            self.kernel.name,
+            arrays,
+            tuple(sorted(var.name for var in self.sizes)),
+            made.tiles,
+            "tile",
+            tile_body(made),
+            made,
+        )
+        return Built(loops, tiles, (Scratch(self.wide, tiles * rooms.length),))
+
+    # How it is cut.
+
+    def _columns(self, lanes: int) -> int:
+        """Vectors of queries side by side: two (three short ones), or as many as there are."""
+        usual = 2 if lanes >= 8 else 3
+        return max(1, min(usual, -(-bounds(self.n_queries)[1] // lanes)))
+
+    def _block_keys(self) -> int:
+        """Keys cut into blocks as equal as may be."""
+        if not isinstance(self.n_keys, int):
+            return BLOCK_KEYS
+        n_blocks = max(1, -(-self.n_keys // BLOCK_KEYS))
+        return max(1, -(-self.n_keys // n_blocks))
+
+    def _lies_badly(self, operand: Operand) -> bool:
+        """Whether numbers are narrower than what is computed in, or rows share cache sets."""
+        if operand.dtype != self.wide:
+            return True
+        line = operand.line
+        nbytes = self.wide.bits // 8
+        return isinstance(line, ir.Const) and int(line.value) * nbytes % SET_NBYTES == 0
+
+    def _place(self, n_blocks: Dim, block_queries: int) -> ir.Block:
+        """A block's number taken apart: batch axes, head, and queries, which vary fastest."""
+        rest: ir.Expr = BLOCK
+        lets: list[ir.Let] = []
+        axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
+        for name, size in [("query_block", n_blocks), ("head", self.heads), *reversed(axes)]:
+            count = self._size(maximum(size, 1))
+            lets.append(ir.Let(name, rest % count))
+            rest = rest // count
+        ratio = self._size(self.heads // self.n_groups)
+        return (
+            *lets,
+            ir.Let("group", ir.Name("head") // ratio),
+            ir.Let(FIRST_QUERY.name, ir.Name("query_block") * block_queries),
+        )
+
+    # Where operands lie.
+
+    def _index(self, head: str, line: ir.Name, step: ir.Name) -> list[Dim]:
+        names = [*(f"batch{k}" for k in range(len(self.batch))), head, line.name, step.name]
+        return [self.variables[name] for name in names]
+
+    def _operand(self, node: Node, head: str, line: ir.Name, step: ir.Name) -> Operand:
+        """A value seen through views, as it lies in memory."""
+        index: Sequence[Dim] = [
+            0 if size == 1 else position
+            for size, position in zip(node.shape, self._index(head, line, step), strict=True)
+        ]
+        while node not in self.names:
+            [source] = sources(node, tuple(index))
+            assert not source.guards
+            node, index = source.node, source.index
+        return self._placed(node, self.names[node], index, line, step)
+
+    def _placed(
+        self, node: Node, array: str, index: Sequence[Dim], line: ir.Name, step: ir.Name
+    ) -> Operand:
+        position = linear(index, node.shape)
+        axes = [self.variables[name.name] for name in (line, step)]
+        along = [coefficient(position, axis) for axis in axes]
+        base = self._size(substitute(position, dict.fromkeys(axes, 0)))
+        strides = [self._size(one) for one in along if one is not None]
+        assert len(strides) == 2
+        return Operand(array, node.dtype, base, *strides)
+
+    def _size(self, dim: Dim) -> ir.Expr:
+        """As an expression; the model's sizes in it become arguments."""
+        own = set(self.variables.values())
+        self.sizes |= {var for var in variables(dim) if var not in own}
+        return index_expr(dim)
+
+
+def _rooms(**lengths: int) -> Rooms:
+    """One after the other, each from a cache line on; a line more keeps tiles out of one set."""
+    starts: dict[str, int] = {}
+    end = 0
+    for name, length in lengths.items():
+        starts[name] = end
+        end += -(-length // LINE) * LINE
+    return Rooms(**starts, length=end + LINE)

@@ -1,0 +1,63 @@
+"""The function a launch of an AttentionKernel calls."""
+
+from __future__ import annotations
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.arguments import bind_arguments
+from arenite.codegen.micro.attention_kernel import AttentionKernel
+from arenite.codegen.micro.attention_program import Call, Place, Program
+from arenite.codegen.micro.kernel import SCRATCH
+from arenite.codegen.micro.tile import moved
+from arenite.codegen.partials import Partials
+from arenite.codegen.scope import SCALAR
+from arenite.codegen.tile import Tiles
+from arenite.codegen.vector import I64, Builder, Vec
+
+
+class AttentionDriver(Tiles):
+    """Emits the program of a kernel; `texts` are the functions it calls."""
+
+    def __init__(self, builder: Builder, kernel: AttentionKernel) -> None:
+        super().__init__(builder, kernel)
+        self.made = kernel.attention
+        self.texts: dict[str, str] = {}
+        # The body says what is computed and knows nothing of scratch.
+        self.scope.stored |= {SCRATCH}
+        bind_arguments(self)
+
+    def run(self) -> None:
+        b = self.builder
+        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
+        program = Program(self.made).block()
+        self.serial_loop(self.kernel.tile_var, begin, end, program, 1)
+        b.block.end = "ret void"
+
+    def simple(self, stmt: ir.Stmt, part: int) -> None:
+        if isinstance(stmt, Call):
+            self._call(stmt)
+        else:
+            super().simple(stmt, part)
+
+    def partials_across(self, loop: ir.For) -> list[Partials]:
+        """None: every accumulator of the program is declared in the vector loop that uses it."""
+        return []
+
+    def _call(self, call: Call) -> None:
+        b, size = self.builder, self.made.wide.bits // 8
+        name = f"{self.kernel.name}.{call.tile.name}"
+        if name not in self.texts:
+            builder = Builder(b.target)
+            self.texts[name] = call.tile.emit(builder, name)
+            b.declarations |= builder.declarations
+        panels = [self._address(Place(SCRATCH, at)) for at in (call.b, call.c, call.factor)]
+        pointers = [self._address(call.a), *panels]
+        depth, line, step = (
+            self.value(number, SCALAR) for number in (call.depth, call.line, call.step)
+        )
+        numbers = (depth, line * size, step * size)
+        arguments = [f"ptr {p}" for p in pointers] + [f"i64 {n.text}" for n in numbers]
+        b.emit_void(f"call fastcc void @{name}({', '.join(arguments)})")
+
+    def _address(self, place: Place) -> str:
+        at = self.value(place.at, SCALAR)
+        return moved(self.builder, self.pointers[place.array], at * (self.made.wide.bits // 8))

@@ -1,0 +1,193 @@
+"""AttentionKernel: softmax(Q Kᵀ scale + mask) V in one launch, without its scores in memory.
+
+A block is some queries of one head. Their scores against a block of keys lie in scratch with the
+queries side by side, so that a vector holds one key and many queries:
+
+    scores[key][query]  = sum over d of  k[key][d] * queries[d][query]
+    results[e][query]   = sum over key of  v[key][e] * weights[key][query]
+
+Keys and values are read where they lie, one number at a time, whatever their strides; queries and
+results are turned round once. Maxima and sums are vectors over queries and never cross lanes.
+Scores count in powers of two: log2(e) is in the scale.
+
+As a LoopKernel its body computes a block query by query: that is its meaning, for people and for
+checks. What is compiled is made of register tiles, as `attention` lays down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.kernel import Operand
+from arenite.codegen.printer import expression_text, kernel_text, loop_text
+from arenite.dtype import DType
+
+TILE, BLOCK = ir.Name("tile"), ir.Name("block")
+FIRST_QUERY, N_ROWS = ir.Name("first_query"), ir.Name("n_rows")
+QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Where in the scratch of a tile each thing begins, in elements, and how long that is."""
+
+    queries: int  # [panel][d][lane]
+    results: int  # [panel][e][lane]
+    highest: int  # [panel][lane], in scores so far
+    total: int  # [panel][lane], of weights so far
+    factor: int  # [lane], by which earlier results shrink
+    scores: int  # [key][lane]
+    keys: int  # [key][d], where they are copied
+    values: int  # [key][e]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Operands lie along queries or keys (`line`) and along their width (`step`); the mask along
+    queries and keys. `place` names, for a block, what the bases are over, and FIRST_QUERY."""
+
+    q: Operand
+    k: Operand
+    v: Operand
+    mask: Operand | None
+    out: Operand
+    wide: DType  # what is computed in
+    scale: float
+    is_causal: bool
+    offset: ir.Expr
+    n_queries: ir.Expr
+    n_keys: ir.Expr
+    depth: int  # the width of q and k
+    width: int  # of v and the result
+    blocks: ir.Expr
+    tiles: ir.Expr
+    place: ir.Block
+    lanes: int
+    columns: int
+    block_queries: int
+    block_keys: int
+    tallest: int  # rows of a register tile, at the most
+    copies_k: bool
+    copies_v: bool
+    rooms: Rooms
+
+    @property
+    def panel(self) -> int:
+        """Queries side by side."""
+        return self.columns * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKernel(ir.LoopKernel):
+    attention: Attention
+
+
+@kernel_text.register
+def _(kernel: AttentionKernel) -> str:
+    """The loops, below how they are made."""
+    made = kernel.attention
+    parts = [
+        f"{field.name} {_plain(getattr(made, field.name))}"
+        for field in fields(made)
+        if field.name != "place"
+    ]
+    return f"// attention in register tiles: {', '.join(parts)}\n{loop_text(kernel)}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Operand):
+        at = expression_text(value.at(ir.Name("line"), ir.Name("step")))
+        return f"{value.dtype} {value.array}[{at}]"
+    return expression_text(value) if isinstance(value, ir.Expr) else str(value)
+
+
+def load(operand: Operand, line: ir.Expr, step: ir.Expr, wide: DType) -> ir.Expr:
+    """An element, as what is computed in."""
+    value = ir.Load(operand.array, operand.at(line, step), operand.dtype)
+    return value if operand.dtype in (wide, ir.BOOL) else ir.Cast(value, wide)
+
+
+def constant(value: float, dtype: DType) -> ir.Expr:
+    return ir.Const(value, dtype)
+
+
+def least(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
+    return ir.Binary("min", a, b if isinstance(b, ir.Expr) else ir.index(b))
+
+
+def most(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
+    return ir.Binary("max", a, b if isinstance(b, ir.Expr) else ir.index(b))
+
+
+def masked(made: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.Expr:
+    """A score after the mask."""
+    if made.mask is None:
+        return score
+    given = load(made.mask, query, key, made.wide)
+    if made.mask.dtype == ir.BOOL:
+        return ir.Select(given, score, constant(float("-inf"), made.wide))
+    return ir.Binary("add", score, ir.Binary("mul", given, constant(LOG2_E, made.wide)))
+
+
+def tile_body(made: Attention) -> ir.Block:
+    """What a tile of the kernel computes, query by query."""
+    wide = made.wide
+    zero, lowest = constant(0.0, wide), constant(float("-inf"), wide)
+    product = ir.Binary("mul", load(made.q, QUERY, D, wide), load(made.k, KEY, D, wide))
+    scaled = ir.Binary("mul", ir.Name("dot", wide), constant(made.scale * LOG2_E, wide))
+    score = masked(made, scaled, QUERY, KEY)
+    if made.is_causal:
+        score = ir.Select(ir.Binary("le", KEY, QUERY + made.offset), score, lowest)
+
+    def each_key(name: str, op: str, value: ir.Expr) -> ir.Block:
+        """An accumulator over all keys; `score` is known inside."""
+        inside = (
+            ir.Accumulator("dot", zero),
+            ir.For(
+                D.name, ir.index(0), ir.index(made.depth), (ir.Accumulate("dot", "add", product),)
+            ),
+            ir.Let("score", score),
+            ir.Accumulate(name, op, value),
+        )
+        start = lowest if op == "max" else zero
+        return (
+            ir.Accumulator(name, start),
+            ir.For(KEY.name, ir.index(0), made.n_keys, inside),
+        )
+
+    highest, total = ir.Name("highest", wide), ir.Name("total", wide)
+    weight = ir.Unary("exp2", ir.Binary("sub", ir.Name("score", wide), ir.Name("subtracted", wide)))
+    mixed = ir.Binary("mul", weight, load(made.v, KEY, E, wide))
+    value: ir.Expr = ir.Binary("div", ir.Name("mixed", wide), ir.Name("divisor", wide))
+    if made.out.dtype != wide:
+        value = ir.Cast(value, made.out.dtype)
+    element: ir.Block = (
+        *each_key("mixed", "add", mixed),
+        ir.Store(made.out.array, made.out.at(QUERY, E), value),
+    )
+    row: ir.Block = (
+        *each_key("highest", "max", ir.Name("score", wide)),
+        ir.Let("subtracted", ir.Select(ir.Binary("eq", highest, lowest), zero, highest)),
+        *each_key("total", "add", weight),
+        ir.Let("divisor", ir.Select(ir.Binary("eq", total, zero), constant(1.0, wide), total)),
+        ir.For(E.name, ir.index(0), ir.index(made.width), element),
+    )
+    queries = ir.For(QUERY.name, FIRST_QUERY, FIRST_QUERY + N_ROWS, row)
+    return in_blocks(made, (queries,))
+
+
+def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
+    """The body for every block of a tile: each tile takes every so-manieth, for work differs."""
+    turns = (made.blocks - TILE + made.tiles - 1) // made.tiles
+    rows = least(made.n_queries - FIRST_QUERY, made.block_queries)
+    inside = (
+        ir.Let(BLOCK.name, TILE + ir.Name("turn") * made.tiles),
+        *made.place,
+        ir.Let(N_ROWS.name, rows),
+        *body,
+    )
+    return (ir.For("turn", ir.index(0), turns, inside),)
