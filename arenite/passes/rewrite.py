@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from arenite.errors import InvalidGraph
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Origins
+from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops import Region
 from arenite.ir.ops.define import make
 
@@ -50,6 +50,7 @@ def apply(graph: Graph, rule: Rule) -> Graph:
 def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Origins) -> Graph:
     """`regions` are those that were rewritten already; `origins` learns of new nodes."""
     new: dict[Node, Node] = {}
+    known: set[Node] = set()
     for node in graph.nodes:
         inputs = tuple(new[value] for value in node.inputs)
         attrs = dict(node.attrs)
@@ -69,8 +70,23 @@ def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Ori
                 raise InvalidGraph(f"{changed!r} cannot stand for {result!r}: another type")
             result = changed
         new[node] = result
-        origins.add(result, *graph.origins.of(node))
+        _inherit(result, graph.origins.of(node), known, origins)
     return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+
+
+def _inherit(
+    result: Node, inherited: tuple[Origin, ...], known: set[Node], origins: Origins
+) -> None:
+    """What stands for a node comes from where that came from, with all that it is made of and
+    that was not there before."""
+    origins.add(result, *inherited)
+    pending = [] if result in known else [result]
+    while pending:
+        node = pending.pop()
+        if node not in known:
+            known.add(node)
+            origins.add(node, *inherited)
+            pending += node.inputs
 
 
 def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ...]]:
