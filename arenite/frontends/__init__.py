@@ -1,0 +1,1 @@
+"""frontends/: files that come in. Each reader trusts nothing and copies no tensor."""

@@ -1,0 +1,253 @@
+"""Metadata of a GGUF file: typed values by key; arrays stay in the file until they are asked for.
+
+In: a Cursor at the first key. Out: `Metadata`. Opening walks over arrays to find their ends and
+checks that they lie in the file; it decodes none, so a vocabulary of 150,000 tokens costs some
+20 ms. What is decoded later is checked then: text for UTF-8, flags for being 0 or 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidFile
+from arenite.frontends.gguf.cursor import Cursor
+from arenite.frontends.stored import quoted
+
+#: Kinds of values by their number in a file: a name, and the letter of the struct module.
+SCALARS: dict[int, tuple[str, str]] = {
+    0: ("uint8", "B"),
+    1: ("int8", "b"),
+    2: ("uint16", "H"),
+    3: ("int16", "h"),
+    4: ("uint32", "I"),
+    5: ("int32", "i"),
+    6: ("float32", "f"),
+    7: ("bool", "B"),
+    10: ("uint64", "Q"),
+    11: ("int64", "q"),
+    12: ("float64", "d"),
+}
+BOOL, STRING, ARRAY = 7, 8, 9
+KINDS = {number: name for number, (name, _) in SCALARS.items()} | {STRING: "text", ARRAY: "array"}
+
+MAX_KEYS = 2**16
+MAX_DEPTH = 4  # of arrays in arrays
+MAX_WALKED = 2**24  # strings and inner arrays of one file, which are walked one by one
+LEAST_KEY_NBYTES = 8 + 1 + 4 + 1  # length, a letter, kind, the smallest value
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataArray:
+    """An array of the file, not decoded yet."""
+
+    kind: int  # of its elements
+    place: str = field(repr=False)  # for errors
+    start: int = field(repr=False)  # of the first element's bytes
+    length: int
+    source: Cursor = field(repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def numbers(self) -> NDArray[Any]:
+        """Numbers or flags as an array: in place where byte order and alignment allow."""
+        if self.kind not in SCALARS:
+            self._cursor().fail(f"{self.place} holds {KINDS[self.kind]}, not numbers")
+        _, code = SCALARS[self.kind]
+        stored = np.dtype(self.source.order + code)
+        found = np.frombuffer(self.source.data, stored, self.length, self.start)
+        if self.kind == BOOL:
+            if found.size and found.max() > 1:
+                self._cursor().fail(f"{self.place} holds a flag that is neither 0 nor 1")
+            return found.astype(np.bool_)
+        return found.astype(stored.newbyteorder("="), copy=False)
+
+    def texts(self) -> list[str]:
+        """Strings, in order."""
+        cursor = self._cursor()
+        if self.kind != STRING:
+            cursor.fail(f"{self.place} holds {KINDS[self.kind]}, not text")
+        data, position = cursor.data, self.start
+        unpack = struct.Struct(cursor.order + "Q").unpack_from
+        found = []
+        try:
+            for _ in range(self.length):  # bounds were checked when the file was opened
+                begin = position + 8
+                position = begin + unpack(data, position)[0]
+                found.append(str(data[begin:position], "utf-8"))
+        except UnicodeDecodeError as error:
+            cursor.fail(f"element {len(found)} of {self.place} is not UTF-8: {error.reason}", begin)
+        return found
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python values, inner arrays as lists."""
+        if self.kind == STRING:
+            return self.texts()
+        if self.kind != ARRAY:
+            values: list[Any] = self.numbers().tolist()
+            return values
+        cursor = self._cursor()
+        walk = _Walk(cursor, self.place)
+        return [walk.array(2).tolist() for _ in range(self.length)]
+
+    def _cursor(self) -> Cursor:
+        return Cursor(self.source.data, self.source.path, self.source.order, self.start)
+
+
+Value: TypeAlias = bool | int | float | str | MetadataArray
+
+
+class Metadata:
+    """Values by key. A method that is given a default returns it where the key is not there."""
+
+    def __init__(self, path: str, values: dict[str, Value]) -> None:
+        self.path = path
+        self._values = values
+
+    def __getitem__(self, key: str) -> Value:
+        if key not in self._values:
+            similar = get_close_matches(key, self._values, 3)
+            hint = f"; it has {', '.join(map(quoted, similar))}" if similar else ""
+            raise InvalidFile(f"{self.path}: the metadata has no key {quoted(key)}{hint}")
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<Metadata of {self.path}: {len(self)} keys>"
+
+    def text(self, key: str, default: str | None = None) -> str:
+        if default is not None and key not in self:
+            return default
+        value = self[key]
+        return value if isinstance(value, str) else self._refuse(key, value, "text")
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        if default is not None and key not in self:
+            return default
+        value = self[key]
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._refuse(key, value, "an integer")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """An integer or a float, as a float."""
+        if default is not None and key not in self:
+            return default
+        value = self[key]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._refuse(key, value, "a number")
+        return float(value)
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        if default is not None and key not in self:
+            return default
+        value = self[key]
+        return value if isinstance(value, bool) else self._refuse(key, value, "a flag")
+
+    def array(self, key: str) -> MetadataArray:
+        value = self[key]
+        return value if isinstance(value, MetadataArray) else self._refuse(key, value, "an array")
+
+    def texts(self, key: str) -> list[str]:
+        return self.array(key).texts()
+
+    def numbers(self, key: str) -> NDArray[Any]:
+        return self.array(key).numbers()
+
+    def _refuse(self, key: str, value: Value, wanted: str) -> NoReturn:
+        shown = repr(value) if isinstance(value, MetadataArray) else quoted(str(value))
+        raise InvalidFile(f"{self.path}: key {quoted(key)} should be {wanted}; it is {shown}")
+
+
+def read_metadata(cursor: Cursor, n_keys: int) -> Metadata:
+    """The keys from here on; the cursor ends after the last."""
+    values: dict[str, Value] = {}
+    walk = _Walk(cursor, "")
+    for index in range(n_keys):
+        start = cursor.position
+        key = cursor.name(f"the name of key {index}")
+        if key in values:
+            cursor.fail(f"key {quoted(key)} is there twice", start)
+        walk.place = f"key {quoted(key)}"
+        kind = cursor.integer("I", f"the kind of {walk.place}")
+        values[key] = walk.value(kind)
+    return Metadata(cursor.path, values)
+
+
+class _Walk:
+    """Steps over values, checking that they lie in the file."""
+
+    def __init__(self, cursor: Cursor, place: str) -> None:
+        self.cursor = cursor
+        self.place = place
+        self.n_walked = 0
+
+    def value(self, kind: int) -> Value:
+        cursor, place = self.cursor, self.place
+        if kind == STRING:
+            return cursor.text(place)
+        if kind == ARRAY:
+            return self.array(1)
+        if kind not in SCALARS:
+            cursor.fail(f"{place} is of an unknown kind, {kind}", cursor.position - 4)
+        value = cursor.number(SCALARS[kind][1], place)
+        if kind != BOOL:
+            return value
+        if value > 1:
+            cursor.fail(f"{place} is a flag of value {value}, neither 0 nor 1", cursor.position - 1)
+        return bool(value)
+
+    def array(self, depth: int) -> MetadataArray:
+        cursor, place = self.cursor, self.place
+        begin = cursor.position
+        if depth > MAX_DEPTH:
+            cursor.fail(f"{place} has arrays in arrays deeper than {MAX_DEPTH}")
+        kind = cursor.integer("I", f"the kind of the elements of {place}")
+        if kind in SCALARS:
+            width = struct.calcsize("=" + SCALARS[kind][1])
+            length = cursor.count(f"elements of {place}", width, len(cursor.data))
+            return MetadataArray(kind, place, cursor.take(length * width, place), length, cursor)
+        if kind not in (STRING, ARRAY):
+            cursor.fail(f"{place} has elements of an unknown kind, {kind}", begin)
+        least = 8 if kind == STRING else 4 + 8
+        length = cursor.count(f"elements of {place}", least, MAX_WALKED - self.n_walked)
+        self.n_walked += length
+        start = cursor.position
+        if kind == STRING:
+            self._skip_texts(length)
+        else:
+            for _ in range(length):
+                self.array(depth + 1)
+        return MetadataArray(kind, place, start, length, cursor)
+
+    def _skip_texts(self, length: int) -> None:
+        cursor = self.cursor
+        data, position, end = cursor.data, cursor.position, len(cursor.data)
+        unpack = struct.Struct(cursor.order + "Q").unpack_from
+        begin, index = position, 0
+        try:
+            for index in range(length):  # noqa: B007 - named in the error
+                begin = position
+                position += 8 + unpack(data, position)[0]
+                if position > end:
+                    break
+        except struct.error:
+            position = end + 1
+        if position > end:
+            cursor.fail(f"element {index} of {self.place} goes past the end of the file", begin)
+        cursor.position = position
