@@ -23,8 +23,12 @@ from arenite.ir.ops.control import regions_of
 
 def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
     """Every node the roots reach, each once, after its inputs; not `stop` and what is behind."""
+    return _visited(roots, set(stop))
+
+
+def _visited(roots: Iterable[Node], done: set[Node]) -> list[Node]:
+    """Nodes the roots reach that are not done yet, each after its inputs; they are done then."""
     order: list[Node] = []
-    done: set[Node] = set(stop)
     pending = list(roots)[::-1]
     while pending:
         node = pending[-1]
@@ -48,8 +52,7 @@ def everything(roots: Iterable[Node]) -> list[Node]:
     seen: set[Region] = set()
     pending = [tuple(roots)]
     while pending:
-        for node in topological(pending.pop(), done):
-            done.add(node)
+        for node in _visited(pending.pop(), done):
             order.append(node)
             for region in regions_of(node):
                 if region not in seen:

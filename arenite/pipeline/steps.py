@@ -105,7 +105,7 @@ class _Lowering:
         self._ticks: list[list[int]] = []  # for each value those it is touched at, first and last
         self._in_loops: list[set[int]] = []  # for each value loops inside which it is touched
         self._takes_over: dict[int, list[int]] = {}
-        self._shared: set[int] = set()  # values that two nodes stand for
+        self._shared: set[int] = set()  # values that two nodes stand for, or a pointer may
 
     def run(self, schedule: Schedule) -> Lowered:
         scope: Scope = {}
@@ -160,6 +160,7 @@ class _Lowering:
         return self._constants[node]
 
     def _pointer(self, name: str, like: Node, cell: int, targets: tuple[int, ...]) -> int:
+        self._shared.update(targets)
         return self._value("pointer", name, like, source=cell, targets=targets)
 
     def _cell(self) -> int:

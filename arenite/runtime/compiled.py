@@ -165,10 +165,26 @@ class Compiled:
             raise DamagedCache("outputs or kernels do not fit the values")
         self._check_steps()
 
+    def _check_nesting(self) -> None:
+        around: list[StepKind] = []
+        closed_by: dict[StepKind, tuple[StepKind, ...]] = {
+            StepKind.ELSE: (StepKind.IF,),
+            StepKind.END: (StepKind.IF, StepKind.ELSE),
+            StepKind.NEXT: (StepKind.LOOP,),
+        }
+        for step in self.steps:
+            if step.kind in closed_by and (not around or around.pop() not in closed_by[step.kind]):
+                raise DamagedCache(f"a step {step.kind.value} closes nothing")
+            if step.kind in (StepKind.IF, StepKind.ELSE, StepKind.LOOP):
+                around.append(step.kind)
+        if around:
+            raise DamagedCache(f"a step {around[-1].value} is not closed")
+
     def _check_steps(self) -> None:
         numbers = [step.a for step in self.steps if step.kind is StepKind.LAUNCH]
         if numbers != list(range(len(self.launches))):
             raise DamagedCache("the steps are not those of the launches")
+        self._check_nesting()
         used = [k for step in self.steps for one in step.instructions for k in one[1:]]
         for step in self.steps:
             if step.kind is StepKind.IF:

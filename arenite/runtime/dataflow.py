@@ -7,7 +7,7 @@ trip count is meant to see; the table says, by registers, which bytes that is in
 wrote them last. They share the names of kernels, and nothing else.
 
 Loops go round often enough for pointers to repeat (a carried value is read from three places at
-most), and not at all; branches are taken either way, and one after the other.
+most), and not at all, all of them or some; branches are taken either way, and in turns.
 """
 
 from __future__ import annotations
@@ -74,25 +74,33 @@ Event: TypeAlias = Launched | Loaded | Stored
 
 @dataclass(slots=True)
 class Way:
-    """How a run goes: iterations of each loop at the most, and which branches it takes."""
+    """How a run goes: iterations of loops at the most, and which branches it takes."""
 
-    n_iterations: int
+    iterations: Callable[[int], int]  # of the n-th loop entered
     takes: Callable[[int], bool]  # the n-th branch met
-    n_met: int = 0
+    n_loops: int = 0
+    n_branches: int = 0
+
+    def next_loop(self) -> int:
+        self.n_loops += 1
+        return self.iterations(self.n_loops)
 
     def next_branch(self) -> bool:
-        self.n_met += 1
-        return self.takes(self.n_met)
+        self.n_branches += 1
+        return self.takes(self.n_branches)
 
 
 def ways() -> list[Callable[[], Way]]:
     """Each made anew for both who walk it."""
     return [
-        lambda: Way(3, lambda n: True),
-        lambda: Way(3, lambda n: False),
-        lambda: Way(4, lambda n: n % 2 == 0),
-        lambda: Way(4, lambda n: n % 3 == 0),
-        lambda: Way(0, lambda n: True),
+        lambda: Way(lambda n: 3, lambda n: True),
+        lambda: Way(lambda n: 3, lambda n: False),
+        lambda: Way(lambda n: 4, lambda n: n % 2 == 0),
+        lambda: Way(lambda n: 4, lambda n: n % 3 == 0),
+        lambda: Way(lambda n: 0, lambda n: True),
+        lambda: Way(lambda n: 3 * (n % 2), lambda n: n % 2 == 0),
+        lambda: Way(lambda n: 3 * ((n + 1) % 2), lambda n: n % 3 != 0),
+        lambda: Way(lambda n: n % 4, lambda n: n % 2 == 1),
     ]
 
 
@@ -212,7 +220,7 @@ class _Meaning:
             yield Loaded("the trip count of a loop", scope.get(parts.trips, CONSTANT))
         if not is_always(parts.condition):
             yield Loaded("the condition of a loop", scope.get(parts.condition, CONSTANT))
-        trips = self.way.n_iterations
+        trips = self.way.next_loop()
         if size is not None:
             trips = min(trips, evaluate(size, self.sizes))
         carried = [scope.get(node, CONSTANT) for node in parts.initial]
@@ -322,6 +330,7 @@ class _Walk:
         self._evaluate(0, self.assembly.n_bind)
         entries = self.table.entries
         tick = 0
+        limits: list[int] = []  # of the loops around
         while True:
             entry = entries[tick]
             op, target = int(entry["op"]), int(entry["target"])
@@ -340,9 +349,13 @@ class _Walk:
                 counter, trips = int(entry["a"]), int(entry["b"])
                 done = 0 if op == Op.LOOP else self.registers[counter] + 1
                 self.registers[counter] = done
-                limit = way.n_iterations
+                if op == Op.LOOP:
+                    limits.append(way.next_loop())
+                limit = limits[-1]
                 if trips in self._known_trips:
                     limit = min(limit, self.registers[trips])
+                if done >= limit:
+                    limits.pop()
                 if (done < limit) is (op == Op.NEXT):
                     tick = target
         left = next(meant, None)

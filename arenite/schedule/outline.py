@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from arenite.errors import NotSupported
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops import Region, make, parameter
@@ -24,7 +25,7 @@ from arenite.schedule.roots import MADE_UP, is_in_memory
 def outline(graph: Graph) -> Graph:
     """The graph with branches; what it hands back is written by itself."""
     origins = graph.origins.subset(graph.everything)
-    made = _outlined(Graph(graph.inputs, graph.outputs, graph.names, origins), {})
+    made = _outlined(Graph(graph.inputs, graph.outputs, graph.names, origins), {}, 0)
     outputs = [_copied(node) if _is_elsewhere(node) else node for node in made.outputs]
     return Graph(graph.inputs, tuple(outputs), graph.names, origins)
 
@@ -37,6 +38,10 @@ def _is_elsewhere(node: Node) -> bool:
     """Whether a value lies in bytes of others: in those a loop left it in, or was cut from."""
     is_carried = node.op == "loop" and node.attr("index") < node.attr("carried")
     return is_carried or node.op == "cut"
+
+
+#: Regions in regions; each level is a few calls in each other, here and where they are lowered.
+MAX_DEPTH = 48
 
 
 @dataclass(eq=False, slots=True)
@@ -52,8 +57,13 @@ class _Group:
 _Place = tuple[int, bool] | None
 
 
-def _outlined(graph: Graph, regions: dict[Region, Region]) -> Graph:
+def _outlined(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
     nodes = graph.nodes
+    if depth > MAX_DEPTH:
+        raise NotSupported(
+            f"branches and loops stand in each other more than {MAX_DEPTH} deep; let one of them "
+            "choose by a number instead, as with gather or where"
+        )
     if not any(node.op in ("if", "loop", "branch") for node in nodes):
         return graph
     # Which ifs there are outside of all others depends on what is placed in them, and the other way
@@ -67,7 +77,7 @@ def _outlined(graph: Graph, regions: dict[Region, Region]) -> Graph:
             group_of[node] = len(groups)
             groups.append(_Group(node.inputs[0], [node]))
     places = _places(graph, group_of)
-    return _Rebuilding(graph, groups, group_of, places, regions).graph()
+    return _Rebuilding(graph, groups, group_of, places, regions, depth).graph()
 
 
 def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
@@ -131,12 +141,14 @@ class _Rebuilding:
         group_of: dict[Node, int],
         places: dict[Node, _Place],
         regions: dict[Region, Region],
+        depth: int,
     ) -> None:
         self.old = graph
         self.groups = groups
         self.group_of = group_of
         self.places = places
         self.regions = regions
+        self.depth = depth
         self.new: dict[Node, Node] = {}
         self._captures: dict[int, tuple[Node, ...]] = {}
 
@@ -211,7 +223,7 @@ class _Rebuilding:
         new = rebuilt(roots, given, self.old.origins)
         parameters = tuple(given.values())
         inner = Region(parameters, tuple(new[node] for node in roots))
-        return self._own(_outlined(self.old.of_region(inner), self.regions), 0)
+        return self._own(_outlined(self.old.of_region(inner), self.regions, self.depth + 1), 0)
 
     def _made(self, node: Node) -> Node:
         attrs = dict(node.attrs)
@@ -226,13 +238,13 @@ class _Rebuilding:
     def _body(self, node: Node) -> Region:
         body: Region = node.attr("body")
         if body not in self.regions:
-            inner = _outlined(self.old.of_region(body), self.regions)
+            inner = _outlined(self.old.of_region(body), self.regions, self.depth + 1)
             self.regions[body] = self._own(inner, 1, loop_parts(node).carried)
         return self.regions[body]
 
     def _known_side(self, region: Region) -> Region:
         if region not in self.regions:
-            inner = _outlined(self.old.of_region(region), self.regions)
+            inner = _outlined(self.old.of_region(region), self.regions, self.depth + 1)
             self.regions[region] = self._own(inner, 0)
         return self.regions[region]
 

@@ -255,6 +255,21 @@ def test_an_if_in_a_loop_and_a_loop_in_an_if(holds: bool) -> None:
     np.testing.assert_allclose(sums, expected[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("m", [0, 1, 2, 3])
+def test_two_loops_begin_with_one_value(n: int, m: int) -> None:
+    def network(x: Tensor, n: Tensor, m: Tensor) -> Any:
+        start = x.sort()
+        a = arenite.fori_loop(n, lambda i, s: s + 1, start)
+        b = arenite.fori_loop(m, lambda i, s: s * 2, start)
+        return a + b, a
+
+    x = np.array([3, 1, 2, 0, 4])
+    both, first = run(network, x, np.array(n), np.array(m))
+    np.testing.assert_array_equal(first, np.sort(x) + n)
+    np.testing.assert_array_equal(both, np.sort(x) + n + np.sort(x) * 2**m)
+
+
 def test_an_lstm_over_time() -> None:
     width, hidden, time = 12, 16, 9
     rng = np.random.default_rng(0)
