@@ -30,10 +30,10 @@ ENOUGH_TILES = 12
 #: every dot ends with adding up lanes.
 DOT_ROWS = 96
 DOT_DEPTH = 8
-#: Rows up to which B is streamed where its rows lie far apart, sums of a stream in all, and columns
-#: that are worth a stream of their own.
-STREAM_ROWS = 8
-STREAM_SUMS = 4096
+#: B is streamed, where its rows lie far apart, with a row for so many registers; the sums of a
+#: stream take so many bytes in all, and so many columns are worth a stream of their own.
+STREAM_REGISTERS = 4
+STREAM_NBYTES = 1 << 14
 STREAM_RUN = 1024
 FAR_NBYTES = 2048
 #: Rows from which on columns of B are copied side by side if they don't fit the cache as they lie.
@@ -98,7 +98,7 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     lanes = lanes_of(target, total)
     least, most = bounds(layout.n_rows)
     is_far = isinstance(layout.b_step, int) and layout.b_step * b.bits // 8 >= FAR_NBYTES
-    few = _few(layout, lanes, is_far, target)
+    few = _few(layout, total, is_far, target)
     columns = _columns(layout, lanes, target)
     tallest = most_rows(target, columns)
     line = layout.a_line
@@ -135,13 +135,16 @@ def _crowds(layout: Layout, b: DType, target: Target) -> bool:
     return layout.depth > WAYS * way_nbytes // gcd(layout.b_step * b.bits // 8, way_nbytes)
 
 
-def _few(layout: Layout, lanes: int, is_far: bool, target: Target) -> Few:
+def _few(layout: Layout, total: DType, is_far: bool, target: Target) -> Few:
+    lanes = lanes_of(target, total)
     if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
         up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
         return Few(up_to, "dots", lanes, dots.most_rows(target))
-    up_to = STREAM_ROWS if layout.b_line == 1 and is_far else 0
-    rows = max(1, min(STREAM_ROWS, bounds(layout.n_rows)[1]))
-    return Few(up_to, "stream", STREAM_SUMS // rows // 64 * 64, STREAM_ROWS)
+    tallest = target.n_vector_registers // STREAM_REGISTERS
+    rows = max(1, min(tallest, bounds(layout.n_rows)[1]))
+    columns = STREAM_NBYTES * 8 // (total.bits * rows)
+    up_to = tallest if layout.b_line == 1 and is_far else 0
+    return Few(up_to, "stream", columns // 64 * 64, tallest)
 
 
 def _columns(layout: Layout, lanes: int, target: Target) -> int:
@@ -208,5 +211,6 @@ def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
     if few.form == "stream":
         unit = 64
         wanted = max(2, min(wanted, columns // STREAM_RUN))
+        wanted += wanted % 2
     units = -(-columns // unit)
     return rows, -(-units // wanted) * unit, 1

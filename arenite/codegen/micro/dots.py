@@ -19,12 +19,12 @@ from arenite.codegen.vector import I64, Builder, Vec, VType
 FOLDED = 4
 
 
-def shape_of(rows: int) -> tuple[int, int]:
+def shape_of(rows: int, dot: Dot) -> tuple[int, int]:
     """Rows of B walked together with so many rows of A, and vectors of each in one turn."""
-    # With one, reading B strictly in order is what counts.
-    if rows == 1:
-        return 1, 8
-    return FOLDED, 1
+    if rows > 1:
+        return FOLDED, 1
+    # With one, reading B strictly in order is what counts, or else converting A only once.
+    return (1, 8) if dot.a == dot.sum else (FOLDED, 2)
 
 
 def most_rows(target: Target) -> int:

@@ -121,7 +121,7 @@ class TileFunction(Kept):
     def dots(self, rows: int) -> None:
         """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
         b, product, lanes = self.builder, self.product, self.product.lanes
-        together, unroll = dots.shape_of(rows)
+        together, unroll = dots.shape_of(rows, self.dot)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
