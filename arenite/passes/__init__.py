@@ -2,6 +2,7 @@
 
 from arenite.passes.expand import expand
 from arenite.passes.layout import layout
+from arenite.passes.norms import fold_norms
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -9,7 +10,7 @@ from arenite.passes.split import split
 #: In this order; each sees what the one before left.
 PASSES = (
     Pass("expand", expand),
-    Pass("layout", layout),
+    Pass("layout", layout, before=fold_norms),
     Pass("fold", fold),
     Pass("split", split),
     Pass("simplify", simplify),

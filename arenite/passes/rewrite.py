@@ -28,6 +28,8 @@ MAX_STEPS = 100
 class Pass:
     name: str
     rule: Rule
+    #: What is done first, with the whole graph in view.
+    before: Callable[[Graph], Graph] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,6 @@ def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ..
     records = []
     for one in passes:
         began = perf_counter()
-        graph = apply(graph, one.rule)
+        graph = apply(graph if one.before is None else one.before(graph), one.rule)
         records.append(Record(one.name, graph, perf_counter() - began))
     return graph, tuple(records)

@@ -1,0 +1,133 @@
+"""Norms by known statistics become part of the convolution before them.
+
+    ((conv(x, w) - average) * factor) + bias       conv(x, w * factor) + (bias - average * factor)
+
+Every constant that scales or shifts whole channels of a convolution's result is taken in, as long
+as nothing else looks at what lies between. This is algebra on constants: exact in real numbers,
+rounded otherwise in floats, and another thing where a constant is not finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenite.dtype import Kind
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.sources import full
+
+#: Families of ops that make constants of constants.
+_PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """conv * scale + shift, channel by channel; None is nothing."""
+
+    conv: Node
+    scale: Node | None
+    shift: Node | None
+
+
+def fold_norms(graph: Graph) -> Graph:
+    """The graph with scales and shifts of channels in the weights and one bias."""
+    users = graph.users()
+    outputs = set(graph.outputs)
+    known = _known(graph)
+    scaled: dict[Node, _Scaled] = {}
+    ends: dict[Node, Node] = {}
+    for node in graph.nodes:
+        found = _scaled(node, scaled, known)
+        if found is None:
+            continue
+        scaled[node] = found
+        goes_on = len(users[node]) == 1 and node not in outputs
+        if not goes_on or _scaled(users[node][0], scaled, known) is None:
+            scaled.pop(node)
+            if found.scale is not None:
+                ends[node] = _rebuilt(node, found)
+    return _replaced(graph, ends) if ends else graph
+
+
+def _known(graph: Graph) -> set[Node]:
+    """What follows from constants alone."""
+    known: set[Node] = set()
+    for node in graph.nodes:
+        if node.op in ("constant", "full") or (
+            node.inputs and OPS[node.op].family in _PURE and known.issuperset(node.inputs)
+        ):
+            known.add(node)
+    return known
+
+
+def _scaled(node: Node, scaled: dict[Node, _Scaled], known: set[Node]) -> _Scaled | None:
+    """What a node is of a convolution that only it looks at."""
+    if node.op == "conv":
+        w = node.inputs[1]
+        is_exact = w.dtype.kind is Kind.FLOAT and w.dtype.bits >= 32
+        return _Scaled(node, None, None) if is_exact and w in known else None
+    if node.op not in ("add", "sub", "mul", "div"):
+        return None
+    a, b = node.inputs
+    if a not in scaled and node.op in ("add", "mul"):
+        a, b = b, a
+    if a not in scaled or b not in known:
+        return None
+    before, number = scaled[a], _of_channels(b)
+    if number is None:
+        return None
+    scale, shift = before.scale, before.shift
+    if node.op in ("mul", "div"):
+        one = number if node.op == "mul" else make("reciprocal", number)
+        scale = one if scale is None else make(node.op, scale, number)
+        shift = None if shift is None else make(node.op, shift, number)
+    elif shift is None:
+        shift = number if node.op == "add" else make("neg", number)
+    else:
+        shift = make(node.op, shift, number)
+    return _Scaled(before.conv, scale, shift)
+
+
+def _of_channels(node: Node) -> Node | None:
+    """A constant as one number a channel, if it is that."""
+    channels = node.shape[1]
+    while node.op == "expand":
+        node = node.inputs[0]
+    if node.op == "full":
+        return full((channels,), node.attr("value"), node.dtype)
+    if any(size != 1 for axis, size in enumerate(node.shape) if axis != 1):
+        return None
+    flat = make("reshape", node, shape=(node.shape[1],))
+    return flat if flat.shape[0] == channels else make("expand", flat, shape=(channels,))
+
+
+def _rebuilt(node: Node, found: _Scaled) -> Node:
+    """The convolution with the scale in its weights, and one bias."""
+    x, w = found.conv.inputs
+    assert found.scale is not None
+    rows = make("reshape", found.scale, shape=(w.shape[0], *[1] * (w.ndim - 1)))
+    w = make("mul", w, make("expand", rows, shape=w.shape))
+    made = make("conv", x, w, **dict(found.conv.attrs))
+    if found.shift is None:
+        return made
+    row = make("reshape", found.shift, shape=(1, w.shape[0], *[1] * (w.ndim - 2)))
+    return make("add", made, make("expand", row, shape=node.shape))
+
+
+def _replaced(graph: Graph, ends: dict[Node, Node]) -> Graph:
+    """Each end replaced; a later one may be made of an earlier one."""
+    new: dict[Node, Node] = {}
+    origins = graph.origins.subset(graph.everything)
+    for node in graph.nodes:
+        made = ends.get(node, node)
+        if made is not node:
+            conv = made if made.op == "conv" else made.inputs[0]
+            x, w = conv.inputs
+            moved = make("conv", new[x], w, **dict(conv.attrs))
+            made = moved if made is conv else make("add", moved, made.inputs[1])
+        elif any(new[value] is not value for value in node.inputs):
+            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+        new[node] = made
+        origins.add(made, *graph.origins.of(node))
+    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
