@@ -14,7 +14,8 @@ from arenite.errors import InvalidArgument
 from arenite.ir.graph import topological
 from arenite.ir.node import Node, Origins
 from arenite.ir.ops import OPS, Region, full, make, parameter
-from arenite.ir.ops.define import BOOL
+from arenite.ir.ops.control import cut
+from arenite.ir.ops.define import BOOL, INT64
 
 #: Sources that a body makes up for itself.
 _CHEAP = frozenset({"constant", "full", "iota", "size"})
@@ -80,14 +81,27 @@ def loop(
     rows: Sequence[Node] = (),
     condition: Node | None = None,
     goes_on: Node | None = None,
+    cut_rows: bool = False,
     origins: Origins | None = None,
 ) -> list[Node]:
     """The results of a loop: the carried values, then the rows, stacked.
 
     `body` is (parameters, following): the iteration number and the carried values, and what these
-    become. `condition` is that before the first iteration, `goes_on` that after each.
+    become. `condition` is that before the first iteration, `goes_on` that after each. With
+    `cut_rows` there are as many rows as iterations, also where a condition ended them; otherwise
+    as many as the trip count, zero where there was no iteration.
     """
     parameters, following = body
+    if cut_rows and rows and (condition is not None or goes_on is not None):
+        # The number of iterations is carried along.
+        done = make("add", parameters[0], full((), 1, INT64))
+        counted = ((*parameters, parameter((), INT64)), (*following, done))
+        start = [*initial, full((), 0, INT64)]
+        made = loop(
+            trips, start, counted, rows=rows, condition=condition, goes_on=goes_on, origins=origins
+        )
+        n = len(initial)
+        return [*made[:n], *(cut(stacked, made[n]) for stacked in made[n + 1 :])]
     if len(following) != len(initial):
         raise InvalidArgument(
             f"a loop carries {len(initial)} values, and its body gives {len(following)}"

@@ -48,7 +48,8 @@ class Rows:
     before: Writer | None
 
 
-Content: TypeAlias = Writer | Rows
+#: None: a row that nobody wrote, because this walk goes round less often than a run.
+Content: TypeAlias = Writer | Rows | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +256,7 @@ class _Meaning:
 def _row(content: Content, i: int) -> Content:
     if not isinstance(content, Rows):
         return content
-    found = content.written.get(i, content.before)
-    return "nobody" if found is None else found
+    return content.written.get(i, content.before)
 
 
 class _Memory:
@@ -415,6 +415,8 @@ class _Walk:
 
     def _check(self, what: str, address: int, nbytes: int, content: Content) -> None:
         end = address + nbytes
+        if content is None:
+            return
         if isinstance(content, Rows):
             row_nbytes = evaluate(content.nbytes, self.sizes)
             for i, row in content.written.items():

@@ -117,6 +117,35 @@ def test_rows_that_a_condition_leaves_out_are_zero() -> None:
     np.testing.assert_array_equal(results[1], [3, 6, 9, 12, 0, 0])
 
 
+@pytest.mark.parametrize("limit", [0, 4, 10, 99])
+def test_rows_may_be_cut_where_the_iterations_ended(limit: int) -> None:
+    number, state = parameter((), I64), parameter((), I64)
+    new = make("add", state, full((), 3, I64))
+    first = make("lt", full((), 0, I64), full((), limit, I64))
+    goes_on = make("lt", new, full((), limit, I64))
+    [last, stacked, twice] = loop(
+        trips(6),
+        [full((), 0, I64)],
+        ((number, state), (new,)),
+        rows=[new, make("mul", new, full((), 2, I64))],
+        condition=first,
+        goes_on=goes_on,
+        cut_rows=True,
+    )
+    assert stacked.shape == twice.shape
+    graph = Graph.of([last, stacked, make("add", stacked, twice)])
+    verify(graph)
+    expected: list[int] = []
+    value = 0
+    while len(expected) < 6 and value < limit:
+        value += 3
+        expected.append(value)
+    results = evaluate(graph)
+    assert results[0] == value
+    assert results[1].tolist() == expected
+    assert results[2].tolist() == [3 * row for row in expected]
+
+
 def test_a_trip_count_may_be_a_size_and_then_shapes_the_rows() -> None:
     n = Var("n", 0, 9)
     start = graph_input("x", 0, (n,), F32)

@@ -10,21 +10,26 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.dtype import BY_NAME
+from arenite.ir.compose.found import nonzero
+from arenite.ir.dim import Dim, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir.node import Node, Shape
 from arenite.ir.regions import loop
 
 INT64, BOOL = BY_NAME["int64"], BY_NAME["bool"]
 SIZE = 5
-SHAPES: list[tuple[int, ...]] = [(), (SIZE,), (SIZE, SIZE)]
 
 
 class ControlMaker:
     """Values by shape; a region sees those around it and adds its own."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, size: Dim = SIZE) -> None:
         self.random = Random(seed)
-        self.inputs = [ir.graph_input(f"x{k}", k, shape, INT64) for k, shape in enumerate(SHAPES)]
+        self.size = size
+        self.shapes: list[Shape] = [(), (size,), (size, size)]
+        self.inputs = [
+            ir.graph_input(f"x{k}", k, shape, INT64) for k, shape in enumerate(self.shapes)
+        ]
 
     def make(self, n_steps: int = 10) -> Graph:
         values = self._grown(list(self.inputs), n_steps, 0)
@@ -32,33 +37,33 @@ class ControlMaker:
         outputs = self.random.sample(made, k=min(4, len(made)))
         return Graph(tuple(self.inputs), (*outputs, made[-1]))
 
-    def arrays(self, seed: int) -> list[NDArray[Any]]:
+    def arrays(self, seed: int, size: int = SIZE) -> list[NDArray[Any]]:
         rng = np.random.default_rng(seed)
-        return [rng.integers(-9, 9, shape) for shape in SHAPES]
+        return [rng.integers(-9, 9, [size] * k) for k in range(3)]
 
     def _grown(self, values: list[Node], n_steps: int, depth: int) -> list[Node]:
         """The values with some more, made of them."""
         values = list(values)
         for _ in range(n_steps):
-            kinds = [self._element, self._reduce, self._view, self._heavy]
-            weights = [6, 2, 2, 2]
+            kinds = [self._element, self._reduce, self._view, self._heavy, self._masked]
+            weights = [6, 2, 2, 2, 1]
             if depth < 2:
                 kinds += [self._if, self._loop]
                 weights += [4, 4]
             values += self.random.choices(kinds, weights)[0](values, depth)
         return values
 
-    def _pick(self, values: list[Node], shape: tuple[int, ...] | None = None) -> Node:
+    def _pick(self, values: list[Node], shape: Shape | None = None) -> Node:
         fitting = [v for v in values if shape is None or v.shape == shape]
         recent = fitting[-4:] if self.random.random() < 0.7 else fitting
         return self.random.choice(recent) if recent else ir.full(shape or (), 3, INT64)
 
     def _element(self, values: list[Node], depth: int) -> list[Node]:
         a = self._pick(values)
-        b = self._pick(values, tuple(map(int, a.shape)))  # type: ignore[arg-type]
+        b = self._pick(values, a.shape)
         op = self.random.choice("add sub mul maximum minimum xor".split())
         made = ir.make(op, a, b)
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and isinstance(self.size, int):
             made = ir.make("where", ir.make("lt", a, b), made, ir.make("neg", a))
         return [made]
 
@@ -74,9 +79,9 @@ class ControlMaker:
         if a.ndim == 2:
             return [ir.make("permute", a, axes=(1, 0))]
         if a.ndim == 1:
-            wide = ir.make("reshape", a, shape=(1, SIZE))
-            return [ir.make("expand", wide, shape=(SIZE, SIZE))]
-        return [ir.make("expand", ir.make("reshape", a, shape=(1,)), shape=(SIZE,))]
+            wide = ir.make("reshape", a, shape=(1, self.size))
+            return [ir.make("expand", wide, shape=(self.size, self.size))]
+        return [ir.make("expand", ir.make("reshape", a, shape=(1,)), shape=(self.size,))]
 
     def _heavy(self, values: list[Node], depth: int) -> list[Node]:
         """What fusion stops at."""
@@ -84,12 +89,25 @@ class ControlMaker:
         if not a.ndim:
             return []
         if a.ndim == 2 and self.random.random() < 0.5:
-            other = self._pick(values, (SIZE, SIZE))
+            other = self._pick(values, (self.size, self.size))
             return [ir.make("matmul", a, other, transpose_a=False, transpose_b=True)]
         axis = self.random.randrange(a.ndim)
         if self.random.random() < 0.5:
             return [ir.make("cumsum", a, axis=axis)]
         return [ir.make("sort", a, axis=axis, descending=False)]
+
+    def _masked(self, values: list[Node], depth: int) -> list[Node]:
+        """Of elements whose number is found while running."""
+        a = self._pick(values)
+        if not a.ndim:
+            return []
+        flat = ir.make("reshape", a, shape=(product(a.shape),))
+        limit = ir.full(flat.shape, self.random.randint(-9, 9), INT64)
+        kept = ir.make("gather", flat, nonzero(ir.make("gt", flat, limit)), axis=0)
+        if self.random.random() < 0.5:
+            kept = ir.make("sort", kept, axis=0, descending=True)
+        twice = ir.make("mul", kept, ir.make("cumsum", kept, axis=0))
+        return [ir.make("sum", twice, axes=(0,))]
 
     def _condition(self, values: list[Node]) -> Node:
         a, b = self._pick(values, ()), self._pick(values, ())
@@ -105,7 +123,7 @@ class ControlMaker:
         made = []
         for _ in range(self.random.randint(1, 2)):
             a = self._pick(then)
-            b = self._pick(otherwise, tuple(map(int, a.shape)))  # type: ignore[arg-type]
+            b = self._pick(otherwise, a.shape)
             made.append(ir.make("if", condition, a, b))
         return made
 
@@ -116,28 +134,29 @@ class ControlMaker:
         seen = [*values, number, *carried]
         if self.random.random() < 0.4:
             # A row that is read in place, where there are as many as iterations.
-            seen.append(ir.make("gather", self._pick(values, (SIZE, SIZE)), number, axis=0))
+            seen.append(
+                ir.make("gather", self._pick(values, (self.size, self.size)), number, axis=0)
+            )
         inside = self._grown(seen, self.random.randint(1, 5), depth + 1)
-        following = [
-            self._pick(inside, tuple(map(int, node.shape)))  # type: ignore[arg-type]
-            for node in initial
-        ]
-        n = self.random.choice([0, 1, 2, 3, SIZE])
+        following = [self._pick(inside, node.shape) for node in initial]
+        is_known = isinstance(self.size, int)
+        n = self.random.choice([0, 1, 2, 3, self.size] if is_known else [0, 1, self.size])
         rows: list[Node] = []
         goes_on = None
-        trips = ir.full((), n, INT64)
+        trips = ir.size(n, INT64)
         if self.random.random() < 0.3:
-            limit = ir.full((), SIZE, INT64)
-            found = ir.make("mod", self._pick(values, ()), limit)  # within 0..4
-            trips = found
+            # Found while running, and no more than there are rows.
+            trips = ir.make("mod", self._pick(values, ()), ir.size(self.size, INT64))
         else:
             rows = [
                 node for node in self.random.sample(inside, k=min(2, len(inside))) if node.ndim < 2
             ]
         if self.random.random() < 0.4:
             goes_on = self._condition(inside)
-        made = loop(trips, initial, ((number, *carried), following), rows=rows, goes_on=goes_on)
+        body = ((number, *carried), following)
+        is_cut = self.random.random() < 0.5
+        made = loop(trips, initial, body, rows=rows, goes_on=goes_on, cut_rows=is_cut)
         stacked = made[len(initial) :]
         shown = [ir.make("sum", node, axes=(0,)) for node in stacked]
-        kept = [node for node in stacked if node.shape in SHAPES]
+        kept = [node for node in stacked if node.shape in self.shapes]
         return [*made[: len(initial)], *shown, *kept]

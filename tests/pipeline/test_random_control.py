@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arenite.ir import evaluate, verify
+from arenite.ir import Dim, Var, evaluate, verify
 from arenite.passes import PASSES, run
 from arenite.pipeline import compile_anew
 from arenite.runtime.executable import Executable
 from arenite.schedule import outline
-from tests.pipeline.control_graphs import ControlMaker
+from tests.pipeline.control_graphs import SIZE, ControlMaker
 from tests.pipeline.trial import run_poisoned
 
 
@@ -32,15 +32,15 @@ def test_passes_and_outlining_change_nothing(seed: int) -> None:
     assert [a.tobytes() for a in evaluate(outlined, arrays)] == expected
 
 
-def check(seed: int) -> None:
-    maker = ControlMaker(seed)
+def check(seed: int, size: Dim = SIZE, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE)) -> None:
+    maker = ControlMaker(seed, size)
     graph = maker.make()
     program = compile_anew(graph)
     for threads in (1, 2):
         with Executable(graph, program, threads) as executable:
             executable.verify()
-            for run_seed in range(3):
-                arrays = maker.arrays(run_seed)
+            for run_seed, n in enumerate(sizes):
+                arrays = maker.arrays(run_seed, n)
                 results = run_poisoned(executable, *arrays)
                 expected = evaluate(graph, arrays)
                 for result, wanted in zip(results, expected, strict=True):
@@ -52,6 +52,12 @@ def check(seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 def test_compiled_they_give_what_the_oracle_gives(seed: int) -> None:
     check(seed)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=15, deadline=None)
+def test_with_a_size_that_is_a_variable(seed: int) -> None:
+    check(seed, Var("n", 1, 8), (3, 8, 1, 5))
 
 
 @pytest.mark.usefixtures("shared")

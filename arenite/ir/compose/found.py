@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
-
 from arenite.ir.compose.basic import INT64, binary, cast, iota, reshape, size_like, where
-from arenite.ir.dim import Found, bounds, product
+from arenite.ir.dim import product
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
-
-_numbers = itertools.count(1)
-#: Equal masks have the same number of true elements.
-_sizes: weakref.WeakKeyDictionary[Node, Found] = weakref.WeakKeyDictionary()
+from arenite.ir.ops.control import cut
 
 
 def nonzero(mask: Node) -> Node:
@@ -26,10 +20,7 @@ def nonzero(mask: Node) -> Node:
     places = where(flat, before, size_like(n, before))
     room = full((n + 1,), 0, INT64)
     scattered = make("scatter_elements", room, places, iota(n), axis=0, reduction="none")
-    size = _sizes.get(mask)
-    if size is None:
-        size = _sizes[mask] = Found(f"found_{next(_numbers)}", 0, bounds(n + 1)[1])
-    return make("cut", scattered, make("sum", ones, axes=(0,)), size=size)
+    return cut(scattered, make("sum", ones, axes=(0,)))
 
 
 def positions_on_axes(mask: Node) -> list[Node]:

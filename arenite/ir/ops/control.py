@@ -21,6 +21,7 @@ differs in `index` alone is one loop.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,11 +74,22 @@ class LoopParts:
 
 
 _numbers = itertools.count(1)
+#: Sizes by the count they are, and the number of rows there are at the most.
+_found: weakref.WeakKeyDictionary[Node, dict[Dim, Found]] = weakref.WeakKeyDictionary()
 
 
 def parameter(shape: Sequence[Dim], dtype: DType) -> Node:
     """A new one, like no other."""
     return make("parameter", number=next(_numbers), shape=tuple(shape), dtype=dtype)
+
+
+def cut(x: Node, count: Node) -> Node:
+    """The first `count` rows of x. Sizes that one count makes of as many rows are one size."""
+    rows = x.shape[0]
+    known = _found.setdefault(count, {})
+    if rows not in known:
+        known[rows] = Found(f"found_{next(_numbers)}", 0, bounds(rows)[1])
+    return make("cut", x, count, size=known[rows])
 
 
 def regions_of(node: Node) -> tuple[Region, ...]:
