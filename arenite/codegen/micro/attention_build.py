@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
+from arenite.codegen.micro.attention_form import cut_counts
 from arenite.codegen.micro.attention_kernel import (
     BLOCK,
     FIRST_QUERY,
@@ -24,8 +25,10 @@ from arenite.codegen.micro.attention_kernel import (
     tile_body,
 )
 from arenite.codegen.micro.blocking import SET_NBYTES
+from arenite.codegen.micro.dots import FOLDED
+from arenite.codegen.micro.dots import most_rows as most_dot_rows
 from arenite.codegen.micro.kernel import SCRATCH, Operand
-from arenite.codegen.micro.tile import lanes_of, most_rows
+from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
@@ -38,6 +41,10 @@ BLOCK_QUERIES = 128
 BLOCK_KEYS = 128
 #: Tiles of a launch, at the most.
 MOST_TILES = 64
+#: Queries of a block that are few, those taken together, and keys of a block beside them.
+FEW_ROWS = 8
+FEW_TALLEST = 4
+FEW_KEYS = 256
 #: Elements of a cache line, or more.
 LINE = 16
 
@@ -65,6 +72,11 @@ class _Builder:
         assert isinstance(depth, int)
         assert isinstance(width, int)
         self.depth, self.width = depth, width
+        self.is_causal, self.offset = self.node.attr("causal"), self.node.attr("offset")
+        ratio = self.heads // self.n_groups
+        is_folded = self.n_queries == 1 and ratio != 1
+        if is_folded:
+            self._fold_heads(ratio)
         self.sizes: set[Var] = set()
         sizes = {
             **{f"batch{k}": size for k, size in enumerate(self.batch)},
@@ -78,6 +90,19 @@ class _Builder:
         self.variables = {
             name: Var(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
         }
+        #: What stands for the head and the query of an operand.
+        self.positions: dict[str, Dim] = dict(self.variables)
+        if is_folded:
+            first = self.variables["group"] * ratio
+            self.positions["head"] = first + self.variables[QUERY.name]
+            self.positions[QUERY.name] = 0
+
+    def _fold_heads(self, ratio: Dim) -> None:
+        """One query each of heads that share keys: these are as good as queries of one head."""
+        self.heads, self.n_queries = self.n_groups, ratio
+        if self.is_causal:
+            self.is_causal = False
+            self.n_keys = minimum(self.n_keys, maximum(self.offset + 1, 0))
 
     def built(self) -> Built:
         lanes = lanes_of(self.target, self.wide)
@@ -93,17 +118,20 @@ class _Builder:
         k_operand = self._operand(k, "group", KEY, D)
         v_operand = self._operand(v, "group", KEY, E)
         copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
+        few_up_to, has_panels = self._forms(block_queries, lanes, (k_operand, v_operand))
+        columns_of_v = -(-self.width // lanes)
+        few_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
+        n_parts = -(-columns_of_v // most_columns(self.target, few_tallest))
         rooms = _rooms(
             queries=block_queries * self.depth,
-            results=block_queries * self.width,
+            results=max(block_queries * self.width, few_up_to * columns_of_v * lanes),
             highest=block_queries,
             total=block_queries,
-            factor=panel,
-            scores=block_keys * panel,
-            keys=block_keys * self.depth if copies_k else 0,
-            values=block_keys * self.width if copies_v else 0,
+            factor=max(panel, few_up_to),
+            scores=max(block_keys * panel if has_panels else 0, few_up_to * FEW_KEYS),
+            keys=block_keys * self.depth if copies_k and has_panels else 0,
+            values=block_keys * self.width if copies_v and has_panels else 0,
         )
-        offset = self.node.attr("offset")
         made = Attention(
             q=self._operand(q, "head", QUERY, D),
             k=k_operand,
@@ -114,8 +142,8 @@ class _Builder:
             out=self._placed(self.node, "out0", self._index("head", QUERY, E), QUERY, E),
             wide=self.wide,
             scale=float(self.node.attr("scale")),
-            is_causal=bool(self.node.attr("causal")),
-            offset=self._size(offset),
+            is_causal=self.is_causal,
+            offset=self._size(self.offset),
             n_queries=self._size(self.n_queries),
             n_keys=self._size(self.n_keys),
             depth=self.depth,
@@ -130,6 +158,12 @@ class _Builder:
             tallest=most_rows(self.target, columns),
             copies_k=copies_k,
             copies_v=copies_v,
+            has_panels=has_panels,
+            few_up_to=few_up_to,
+            few_tallest=few_tallest,
+            few_keys=FEW_KEYS,
+            few_width=columns_of_v * lanes,
+            few_columns=-(-columns_of_v // n_parts),
             rooms=rooms,
         )
         arrays = (
@@ -154,6 +188,19 @@ class _Builder:
         """Vectors of queries side by side: two (three short ones), or as many as there are."""
         usual = 2 if lanes >= 8 else 3
         return max(1, min(usual, -(-bounds(self.n_queries)[1] // lanes)))
+
+    def _forms(
+        self, block_queries: int, lanes: int, factors: Sequence[Operand]
+    ) -> tuple[int, bool]:
+        """Queries that are few, if any block may have so few, and whether some have more."""
+        one = ir.index(1)
+        if lanes < FOLDED or any(factor.step != one for factor in factors):
+            return 0, True
+        if not isinstance(self.n_queries, int):
+            return FEW_ROWS, bounds(self.n_queries)[1] > FEW_ROWS
+        counts = [*cut_counts(self.n_queries, block_queries)]
+        is_few = any(count <= FEW_ROWS for count in counts)
+        return FEW_ROWS if is_few else 0, any(count > FEW_ROWS for count in counts)
 
     def _block_keys(self) -> int:
         """Keys cut into blocks as equal as may be."""
@@ -190,7 +237,7 @@ class _Builder:
 
     def _index(self, head: str, line: ir.Name, step: ir.Name) -> list[Dim]:
         names = [*(f"batch{k}" for k in range(len(self.batch))), head, line.name, step.name]
-        return [self.variables[name] for name in names]
+        return [self.positions[name] for name in names]
 
     def _operand(self, node: Node, head: str, line: ir.Name, step: ir.Name) -> Operand:
         """A value seen through views, as it lies in memory."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.attention_form import Call, Place
 from arenite.codegen.micro.attention_kernel import AttentionKernel
-from arenite.codegen.micro.attention_program import Call, Place, Program
+from arenite.codegen.micro.attention_program import program
 from arenite.codegen.micro.kernel import SCRATCH
 from arenite.codegen.micro.tile import moved
 from arenite.codegen.partials import Partials
@@ -28,8 +30,8 @@ class AttentionDriver(Tiles):
     def run(self) -> None:
         b = self.builder
         begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-        program = Program(self.made).block()
-        self.serial_loop(self.kernel.tile_var, begin, end, program, 1)
+        block = program(self.made)
+        self.serial_loop(self.kernel.tile_var, begin, end, block, 1)
         b.block.end = "ret void"
 
     def simple(self, stmt: ir.Stmt, part: int) -> None:
@@ -43,21 +45,25 @@ class AttentionDriver(Tiles):
         return []
 
     def _call(self, call: Call) -> None:
-        b, size = self.builder, self.made.wide.bits // 8
+        b = self.builder
         name = f"{self.kernel.name}.{call.tile.name}"
         if name not in self.texts:
             builder = Builder(b.target)
-            self.texts[name] = call.tile.emit(builder, name)
+            parameters = call.tile.emit(builder)
+            builder.block.end = "ret void"
+            self.texts[name] = (
+                f"define internal fastcc void @{name}({parameters}) noinline "
+                f"{FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
+            )
             b.declarations |= builder.declarations
-        panels = [self._address(Place(SCRATCH, at)) for at in (call.b, call.c, call.factor)]
-        pointers = [self._address(call.a), *panels]
-        depth, line, step = (
-            self.value(number, SCALAR) for number in (call.depth, call.line, call.step)
-        )
-        numbers = (depth, line * size, step * size)
-        arguments = [f"ptr {p}" for p in pointers] + [f"i64 {n.text}" for n in numbers]
+        numbers = [self.value(number, SCALAR) for number in call.numbers]
+        arguments = [
+            *(f"ptr {self._address(place)}" for place in call.places),
+            *(f"i64 {number.text}" for number in numbers),
+        ]
         b.emit_void(f"call fastcc void @{name}({', '.join(arguments)})")
 
     def _address(self, place: Place) -> str:
         at = self.value(place.at, SCALAR)
-        return moved(self.builder, self.pointers[place.array], at * (self.made.wide.bits // 8))
+        size = self.kernel.array(place.array).dtype.bits // 8
+        return moved(self.builder, self.pointers[place.array], at * size)

@@ -73,6 +73,12 @@ class Attention:
     tallest: int  # rows of a register tile, at the most
     copies_k: bool
     copies_v: bool
+    has_panels: bool
+    few_up_to: int  # queries of a block that are few
+    few_tallest: int
+    few_keys: int  # keys of a block beside few queries
+    few_width: int  # of the result, in whole vectors
+    few_columns: int  # vectors of it in one tile
     rooms: Rooms
 
     @property

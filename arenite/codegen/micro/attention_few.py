@@ -1,0 +1,204 @@
+"""Few: some queries of a block one by one, with vectors along the width and along the keys.
+
+    for block of keys
+        scores[query][key]     row dots of queries and keys
+        mask; new maxima; weights and their sums
+        results[query][e]      = results * factor + weights times values, read in order
+    divide the results by the sums
+
+Nothing is turned round and keys and values are read once, as they lie.
+"""
+
+from __future__ import annotations
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.attention_form import (
+    FIRST_KEY,
+    N_BLOCK,
+    ZERO,
+    Call,
+    Form,
+    K,
+    Place,
+    cut_counts,
+    known_stride,
+)
+from arenite.codegen.micro.attention_kernel import (
+    FIRST_QUERY,
+    LOG2_E,
+    N_ROWS,
+    constant,
+    load,
+    masked,
+    most,
+)
+from arenite.codegen.micro.attention_tiles import DOT_KEYS, DotTile, RowTile
+from arenite.codegen.micro.kernel import SCRATCH
+
+_ROW = ir.Name("row")
+
+
+class Few(Form):
+    def block(self) -> ir.Block:
+        made = self.made
+        return (
+            self._each_row(self._start()),
+            *self.each_key_block(made.few_keys, self._key_block()),
+            self._each_row(self._finish()),
+        )
+
+    def _each_row(self, body: ir.Block) -> ir.Stmt:
+        return ir.For(_ROW.name, ZERO, N_ROWS, body)
+
+    def _start(self) -> ir.Block:
+        made, rooms, wide = self.made, self.rooms, self.wide
+        d = ir.Name("d")
+        scaled = ir.Binary(
+            "mul",
+            load(made.q, FIRST_QUERY + _ROW, d, wide),
+            constant(made.scale * LOG2_E, wide),
+        )
+        store = self.put(rooms.queries, _ROW * made.depth + d, scaled)
+        return (
+            ir.For(d.name, ZERO, ir.index(made.depth), (store,), vector=True),
+            self.fill(rooms.results, _ROW * made.few_width, ir.index(made.few_width), 0.0),
+            self.put(rooms.highest, _ROW, constant(float("-inf"), wide)),
+            self.put(rooms.total, _ROW, constant(0.0, wide)),
+        )
+
+    def _finish(self) -> ir.Block:
+        made, rooms, wide = self.made, self.rooms, self.wide
+        e, total, one = ir.Name("e"), ir.Name("all", wide), constant(1.0, wide)
+        divisor = ir.Select(ir.Binary("eq", total, constant(0.0, wide)), one, total)
+        result = self.get(rooms.results, _ROW * made.few_width + e)
+        value: ir.Expr = ir.Binary("mul", result, ir.Name("inverse", wide))
+        if made.out.dtype != wide:
+            value = ir.Cast(value, made.out.dtype)
+        store = ir.Store(made.out.array, made.out.at(FIRST_QUERY + _ROW, e), value)
+        return (
+            ir.Let("all", self.get(rooms.total, _ROW)),
+            ir.Let("inverse", ir.Binary("div", one, divisor)),
+            ir.For(e.name, ZERO, ir.index(made.width), (store,), vector=True),
+        )
+
+    def _key_block(self) -> ir.Block:
+        made = self.made
+        rows = self._known_rows()
+        return (
+            *self.in_heights(N_ROWS, rows, made.few_tallest, self._scores),
+            self._each_row((*self._mask(), *self._weights())),
+            *self.in_heights(N_ROWS, rows, made.few_tallest, self._mix),
+        )
+
+    def _known_rows(self) -> tuple[int, ...]:
+        made = self.made
+        if not isinstance(made.n_queries, ir.Const):
+            return ()
+        counts = cut_counts(int(made.n_queries.value), made.block_queries)
+        return tuple(count for count in counts if count <= made.few_up_to)
+
+    def _scores(self, rows: int, row: ir.Expr) -> ir.Block:
+        """Calls for all keys of the block, some at a time."""
+        made, k = self.made, self.made.k
+        size = k.dtype.bits // 8
+        tile = DotTile(
+            rows,
+            made.lanes,
+            self.wide,
+            k.dtype,
+            made.depth,
+            known_stride(k.line, size),
+            made.few_keys,
+        )
+        at = ir.Name("some") * DOT_KEYS
+        call = Call(
+            tile,
+            (
+                Place(SCRATCH, self.within(self.rooms.queries, row * made.depth)),
+                Place(k.array, k.at(FIRST_KEY + at, ZERO)),
+                Place(SCRATCH, self.within(self.rooms.scores, row * made.few_keys + at)),
+            ),
+            (N_BLOCK - at, k.line * size),
+        )
+        n_calls = (N_BLOCK + (DOT_KEYS - 1)) // DOT_KEYS
+        return (ir.For("some", ZERO, n_calls, (call,)),)
+
+    def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
+        made, v = self.made, self.made.v
+        size = v.dtype.bits // 8
+        columns = made.few_width // made.lanes
+        calls: list[ir.Stmt] = []
+        for first in range(0, columns, made.few_columns):
+            at = first * made.lanes
+            tile = RowTile(
+                rows,
+                min(made.few_columns, columns - first),
+                made.lanes,
+                self.wide,
+                v.dtype,
+                made.width - at,
+                known_stride(v.line, size),
+                made.few_keys,
+                made.few_width,
+            )
+            start = row * made.few_width + at
+            calls.append(
+                Call(
+                    tile,
+                    (
+                        Place(SCRATCH, self.within(self.rooms.scores, row * made.few_keys)),
+                        Place(v.array, v.at(FIRST_KEY, ir.index(at))),
+                        Place(SCRATCH, self.within(self.rooms.results, start)),
+                        Place(SCRATCH, self.within(self.rooms.factor, row)),
+                    ),
+                    (N_BLOCK, v.line * size),
+                )
+            )
+        return tuple(calls)
+
+    def _mask(self) -> ir.Block:
+        made, rooms, wide = self.made, self.rooms, self.wide
+        at = _ROW * made.few_keys + K
+        score = self.get(rooms.scores, at)
+        steps: list[ir.Stmt] = []
+        if made.mask is not None:
+            value = masked(made, score, FIRST_QUERY + _ROW, FIRST_KEY + K)
+            store = self.put(rooms.scores, at, value)
+            steps.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
+        if made.is_causal:
+            first = most(FIRST_QUERY + _ROW + made.offset + 1 - FIRST_KEY, 0)
+            store = self.put(rooms.scores, at, constant(float("-inf"), wide))
+            steps.append(ir.For(K.name, first, N_BLOCK, (store,), vector=True))
+        return tuple(steps)
+
+    def _weights(self) -> ir.Block:
+        wide, rooms = self.wide, self.rooms
+        at = _ROW * self.made.few_keys + K
+        top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
+        weight, fresh = ir.Name("weight", wide), ir.Name("fresh", wide)
+        lowest, zero = constant(float("-inf"), wide), constant(0.0, wide)
+        score = self.get(rooms.scores, at)
+        factor = ir.Name("factor", wide)
+        kept = ir.Binary("mul", self.get(rooms.total, _ROW), factor)
+        return (
+            ir.Let("old", self.get(rooms.highest, _ROW)),
+            ir.Accumulator("top", old),
+            ir.For(K.name, ZERO, N_BLOCK, (ir.Accumulate("top", "max", score),), vector=True),
+            ir.Let("subtracted", ir.Select(ir.Binary("eq", top, lowest), zero, top)),
+            ir.Let("factor", ir.Unary("exp2", ir.Binary("sub", old, subtracted))),
+            self.put(rooms.highest, _ROW, top),
+            ir.Accumulator("fresh", zero),
+            ir.For(
+                K.name,
+                ZERO,
+                N_BLOCK,
+                (
+                    ir.Let("weight", ir.Unary("exp2", ir.Binary("sub", score, subtracted))),
+                    self.put(rooms.scores, at, weight),
+                    ir.Accumulate("fresh", "add", weight),
+                ),
+                vector=True,
+            ),
+            self.put(rooms.factor, _ROW, factor),
+            self.put(rooms.total, _ROW, ir.Binary("add", kept, fresh)),
+        )

@@ -1,0 +1,140 @@
+"""What the forms of attention have in common: scratch, calls of register tiles, blocks of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.attention_kernel import (
+    FIRST_QUERY,
+    N_ROWS,
+    Attention,
+    constant,
+    least,
+    most,
+)
+from arenite.codegen.micro.attention_tiles import Function
+from arenite.codegen.micro.kernel import SCRATCH
+from arenite.codegen.micro.rows import even_height
+
+#: Where the scratch of a tile begins.
+ROOM = ir.Name("room")
+FIRST_KEY, N_BLOCK = ir.Name("first_key"), ir.Name("n_block")
+K, ZERO = ir.Name("k"), ir.index(0)
+_SEEN, _KEY_BLOCK = ir.Name("seen"), ir.Name("key_block")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element of an array."""
+
+    array: str
+    at: ir.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call(ir.Stmt):
+    """Runs a register tile."""
+
+    tile: Function
+    places: tuple[Place, ...]
+    numbers: tuple[ir.Expr, ...]
+
+
+class Form:
+    """A way to compute a block of queries."""
+
+    def __init__(self, made: Attention) -> None:
+        self.made = made
+        self.rooms = made.rooms
+        self.wide = made.wide
+
+    def within(self, start: int, at: ir.Expr) -> ir.Expr:
+        """A place in the scratch of the tile."""
+        return ROOM + start + at
+
+    def get(self, start: int, at: ir.Expr) -> ir.Expr:
+        return ir.Load(SCRATCH, self.within(start, at), self.wide)
+
+    def put(self, start: int, at: ir.Expr, value: ir.Expr) -> ir.Stmt:
+        return ir.Store(SCRATCH, self.within(start, at), value)
+
+    def fill(self, start: int, at: ir.Expr, count: ir.Expr, value: float) -> ir.Stmt:
+        store = self.put(start, at + ir.Name("i"), constant(value, self.wide))
+        return ir.For("i", ZERO, count, (store,), vector=True)
+
+    def each_key_block(self, length: int, body: ir.Block) -> ir.Block:
+        """The body for FIRST_KEY and N_BLOCK keys, up to the last one that some query sees."""
+        made = self.made
+        seen = made.n_keys
+        if made.is_causal:
+            seen = most(least(FIRST_QUERY + N_ROWS + made.offset, made.n_keys), 0)
+        inside = (
+            ir.Let(FIRST_KEY.name, _KEY_BLOCK * length),
+            ir.Let(N_BLOCK.name, least(_SEEN - FIRST_KEY, length)),
+            *body,
+        )
+        count = (_SEEN + (length - 1)) // length
+        return (ir.Let(_SEEN.name, seen), ir.For(_KEY_BLOCK.name, ZERO, count, inside))
+
+    def known_counts(self, length: int) -> tuple[int, ...]:
+        """The numbers of keys that blocks may have, where they are known."""
+        n_keys = self.made.n_keys
+        if self.made.is_causal or not isinstance(n_keys, ir.Const):
+            return ()
+        return tuple(cut_counts(int(n_keys.value), length))
+
+    def in_heights(
+        self,
+        count: ir.Expr,
+        known: tuple[int, ...],
+        tallest: int,
+        call: Callable[[int, ir.Expr], ir.Block],
+    ) -> ir.Block:
+        """Calls for all of `count` rows: as even as may be where few counts are known, else as tall
+        as may be and then by halves."""
+        if known:
+            *others, last = (_in_even_heights(one, tallest, call) for one in known)
+            for one, calls in zip(known, others, strict=False):
+                last = (ir.If(ir.Binary("eq", count, ir.index(one)), calls, last),)
+            return last
+        n_full, rest = ir.Name("n_full"), ir.Name("rest")
+        parts: list[ir.Stmt] = [
+            ir.Let(n_full.name, count // tallest),
+            ir.For(K.name, ZERO, n_full, call(tallest, K * tallest)),
+            ir.Let(rest.name, count - n_full * tallest),
+        ]
+        height = 1 << tallest.bit_length() - 1
+        height //= 2 if height == tallest else 1
+        while height:
+            above = rest // (2 * height) * (2 * height)
+            is_there = ir.Binary("ge", rest - above, ir.index(height))
+            parts.append(ir.If(is_there, call(height, n_full * tallest + above)))
+            height //= 2
+        return tuple(parts)
+
+
+def cut_counts(size: int, length: int) -> Iterator[int]:
+    """What a size is cut into: full lengths, and a rest."""
+    if size >= length:
+        yield length
+    if size % length:
+        yield size % length
+
+
+def _in_even_heights(
+    count: int, tallest: int, call: Callable[[int, ir.Expr], ir.Block]
+) -> ir.Block:
+    parts: list[ir.Stmt] = []
+    at = 0
+    while at < count:
+        height = even_height(count - at, tallest)
+        parts += call(height, ir.index(at))
+        at += height
+    return tuple(parts)
+
+
+def known_stride(value: ir.Expr, nbytes: int) -> int | None:
+    """In bytes, if it is a constant."""
+    return int(value.value) * nbytes if isinstance(value, ir.Const) else None

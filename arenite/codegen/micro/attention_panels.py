@@ -1,0 +1,327 @@
+"""Panels: many queries of a block side by side in vectors.
+
+turn the queries round, scaled; clear results, maxima and sums
+for block of keys that one of them sees             copied side by side where that pays
+    for panel of queries
+        scores; mask; new maxima; weights and their sums; results = results * factor + ...
+divide the results by the sums and turn them back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.attention_form import (
+    FIRST_KEY,
+    N_BLOCK,
+    ZERO,
+    Call,
+    Form,
+    K,
+    Place,
+    known_stride,
+)
+from arenite.codegen.micro.attention_kernel import (
+    FIRST_QUERY,
+    LOG2_E,
+    N_ROWS,
+    Attention,
+    constant,
+    least,
+    load,
+    most,
+)
+from arenite.codegen.micro.attention_tiles import PanelTile
+from arenite.codegen.micro.kernel import SCRATCH, Operand
+from arenite.codegen.micro.rows import even_height
+from arenite.dtype import BY_NAME
+
+UINT8 = BY_NAME["uint8"]
+
+_PANEL, _PANEL_ROWS, _LANE = ir.Name("panel"), ir.Name("panel_rows"), ir.Name("lane")
+_COUNT, _AHEAD = ir.Name("count"), ir.Name("ahead")
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """Keys or values as register tiles read them."""
+
+    array: str
+    at: Callable[[ir.Expr, ir.Expr], ir.Expr]  # of a key of the block and a place in its width
+    line: ir.Expr
+    step: ir.Expr
+
+
+class Panels(Form):
+    def __init__(self, made: Attention) -> None:
+        super().__init__(made)
+        self.n_panels = (N_ROWS + (made.panel - 1)) // made.panel
+        self.k = self._factor(made.k, made.copies_k, self.rooms.keys, made.depth)
+        self.v = self._factor(made.v, made.copies_v, self.rooms.values, made.width)
+
+    def block(self) -> ir.Block:
+        return (
+            self._each_panel(self._start()),
+            *self.each_key_block(self.made.block_keys, self._key_block()),
+            self._each_panel(self._finish()),
+        )
+
+    def _each_panel(self, body: ir.Block) -> ir.Stmt:
+        rows = least(N_ROWS - _PANEL * self.made.panel, self.made.panel)
+        return ir.For(_PANEL.name, ZERO, self.n_panels, (ir.Let(_PANEL_ROWS.name, rows), *body))
+
+    # Queries come in, results go out.
+
+    def _start(self) -> ir.Block:
+        made, panel = self.made, self.made.panel
+        d = ir.Name("d")
+        start = _PANEL * (made.depth * panel)
+        query = FIRST_QUERY + _PANEL * panel + _LANE
+        scaled = ir.Binary(
+            "mul", load(made.q, query, d, self.wide), constant(made.scale * LOG2_E, self.wide)
+        )
+        store = self.put(self.rooms.queries, start + d * panel + _LANE, scaled)
+        lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
+        return (
+            # Lanes without a query compute something too; it should be nothing slow.
+            ir.If(
+                ir.Binary("lt", _PANEL_ROWS, ir.index(panel)),
+                (self.fill(self.rooms.queries, start, ir.index(made.depth * panel), 0.0),),
+            ),
+            ir.For(d.name, ZERO, ir.index(made.depth), (lanes,), vector=True),
+            self.fill(
+                self.rooms.results, _PANEL * (made.width * panel), ir.index(made.width * panel), 0.0
+            ),
+            self.fill(self.rooms.highest, _PANEL * panel, ir.index(panel), float("-inf")),
+            self.fill(self.rooms.total, _PANEL * panel, ir.index(panel), 0.0),
+        )
+
+    def _finish(self) -> ir.Block:
+        made, panel, wide = self.made, self.made.panel, self.wide
+        e = ir.Name("e")
+        total = ir.Name("all", wide)
+        is_none = ir.Binary("eq", total, constant(0.0, wide))
+        one = constant(1.0, wide)
+        divisor = ir.Select(is_none, one, total)
+        inverse: ir.Block = (
+            ir.Let("all", self.get(self.rooms.total, _PANEL * panel + _LANE)),
+            self.put(self.rooms.factor, _LANE, ir.Binary("div", one, divisor)),
+        )
+        at = _PANEL * (made.width * panel) + e * panel + _LANE
+        value: ir.Expr = ir.Binary(
+            "mul", self.get(self.rooms.results, at), self.get(self.rooms.factor, _LANE)
+        )
+        if made.out.dtype != wide:
+            value = ir.Cast(value, made.out.dtype)
+        query = FIRST_QUERY + _PANEL * panel + _LANE
+        store = ir.Store(made.out.array, made.out.at(query, e), value)
+        row = ir.For(e.name, ZERO, ir.index(made.width), (store,), vector=True)
+        return (
+            ir.For(_LANE.name, ZERO, ir.index(panel), inverse, vector=True),
+            ir.For(_LANE.name, ZERO, _PANEL_ROWS, (row,), vector=True),
+        )
+
+    # Keys.
+
+    def _factor(self, operand: Operand, is_copied: bool, start: int, width: int) -> _Factor:
+        if is_copied:
+            return _Factor(
+                SCRATCH,
+                lambda key, at: self.within(start, key * width + at),
+                ir.index(width),
+                ir.index(1),
+            )
+        return _Factor(
+            operand.array,
+            lambda key, at: operand.at(FIRST_KEY + key, at),
+            operand.line,
+            operand.step,
+        )
+
+    def _key_block(self) -> ir.Block:
+        made = self.made
+        copies: list[ir.Stmt] = []
+        for is_copied, operand, start, width in (
+            (made.copies_k, made.k, self.rooms.keys, made.depth),
+            (made.copies_v, made.v, self.rooms.values, made.width),
+        ):
+            if is_copied:
+                at = ir.Name("at")
+                value = load(operand, FIRST_KEY + K, at, self.wide)
+                store = self.put(start, K * width + at, value)
+                row = ir.For(at.name, ZERO, ir.index(width), (store,), vector=True)
+                is_turned = operand.step != ir.index(1)
+                copies.append(ir.For(K.name, ZERO, N_BLOCK, (row,), vector=is_turned))
+        ahead = FIRST_QUERY + _PANEL * made.panel + made.offset - FIRST_KEY
+        steps: ir.Block = (
+            *self._scores(),
+            *self._mask(),
+            *(self._unseen() if made.is_causal else ()),
+            self._weights(),
+            *self._mix(),
+        )
+        if made.is_causal:
+            inside: ir.Block = (
+                ir.Let(_AHEAD.name, ahead),
+                ir.Let(_COUNT.name, least(_AHEAD + _PANEL_ROWS, N_BLOCK)),
+                ir.If(_COUNT > 0, steps),
+            )
+        else:
+            inside = (ir.Let(_COUNT.name, N_BLOCK), *steps)
+        return (*copies, self._each_panel(inside))
+
+    def _scores(self) -> ir.Block:
+        """Calls for all keys of the block."""
+        made = self.made
+        known = self.known_counts(made.block_keys)
+        return self.in_heights(_COUNT, known, made.tallest, self._score)
+
+    def _score(self, rows: int, key: ir.Expr) -> ir.Block:
+        made = self.made
+        call = self._call(
+            rows,
+            self.k,
+            self.k.at(key, ZERO),
+            self.within(self.rooms.queries, _PANEL * (made.depth * made.panel)),
+            self.within(self.rooms.scores, key * made.panel),
+            ir.index(made.depth),
+            (self.k.line, self.k.step),
+            adds=False,
+        )
+        return (call,)
+
+    def _mix(self) -> ir.Block:
+        made = self.made
+        calls: list[ir.Stmt] = []
+        at = 0
+        while at < made.width:
+            rows = even_height(made.width - at, made.tallest)
+            start = _PANEL * (made.width * made.panel) + at * made.panel
+            calls.append(
+                self._call(
+                    rows,
+                    self.v,
+                    self.v.at(ZERO, ir.index(at)),
+                    self.within(self.rooms.scores, ZERO),
+                    self.within(self.rooms.results, start),
+                    _COUNT,
+                    (self.v.step, self.v.line),
+                    adds=True,
+                )
+            )
+            at += rows
+        return tuple(calls)
+
+    def _call(
+        self,
+        rows: int,
+        factor: _Factor,
+        a: ir.Expr,
+        b: ir.Expr,
+        c: ir.Expr,
+        depth: ir.Expr,
+        strides: tuple[ir.Expr, ir.Expr],
+        *,
+        adds: bool,
+    ) -> ir.Stmt:
+        made, line, step = self.made, *strides
+        size = self.wide.bits // 8
+        tile = PanelTile(
+            rows,
+            made.columns,
+            made.lanes,
+            self.wide,
+            known_stride(depth, 1),
+            known_stride(line, size),
+            known_stride(step, size),
+            adds,
+        )
+        kept = self.within(self.rooms.factor, ZERO)
+        panels = (Place(SCRATCH, at) for at in (b, c, kept))
+        return Call(tile, (Place(factor.array, a), *panels), (depth, line * size, step * size))
+
+    def _score_at(self, key: ir.Expr) -> ir.Expr:
+        return key * self.made.panel + _LANE
+
+    def _mask(self) -> ir.Block:
+        made = self.made
+        if made.mask is None:
+            return ()
+        query, key = FIRST_QUERY + _PANEL * made.panel + _LANE, FIRST_KEY + K
+        score = self.get(self.rooms.scores, self._score_at(K))
+        place = made.mask.at(query, key)
+        if made.mask.dtype == ir.BOOL:
+            # As bytes: these can be turned round in registers.
+            is_seen = ir.Binary("ne", ir.Load(made.mask.array, place, UINT8), ir.Const(0, UINT8))
+            score = ir.Select(is_seen, score, constant(float("-inf"), self.wide))
+        else:
+            given = load(made.mask, query, key, self.wide)
+            shift = ir.Binary("mul", given, constant(LOG2_E, self.wide))
+            score = ir.Binary("add", score, shift)
+        store = self.put(self.rooms.scores, self._score_at(K), score)
+        lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
+        return (ir.For(K.name, ZERO, _COUNT, (lanes,), vector=True),)
+
+    def _unseen(self) -> ir.Block:
+        """Of keys that not all queries of the panel see, the scores of those who don't."""
+        seen_by_all = most(_AHEAD + 1, 0)
+        score = self.get(self.rooms.scores, self._score_at(K))
+        hidden = ir.Select(_LANE >= K - _AHEAD, score, constant(float("-inf"), self.wide))
+        store = self.put(self.rooms.scores, self._score_at(K), hidden)
+        lanes = ir.For(_LANE.name, ZERO, ir.index(self.made.panel), (store,), vector=True)
+        return (ir.For(K.name, seen_by_all, _COUNT, (lanes,)),)
+
+    def _weights(self) -> ir.Stmt:
+        """Scores become weights beside the greatest score so far, and these are added up."""
+        wide, rooms, panel = self.wide, self.rooms, self.made.panel
+        at = _PANEL * panel + _LANE
+        top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
+        score, weight = ir.Name("score", wide), ir.Name("weight", wide)
+        lowest = constant(float("-inf"), wide)
+        # NaN need not be the greatest: its weight is NaN, and so the sum.
+        higher = ir.Select(ir.Binary("gt", score, top), score, top)
+        factor = ir.Unary("exp2", ir.Binary("sub", old, subtracted))
+        fresh = ir.Name("fresh", wide)
+        kept = ir.Binary("mul", self.get(rooms.total, at), factor)
+        body: ir.Block = (
+            ir.Let("old", self.get(rooms.highest, at)),
+            ir.Accumulator("top", old),
+            ir.For(
+                K.name,
+                ZERO,
+                _COUNT,
+                (
+                    ir.Let("score", self.get(rooms.scores, self._score_at(K))),
+                    ir.Accumulate("top", "set", higher),
+                ),
+            ),
+            ir.Let(
+                "subtracted",
+                ir.Select(ir.Binary("eq", top, lowest), constant(0.0, wide), top),
+            ),
+            self.put(rooms.highest, at, top),
+            ir.Accumulator("fresh", constant(0.0, wide)),
+            ir.For(
+                K.name,
+                ZERO,
+                _COUNT,
+                (
+                    ir.Let(
+                        "weight",
+                        ir.Unary(
+                            "exp2",
+                            ir.Binary("sub", self.get(rooms.scores, self._score_at(K)), subtracted),
+                        ),
+                    ),
+                    self.put(rooms.scores, self._score_at(K), weight),
+                    ir.Accumulate("fresh", "add", weight),
+                ),
+            ),
+            self.put(rooms.factor, _LANE, factor),
+            self.put(rooms.total, at, ir.Binary("add", kept, fresh)),
+        )
+        return ir.For(
+            _LANE.name, ZERO, ir.index(panel), body, vector=True, unroll=self.made.columns
+        )
