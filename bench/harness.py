@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -72,14 +72,31 @@ def compare(
     ours: Side, theirs: Side, case: str, threads: int, their_case: str = "", rounds: int = ROUNDS
 ) -> Comparison:
     """Both sides on one case, in turns; `their_case` where the peer calls it otherwise."""
+    return compare_best(ours, {"": theirs}, case, threads, their_case, rounds)[1]
+
+
+def compare_best(
+    ours: Side,
+    peers: Mapping[str, Side],
+    case: str,
+    threads: int,
+    their_case: str = "",
+    rounds: int = ROUNDS,
+) -> tuple[str, Comparison]:
+    """All sides on one case, in turns; the peer that does best against us, and how."""
     ours.ask(prepare=case, threads=threads)
-    theirs.ask(prepare=their_case or case, threads=threads)
-    pairs = [(ours.ask()["seconds"], theirs.ask()["seconds"]) for _ in range(rounds)]
-    ratios = [theirs_s / ours_s for ours_s, theirs_s in pairs]
+    for side in peers.values():
+        side.ask(prepare=their_case or case, threads=threads)
+    mine: list[float] = []
+    theirs: dict[str, list[float]] = {name: [] for name in peers}
+    for _ in range(rounds):
+        mine.append(ours.ask()["seconds"])
+        for name, side in peers.items():
+            theirs[name].append(side.ask()["seconds"])
+    best = min(theirs, key=lambda name: median(theirs[name]))
+    ratios = [one / other for one, other in zip(theirs[best], mine, strict=True)]
     low, middle, high = quantiles(ratios, n=4)
-    return Comparison(
-        median(pair[0] for pair in pairs), median(pair[1] for pair in pairs), middle, low, high
-    )
+    return best, Comparison(median(mine), median(theirs[best]), middle, low, high)
 
 
 def measure(work: Callable[[], None]) -> float:

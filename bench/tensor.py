@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from bench.harness import Comparison, Side, compare
+from bench.harness import Side, compare_best
 from bench.tensor_cases import CASES, REDUCTIONS, nbytes
 
 
@@ -50,12 +50,8 @@ def main(words: list[str]) -> None:
 def row(case: str, threads: int, ours: Side, peers: dict[str, Side]) -> str:
     limit = read_bandwidth()
     plain = case.removesuffix(" compiled")
-    found: dict[str, Comparison] = {
-        name: compare(ours, side, plain, threads, case)
-        for name, side in peers.items()
-        if name == "PyTorch" or case.startswith(REDUCTIONS)
-    }
-    peer, result = min(found.items(), key=lambda entry: entry[1].ratio)
+    asked = peers if case.startswith(REDUCTIONS) else {"PyTorch": peers["PyTorch"]}
+    peer, result = compare_best(ours, asked, plain, threads, case)
     speed = nbytes(plain) / result.ours_seconds
     return (
         f"| {case} | {threads} | {result.ours_seconds * 1e6:.1f} "
