@@ -6,9 +6,11 @@ from arenite.passes.norms import fold_norms
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
+from arenite.passes.transposed import transposed
 
 #: In this order; each sees what the one before left.
 PASSES = (
+    Pass("transposed", transposed),
     Pass("expand", expand),
     Pass("layout", layout, before=fold_norms),
     Pass("fold", fold),

@@ -28,6 +28,8 @@ _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 _FOLLOWED = _REDUCTIONS | frozenset(
     {"argmax", "argmin", "pad", "slice", "expand", "concat", "window", "gather", "reshape"}
 )
+#: Behind these what was made with channels last is looked for.
+_SEEN_THROUGH = _FOLLOWED | {"permute"}
 
 
 def layout(node: Node) -> Node:
@@ -178,7 +180,7 @@ def _comes_from_conv(node: Node) -> bool:
         if current in _born:
             pending.pop()
             continue
-        is_followed = OPS[current.op].family == "elementwise" or current.op in _FOLLOWED
+        is_followed = OPS[current.op].family == "elementwise" or current.op in _SEEN_THROUGH
         if current.op in _CONVOLUTIONS or not is_followed:
             _born[current] = current.op in _CONVOLUTIONS
             continue

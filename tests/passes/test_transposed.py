@@ -1,0 +1,121 @@
+"""Transposed convolutions as plain ones: exact, by whole numbers, against the op's own meaning.
+
+The op's meaning is held against PyTorch in tests/tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arenite import ir
+from arenite.dtype import BY_NAME
+from arenite.errors import ShapeMismatch
+from arenite.ir import reference, verify
+from arenite.ir.dim import Var
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.passes import PASSES, apply, run
+from arenite.passes.transposed import transposed
+from arenite.pipeline import compile_graph
+
+FLOAT32 = BY_NAME["float32"]
+
+
+def whole(shape: Any, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def node_of(image: Any, weights: Any, strides: Any, **more: Any) -> Node:
+    n = len(strides)
+    attrs = {
+        "strides": strides,
+        "padding": ((0, 0),) * n,
+        "output_padding": (0,) * n,
+        "dilations": (1,) * n,
+        "groups": 1,
+    } | more
+    x = ir.graph_input("x", 0, image, FLOAT32)
+    return ir.make("conv_transpose", x, ir.graph_input("w", 1, weights, FLOAT32), **attrs)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_any_shape(data: st.DataObject) -> None:
+    draw = data.draw
+    n = draw(st.integers(1, 3))
+    groups, per_group, out = (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 4)),
+    )
+    per_axis = [
+        (
+            draw(st.integers(1, 5)),
+            draw(st.integers(1, 5)),
+            draw(st.integers(1, 4)),
+            draw(st.integers(0, 2)),
+        )
+        for _ in range(n)
+    ]
+    sizes, kernel, strides, extra = zip(*per_axis, strict=True)
+    padding = tuple((draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in range(n))
+    try:
+        node = node_of(
+            (2, groups * per_group, *sizes),
+            (groups * per_group, out, *kernel),
+            strides,
+            padding=padding,
+            output_padding=extra,
+            groups=groups,
+        )
+    except ShapeMismatch:
+        return
+    if 0 in node.shape:
+        return
+    graph = Graph.of([node])
+    arrays = [whole(value.shape, k) for k, value in enumerate(graph.inputs)]
+    [expected] = reference.evaluate(graph, arrays)
+    for made in (apply(graph, transposed), run(graph, PASSES)[0]):
+        verify(made)
+        [result] = reference.evaluate(made, arrays)
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_no_zeros_are_put_between() -> None:
+    made = apply(Graph.of([node_of((1, 8, 5, 5), (8, 4, 4, 4), (2, 2))]), transposed)
+    [conv] = [node for node in made.nodes if node.op == "conv"]
+    assert conv.inputs[0].op == "input"
+    assert conv.inputs[1].shape == (16, 8, 2, 2)
+
+
+def test_dilated_ones_are_left_to_be_written_out() -> None:
+    node = node_of((1, 8, 5, 5), (8, 4, 4, 4), (2, 2), dilations=(1, 2))
+    assert transposed(node) is node
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_upsampling_between_convolutions_compiled(stride: int) -> None:
+    n = Var("n", 1, 4)
+    x = ir.graph_input("x", 0, (n, 6, 5, 7), FLOAT32)
+    w = [
+        ir.constant(whole(shape, k), FLOAT32)
+        for k, shape in enumerate([(8, 6, 3, 3), (8, 4, 2, 2)])
+    ]
+    plain: Any = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilations": (1, 1), "groups": 1}
+    up: Any = plain | {"strides": (stride, stride), "padding": ((0, 0), (0, 0))}
+    y = ir.make("abs", ir.make("conv", x, w[0], **plain))
+    y = ir.make("conv_transpose", y, w[1], output_padding=(0, 0), **up)
+    graph = Graph.of([y])
+    given = whole((3, 6, 5, 7), 9)
+    [expected] = reference.evaluate(graph, [given])
+    with compile_graph(graph) as program:
+        [result] = program(given)
+        program.verify()
+        [checked] = program.run_checked(given)
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(checked, expected)
