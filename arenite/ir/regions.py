@@ -3,7 +3,7 @@
 In: nodes built over parameters, and over whatever else was at hand. Out: a Region that depends on
 its parameters alone, and the values to be given for the new ones. Subexpressions that do not
 depend on the body's own parameters are captured as a whole, so they are computed once, before;
-what takes no memory and no time to make up again stays inside.
+what takes no memory and no time to make up again stays inside, and so do views of what is captured.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from arenite.ir.ops.define import BOOL, INT64
 
 #: Sources that a body makes up for itself.
 _CHEAP = frozenset({"constant", "full", "iota", "size"})
+#: Views that cost nothing where they are read.
+_FREE = frozenset({"expand", "reshape", "slice"})
 
 
 def rebuilt(
@@ -48,6 +50,8 @@ def closed(
     captures: dict[Node, Node] = {}
 
     def look_at(value: Node) -> None:
+        while value.op in _FREE and value not in depends and value not in is_cheap:
+            [value] = value.inputs
         if value not in depends and value not in is_cheap and value not in captures:
             captures[value] = parameter(value.shape, value.dtype)
 

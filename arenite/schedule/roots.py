@@ -177,7 +177,16 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
             return "spread over more elements than it has, and not cheap to compute anew"
         if (user.op in ("window", "attention") or user.op in CONTRACTIONS) and ops > 0:
             return f"each element is read many times by {user.op}"
+        if user.op in CONTRACTIONS and _is_pieced_together(node):
+            return f"{user.op} would choose between pieces for every product"
     return None
+
+
+def _is_pieced_together(node: Node) -> bool:
+    """Whether a view has elements from several places, or from none."""
+    while is_view(node) and node.op not in ("concat", "pad"):
+        node = node.inputs[0]
+    return node.op in ("concat", "pad")
 
 
 def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
