@@ -109,7 +109,7 @@ class _Builder:
         columns = self._columns(lanes)
         panel = columns * lanes
         most_queries = max(1, bounds(self.n_queries)[1])
-        block_queries = min(BLOCK_QUERIES, -(-most_queries // panel) * panel)
+        block_queries = min(BLOCK_QUERIES // panel, -(-most_queries // panel)) * panel
         block_keys = self._block_keys()
         n_blocks = ceildiv(self.n_queries, block_queries)
         blocks = product([*self.batch, self.heads, n_blocks])
