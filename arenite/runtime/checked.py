@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import NotSupported, UndeclaredAccess
-from arenite.ir.dim import evaluate
+from arenite.ir.dim import bounds, evaluate, variables
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import ValueSpec
@@ -36,6 +36,7 @@ Array = NDArray[Any]
 GUARD_NBYTES = 256
 #: What undeclared bytes hold: NaN and -1, then numbers below 1 that no other would absorb.
 PATTERNS = (0xFF, 0x3F)
+_READS = "makes from bytes it does not declare to read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class BoundPart:
     kernels: Sequence[CachedKernel]
     assembly: Assembly
     table: LaunchTable  # with addresses of code
+    found: Mapping[str, int]  # cells of the sizes that are found while running
     check_outcome: Callable[[Outcome], None]  # raises for a launch that failed
 
 
@@ -58,24 +60,23 @@ class BoundProgram:
     places: Mapping[ValueId, Place]
     sizes: Mapping[str, int]
 
-    def nbytes(self, number: ValueId) -> int:
-        return evaluate(self.values[int(number)].nbytes, self.sizes)
-
 
 def run_checked(program: BoundProgram, given: Mapping[int, Array]) -> list[Array]:
     """The outputs; `given` are inputs and constants by number of their value."""
     memory = _Memory(program, given)
+    sizes = program.sizes
     for part in program.parts:
         walk = _Walk(program, part, memory)
         for tick in walk.launches():
             walk.check(tick)
-    return [
-        memory.bytes[memory.spans[number]]
-        .copy()
-        .view(program.values[number].dtype.to_numpy())
-        .reshape([evaluate(size, program.sizes) for size in program.values[number].shape])
-        for number in program.outputs
-    ]
+        sizes = walk.sizes
+    results = []
+    for number in program.outputs:
+        value, start = program.values[number], memory.spans[number].start
+        content = memory.bytes[start : start + evaluate(value.nbytes, sizes)].copy()
+        shape = [evaluate(size, sizes) for size in value.shape]
+        results.append(content.view(value.dtype.to_numpy()).reshape(shape))
+    return results
 
 
 class _Memory:
@@ -153,6 +154,13 @@ class _Walk:
                 )
             tick = after
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Those of the run, and those it has found so far."""
+        first = self._part.assembly.layout.cells
+        found = {name: int(self._registers[first + k]) for name, k in self._part.found.items()}
+        return {**self._program.sizes, **found}
+
     def _goes_on(self, entry: Any) -> bool:
         registers = self._registers
         holds = entry["c"] == NONE or registers[entry["c"]] != 0
@@ -188,27 +196,38 @@ class _Walk:
             made.append(memory.bytes.copy())
         one, other = made
         for number in kernel.outs:
+            if not self._knows_size(k, number):
+                continue  # it is the one that finds it
             span = self._span(k, number)
             differs = span.start + np.flatnonzero(one[span] != other[span])
             if len(differs):
                 at = int(differs[0])
                 is_left = (one[at], other[at]) == PATTERNS
-                how = (
-                    "leaves unwritten"
-                    if is_left
-                    else "makes from bytes it does not declare to read"
-                )
-                raise self._undeclared(k, how, at)
+                raise self._undeclared(k, "leaves unwritten" if is_left else _READS, at)
         memory.bytes[:] = np.where(is_written, other, before)
 
+    def _knows_size(self, k: int, number: ValueId) -> bool:
+        """Whether launch `k` gets the sizes that a value depends on, where they are found."""
+        got = {
+            var.name for size in self._part.assembly.launches[k].sizes for var in variables(size)
+        }
+        needed = variables(self._program.values[int(number)].nbytes)
+        return all(var.name in got for var in needed if var.name in self._part.found)
+
     def _span(self, k: int, number: ValueId) -> slice:
-        """The bytes of a value, as launch `k` gets it."""
+        """The bytes of a value, as launch `k` gets it; as many as it may have, if it finds them."""
         memory, assembly = self._memory, self._part.assembly
+        nbytes = self._program.values[int(number)].nbytes
         if number in memory.spans:
-            return memory.spans[number]
-        position = assembly.launches[k].arrays.index(number)
-        start = int(self._registers[assembly.layout.windows[k] + position]) - memory.base
-        return slice(start, start + self._program.nbytes(number))
+            span = memory.spans[number]
+        else:
+            position = assembly.launches[k].arrays.index(number)
+            start = int(self._registers[assembly.layout.windows[k] + position]) - memory.base
+            span = slice(start, start + bounds(nbytes)[1])
+        is_found = any(var.name in self._part.found for var in variables(nbytes))
+        if (number in memory.spans and not is_found) or not self._knows_size(k, number):
+            return span
+        return slice(span.start, span.start + evaluate(nbytes, self.sizes))
 
     def _undeclared(self, k: int, how: str, at: int) -> UndeclaredAccess:
         kernel, writes = self._part.kernels[k], self._part.assembly.launches[k].writes

@@ -435,9 +435,16 @@ class Executable(Closing):
                     self.load_kernels,
                     load,
                     self._bound_to(load, binding.places, binding.sizes).table,
+                    {},
                     lambda outcome: self._check_outcome(outcome, load, self.load_kernels),
                 ),
-                BoundPart(self.kernels, self._assembly, binding.table.table, self._check_outcome),
+                BoundPart(
+                    self.kernels,
+                    self._assembly,
+                    binding.table.table,
+                    self.compiled.found,
+                    self._check_outcome,
+                ),
             ]
             program = BoundProgram(
                 self._values, self.compiled.outputs, parts, binding.places, binding.sizes
