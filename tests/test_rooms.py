@@ -24,6 +24,7 @@ ROOMS = [
     "schedule",
     "codegen",
     "runtime",
+    "fetch",
     "pipeline",
     "tensor",
     "model",

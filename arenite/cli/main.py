@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from arenite import __version__
-from arenite.cli import cache, doctor, manner, pack
+from arenite.cli import cache, doctor, manner, models, pack
 
 app = typer.Typer(
     help="Plan, compile and run models: one native program over one planned block of memory.",
@@ -22,6 +22,9 @@ app = typer.Typer(
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 app.command("pack", epilog=manner.EXIT_CODES)(pack.pack)
+app.command("pull", epilog=manner.EXIT_CODES)(models.pull)
+app.command("models", epilog=manner.EXIT_CODES)(models.models)
+app.command("rm", epilog=manner.EXIT_CODES)(models.rm)
 app.command("doctor", epilog=manner.EXIT_CODES)(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 

