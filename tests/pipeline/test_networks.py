@@ -1,4 +1,4 @@
-"""Small convolutional networks compiled whole, against NumPy: one thread, two, every byte watched."""
+"""Small convolutional networks compiled whole, against NumPy: one thread and two, bytes watched."""
 
 from __future__ import annotations
 
