@@ -428,3 +428,27 @@ def test_expressions_made_while_emitting_stay_apart() -> None:
     driver.scope.bind("tile", Binding(ir.INT64, 0, values={SCALAR: number}))
     made = [driver.value(ir.Name("tile") + k, SCALAR).text for k in range(1, 100)]
     assert len({*made}) == len(made)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(1, 40, 300, tb=True), Shape(4, 40, 300, tb=True), Shape(1, 1040, 50), Shape(20, 60, 50)],
+    ids=str,
+)
+def test_results_do_not_depend_on_where_operands_lie(shape: Shape, target: str) -> None:
+    a, b = shape.operands(np.float32)
+    made = Made(shape.product, [a.shape, b.shape], target=target)
+    [want] = made.run([a, b])
+    for offset in (0, 4, 16, 20, 32, 44, 60):
+        [got] = made.run([_at(a, offset), _at(b, 60 - offset)])
+        np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+def _at(values: Array, offset: int) -> Array:
+    """The same numbers, so many bytes after the beginning of a cache line."""
+    raw = np.empty(values.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    place = raw[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    place[...] = values
+    return place

@@ -14,6 +14,7 @@ from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import I64, Builder, Vec, VType
+from arenite.dtype import DType
 
 #: Sums that become one vector together.
 FOLDED = 4
@@ -44,35 +45,89 @@ def row_dots(
     """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot."""
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
+    lines = _Lines(b, b_rows[0], lanes) if n_sums == 1 and has_lines(b.target, dot) else None
 
-    def step(at: Vec, sums: Sequence[Vec], mask: Vec | None) -> list[Vec]:
-        vectors = [_load(b, row, at, dot, lanes, mask, is_a=False) for row in b_rows]
+    def step(at: Vec, sums: Sequence[Vec], vectors: Sequence[Vec], mask: Vec | None) -> list[Vec]:
         made: list[Vec] = []
         for row in a_rows:
-            own = _load(b, row, at, dot, lanes, mask, is_a=True)
+            own = _load(b, row, at, dot.a, dot.sum, lanes, mask)
             for vector in vectors:
                 made.append(fma(own, vector, sums[len(made)]))
         return made
 
-    def turn(at: Vec, sums: Sequence[Vec]) -> list[Vec]:
-        parts = [sums[k * n_sums : (k + 1) * n_sums] for k in range(unroll)]
-        made = [step(at + k * lanes, part, None) for k, part in enumerate(parts)]
-        return [total for part in made for total in part]
+    def loads(at: Vec, mask: Vec | None) -> list[Vec]:
+        return [_load(b, row, at, dot.b, dot.sum, lanes, mask) for row in b_rows]
+
+    def turn(at: Vec, carried: Sequence[Vec]) -> list[Vec]:
+        """Vectors at `at` and behind it, as many as there are sets of sums; then the line read."""
+        split = len(carried) if lines is None else len(carried) - 1
+        line, made = carried[-1], []
+        for k in range(0, split, n_sums):
+            place = at + k // n_sums * lanes
+            if lines is None:
+                vectors = loads(place, None)
+            else:
+                vector, line = lines.vector(place, line)
+                vectors = [vector]
+            made += step(place, carried[k : k + n_sums], vectors, None)
+        return made if lines is None else [*made, line]
 
     long = depth & -(lanes * unroll)
-    sums = _counted(b, b.constant(0, I64), long, lanes * unroll, [zero] * (n_sums * unroll), turn)
+    start = [zero] * (n_sums * unroll) + ([] if lines is None else [lines.first])
+    carried = _counted(b, b.constant(0, I64), long, lanes * unroll, start, turn)
+    sums, before = carried[: n_sums * unroll], carried[n_sums * unroll :]
     while len(sums) > n_sums:
-        sums = [x + y for x, y in zip(sums[:n_sums], sums[n_sums:], strict=False)] + sums[
-            2 * n_sums :
-        ]
+        near, far, others = sums[:n_sums], sums[n_sums : 2 * n_sums], sums[2 * n_sums :]
+        sums = [x + y for x, y in zip(near, far, strict=True)] + others
     whole = depth & -lanes
     if unroll > 1:
-        sums = _counted(b, long, whole, lanes, sums, lambda at, some: step(at, some, None))
+        sums = _counted(b, long, whole, lanes, [*sums, *before], turn)[:n_sums]
     rest = depth - whole
     t = VType("i", dot.sum.bits, lanes)
     mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
-    sums = b.if_any(rest.ne(0), lambda: step(whole, sums, mask), sums)
+    sums = b.if_any(rest.ne(0), lambda: step(whole, sums, loads(whole, mask), mask), sums)
     return [_halved(total) for total in sums]
+
+
+def has_lines(target: Target, dot: Dot) -> bool:
+    """Whether vectors can be put together of two cache lines by one instruction."""
+    is_plain = dot.a == dot.b == dot.sum and dot.sum.bits == 32
+    return is_plain and target.is_x86 and target.vector_bits == 512
+
+
+class _Lines:
+    """A row of float32 read by whole cache lines, wherever it begins.
+
+        lines      | . . . a b c d e | f g h i j k l m | ...
+        vectors          | a b c d e   f g h | i j k ...
+
+    A vector across two lines is read in two parts each time; a line is read once. A line is only
+    read if an element of it is wanted.
+    """
+
+    def __init__(self, b: Builder, row: str, lanes: int) -> None:
+        self.b = b
+        self.type = VType("f", 32, lanes)
+        nbytes = lanes * 4
+        address = b.emit(f"ptrtoint ptr {row} to i64", I64)
+        before = address & (nbytes - 1)
+        after = b.constant(0, I64) - before & (nbytes - 1)
+        #: The line the row begins in, and the address of the one that ends its first vector.
+        self.first = self._line(moved(b, row, b.constant(0, I64) - before))
+        self.next_at = moved(b, row, after)
+        skipped = (before.eq(0).select(nbytes, before)).shr(2, signed=False)
+        picks = VType("i", 32, lanes)
+        first = b.broadcast(skipped.convert("trunc", picks.scalar), lanes)
+        self.picks = b.iota(picks) + first
+
+    def _line(self, pointer: str) -> Vec:
+        return self.b.emit(f"load {self.type}, ptr {pointer}, align 64", self.type)
+
+    def vector(self, at: Vec, line: Vec) -> tuple[Vec, Vec]:
+        """The vector that begins at `at`, made of the line before and the one it ends in, too."""
+        after = self._line(moved(self.b, self.next_at, at << 2))
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        return self.b.call(name, self.type, line, self.picks, after), after
 
 
 def _counted(
@@ -106,11 +161,10 @@ def _counted(
 
 
 def _load(
-    b: Builder, row: str, at: Vec, dot: Dot, lanes: int, mask: Vec | None, *, is_a: bool
+    b: Builder, row: str, at: Vec, dtype: DType, wide: DType, lanes: int, mask: Vec | None
 ) -> Vec:
-    dtype = dot.a if is_a else dot.b
     offset = at << ((dtype.bits // 8).bit_length() - 1)
-    return load_wide(b, moved(b, row, offset), dtype, dot.sum, lanes, mask)
+    return load_wide(b, moved(b, row, offset), dtype, wide, lanes, mask)
 
 
 def _halved(x: Vec) -> Vec:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
+from arenite.codegen.micro.few import FewRows
 from arenite.codegen.micro.functions import Kept, TileFunction, function_text
 from arenite.codegen.micro.kernel import (
     FIRST_COLUMN,
@@ -193,8 +194,8 @@ class Driver(Kept):
 
         def build(rows: int) -> str:
             if product.few_form == "dots":
-                return self._function(f"dots{rows}", lambda f: f.dots(rows))
-            return self._function(f"stream{rows}", lambda f: f.stream(rows))
+                return self._few_function(f"dots{rows}", lambda f: f.dots(rows))
+            return self._few_function(f"stream{rows}", lambda f: f.stream(rows))
 
         self._rows(product.few_heights, build, columns, count)
 
@@ -281,10 +282,16 @@ class Driver(Kept):
 
     def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
         """The name of a function, which is built when it is first asked for."""
+        return self._built(suffix, lambda builder: fill(self.new_function(builder)))
+
+    def _few_function(self, suffix: str, fill: Callable[[FewRows], None]) -> str:
+        return self._built(suffix, lambda builder: fill(FewRows(builder, self.micro)))
+
+    def _built(self, suffix: str, fill: Callable[[Builder], None]) -> str:
         name = f"{self.micro.name}.{suffix}"
         if name not in self.texts:
             builder = Builder(self.builder.target)
-            fill(self.new_function(builder))
+            fill(builder)
             self.texts[name] = function_text(builder, self.micro, name)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals

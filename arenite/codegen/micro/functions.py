@@ -1,7 +1,6 @@
 """The functions of a micro-kernel that hold register tiles, each with the epilogue behind it.
 
-A function computes one tile of the product, or one block of row dots, and stores what the epilogue
-makes of it:
+A function computes one tile of the product and stores what the epilogue makes of it:
 
     void tile(ptr window, ptr a, ptr b, i64 depth, i64 row, i64 column, i64 rest, i64 batch...)
 
@@ -19,9 +18,7 @@ from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.convert import register_type
 from arenite.codegen.evaluate import VectorMode
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
-from arenite.codegen.micro import dots
 from arenite.codegen.micro.kernel import SUM, MicroKernel, Operand
-from arenite.codegen.micro.stream import Stretch, rows_at_once
 from arenite.codegen.micro.tile import Dot, KLoop, Tile, moved, multiply
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import SCALAR, Binding, Level
@@ -117,109 +114,6 @@ class TileFunction(Kept):
             for column, total in enumerate(own):
                 self._keep(slot, (row * columns + column) * lanes, total)
         self._finish_rows(slot, rows, columns, masks)
-
-    def dots(self, rows: int) -> None:
-        """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
-        b, product, lanes = self.builder, self.product, self.product.lanes
-        together, unroll = dots.shape_of(rows, self.dot)
-        a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
-        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
-        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
-        part = register_type(product.sum_dtype, dots.FOLDED)
-        slot = self._stack(rows * lanes)
-        parts = self._stack(rows * lanes * dots.FOLDED, "%parts")
-        last = self.rest - 1
-
-        def turn(_: Phase, at: Vec) -> None:
-            # Past the last column the last one is taken again; what it gives is not stored.
-            columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
-            b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll)
-            for k, total in enumerate(sums):
-                row, column = divmod(k, together)
-                first = b.offset(parts, (row * lanes + column) * dots.FOLDED * size)
-                where = moved(b, first, at * (dots.FOLDED * size))
-                b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
-
-        self.counted_loop(zero, self.rest, [Phase(1, together)], (), turn)
-
-        def fold(_: Phase, at: Vec) -> None:
-            first = moved(b, parts, at * (dots.FOLDED * size))
-            loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
-            mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
-            total = dots.fold(mine)
-            b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
-
-        self.counted_loop(zero, b.constant(rows * lanes, I64), [Phase(1, dots.FOLDED)], (), fold)
-        self._finish_rows(slot, rows, 1, [self._mask(0)])
-
-    def stream(self, rows: int) -> None:
-        """`rest` columns, at most as many as a stretch has, from rows of B read in order."""
-        b, product, lanes = self.builder, self.product, self.product.lanes
-        size = product.sum_dtype.bits // 8
-        # A line more than the columns take: rows a power of two apart would share cache sets.
-        row_length = product.few_columns + lanes
-        slot = self._stack(rows * row_length)
-        sums_at = [b.offset(slot, row * row_length * size) for row in range(rows)]
-        a_line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, product.a.step))
-        b_step = self.nbytes(product.b.step, product.b)
-        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
-        zero, t = b.constant(0, I64), register_type(product.sum_dtype, lanes)
-        nothing = b.constant(0, t)
-
-        def clear(_: Phase, column: Vec) -> None:
-            for place in sums_at:
-                where = moved(b, place, column * size)
-                b.emit_void(f"store {t} {nothing.text}, ptr {where}, align 4")
-
-        whole = self.rest & -lanes
-        is_part = self.rest.ne(whole)
-        mask = self._mask_of(self.rest - whole)
-        self.counted_loop(zero, self.rest, [Phase(1, lanes)], (), clear)
-
-        def turn(phase: Phase, k: Vec) -> None:
-            steps = [k + u for u in range(phase.parts)]
-            numbers = [[moved(b, row, at * a_step) for at in steps] for row in a_rows]
-            b_rows = [moved(b, "%b", at * b_step) for at in steps]
-            stretch = Stretch(b, lanes, self.dot, numbers, b_rows)
-            self.counted_loop(
-                zero,
-                whole,
-                [Phase(1, lanes)],
-                (),
-                lambda _, column: stretch.step(sums_at, column, None),
-            )
-            b.when(is_part, lambda: stretch.step(sums_at, whole, mask))
-
-        phases = [Phase(1, rows_at_once(b.target, rows)), Phase(1, 1)]
-        self.counted_loop(zero, self.depth, phases, (), turn)
-        self._finish_stretch(sums_at, whole, is_part, mask)
-
-    def _finish_stretch(self, sums_at: Sequence[str], whole: Vec, is_part: Vec, mask: Vec) -> None:
-        """The epilogue on rows of sums that are longer than a tile."""
-        b, product = self.builder, self.product
-        size = product.sum_dtype.bits // 8
-        t = register_type(product.sum_dtype, product.lanes)
-
-        def rows(at: Vec, active: Vec | None) -> None:
-            def all_rows() -> None:
-                for row, place in enumerate(sums_at):
-                    where = moved(b, place, at * size)
-                    total = b.emit(f"load {t}, ptr {where}, align 4", t)
-                    self.scope.push(Level("loop"))
-                    self._finish(self.row + row, total)
-                    self.scope.pop()
-
-            self._in_column(self.column + at, active, all_rows)
-
-        def turn(_: Phase, at: Vec) -> None:
-            rows(at, None)
-
-        zero = b.constant(0, I64)
-        phase = Phase(1, product.lanes)
-        self.counted_loop(zero, whole, [phase], product.epilogue, turn)
-        b.when(is_part, lambda: rows(whole, mask))
-        b.block.end = "ret void"
 
     def _mask(self, first: int) -> Vec:
         """Which lanes of the column that begins at `first` are among the first `rest`."""

@@ -24,38 +24,31 @@ def rows_at_once(target: Target, rows: int) -> int:
 
 
 class Stretch:
-    """Some rows of B beside some rows of A: `step` adds their products to one vector of sums."""
+    """Some numbers of A, by row of A, then by row of B, that a stretch of B is multiplied with."""
 
     def __init__(
-        self,
-        b: Builder,
-        lanes: int,
-        dot: Dot,
-        numbers: Sequence[Sequence[str]],
-        rows: Sequence[str],
+        self, b: Builder, lanes: int, dot: Dot, numbers_at: Sequence[Sequence[str]]
     ) -> None:
         self.b, self.lanes, self.dot = b, lanes, dot
-        self.rows = rows  # addresses of rows of B
-        #: By row of A, then by row of B.
-        self.numbers = [[self._number(address) for address in own] for own in numbers]
+        self.numbers = [[self._number(address) for address in own] for own in numbers_at]
 
     def _number(self, address: str) -> Vec:
         value = load_wide(self.b, address, self.dot.a, self.dot.sum, 1, None)
         return self.b.broadcast(value, self.lanes)
 
-    def step(self, sums_at: Sequence[str], column: Vec, mask: Vec | None) -> None:
-        """Sums grow by the vector at `column`; they lie at these addresses, one a row of A."""
+    def step(
+        self, sums_at: Sequence[str], rows_at: Sequence[str], column: Vec, mask: Vec | None
+    ) -> None:
+        """The vectors at `column`: sums, one a row of A, grow by products with the rows of B."""
         b, dot = self.b, self.dot
         t = register_type(dot.sum, self.lanes)
+        offset, size = column * (dot.b.bits // 8), dot.sum.bits // 8
         vectors = [
-            load_wide(
-                b, moved(b, row, column * (dot.b.bits // 8)), dot.b, dot.sum, self.lanes, mask
-            )
-            for row in self.rows
+            load_wide(b, moved(b, row, offset), dot.b, dot.sum, self.lanes, mask) for row in rows_at
         ]
         for row, place in enumerate(sums_at):
-            where = moved(b, place, column * (dot.sum.bits // 8))
-            total = b.emit(f"load {t}, ptr {where}, align 4", t)
-            for k, vector in enumerate(vectors):
-                total = fma(self.numbers[row][k], vector, total)
-            b.emit_void(f"store {t} {total.text}, ptr {where}, align 4")
+            where = moved(b, place, column * size)
+            total = b.emit(f"load {t}, ptr {where}, align {size}", t)
+            for number, vector in zip(self.numbers[row], vectors, strict=True):
+                total = fma(number, vector, total)
+            b.emit_void(f"store {t} {total.text}, ptr {where}, align {size}")

@@ -1,0 +1,192 @@
+"""Functions for blocks of few rows: row dots and streams, each with the epilogue behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from arenite.codegen.access import load_contiguous
+from arenite.codegen.convert import register_type
+from arenite.codegen.micro import dots
+from arenite.codegen.micro.functions import TileFunction
+from arenite.codegen.micro.stream import Stretch, rows_at_once
+from arenite.codegen.micro.tile import moved
+from arenite.codegen.partials import Phase
+from arenite.codegen.scope import Level
+from arenite.codegen.vector import I64, Vec
+
+LINE_NBYTES = 64
+#: Elements of a row of A that is copied to lie on a cache line.
+LONGEST_COPY = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A vector at one end of a stretch: its sums, B's first row, and the lanes that are there."""
+
+    sums: Sequence[str]
+    first: str
+    at: Vec
+    is_there: Vec
+    mask: Vec
+
+
+class FewRows(TileFunction):
+    """A function whose rows all go through B together."""
+
+    def dots(self, rows: int) -> None:
+        """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        together, unroll = dots.shape_of(rows, self.dot)
+        a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
+        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        if rows == 1 and dots.has_lines(b.target, self.dot):
+            a_rows = [self._aligned(a_rows[0])]
+        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
+        part = register_type(product.sum_dtype, dots.FOLDED)
+        slot = self._stack(rows * lanes)
+        parts = self._stack(rows * lanes * dots.FOLDED, "%parts")
+        last = self.rest - 1
+
+        def turn(_: Phase, at: Vec) -> None:
+            # Past the last column the last one is taken again; what it gives is not stored.
+            columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
+            b_rows = [moved(b, "%b", column * b_line) for column in columns]
+            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll)
+            for k, total in enumerate(sums):
+                row, column = divmod(k, together)
+                first = b.offset(parts, (row * lanes + column) * dots.FOLDED * size)
+                where = moved(b, first, at * (dots.FOLDED * size))
+                b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
+
+        self.counted_loop(zero, self.rest, [Phase(1, together)], (), turn)
+
+        def fold(_: Phase, at: Vec) -> None:
+            first = moved(b, parts, at * (dots.FOLDED * size))
+            loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
+            mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
+            total = dots.fold(mine)
+            b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
+
+        self.counted_loop(zero, b.constant(rows * lanes, I64), [Phase(1, dots.FOLDED)], (), fold)
+        self._finish_rows(slot, rows, 1, [self._mask(0)])
+
+    def _aligned(self, row: str) -> str:
+        """A row of A, or a copy of it where that is not too long and lies better."""
+        b, lanes = self.builder, self.product.lanes
+        size, t = self.product.sum_dtype.bits // 8, register_type(self.product.sum_dtype, lanes)
+        place = self._stack(LONGEST_COPY, "%copied_row")
+        address = b.emit(f"ptrtoint ptr {row} to i64", I64)
+        is_worth = (address & (lanes * size // 2 - 1)).ne(0) & self.depth.le(LONGEST_COPY)
+        whole = self.depth & -lanes
+
+        def copied(at: Vec, mask: Vec | None) -> None:
+            value = load_contiguous(b, moved(b, row, at * size), t, mask)
+            b.emit_void(f"store {t} {value.text}, ptr {moved(b, place, at * size)}, align {size}")
+
+        def copy() -> None:
+            zero = b.constant(0, I64)
+            self.counted_loop(zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None))
+            rest = self.depth - whole
+            b.when(rest.ne(0), lambda: copied(whole, self._mask_of(rest)))
+
+        b.when(is_worth, copy)
+        return b.emit_pointer(f"select i1 {is_worth.text}, ptr {place}, ptr {row}")
+
+    def stream(self, rows: int) -> None:
+        """`rest` columns, at most as many as a stretch has, from rows of B read in order.
+
+        Vectors begin where B lies on a cache line; what is before them is the head, what is left
+        behind them the tail, both in part.
+        """
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        size = product.sum_dtype.bits // 8
+        # A line more than the columns take: rows a power of two apart would share cache sets.
+        row_length = product.few_columns + 3 * lanes
+        slot = self._stack(rows * row_length)
+        heads = [b.offset(slot, row * row_length * size) for row in range(rows)]
+        mains = [b.offset(place, lanes * size) for place in heads]
+        a_line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, product.a.step))
+        b_step = self.nbytes(product.b.step, product.b)
+        a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        zero = b.constant(0, I64)
+        head = self._columns_before_line(b_step)
+        main_at = moved(b, "%b", head * (product.b.dtype.bits // 8))
+        left = self.rest - head
+        whole = left & -lanes
+        parts = (
+            _Part(heads, "%b", zero, head.ne(0), self._mask_of(head)),
+            _Part(mains, main_at, whole, left.ne(whole), self._mask_of(left - whole)),
+        )
+        self._clear(heads, left + lanes)
+
+        def turn(phase: Phase, k: Vec) -> None:
+            steps = [k + u for u in range(phase.parts)]
+            numbers = [[moved(b, row, at * a_step) for at in steps] for row in a_rows]
+            stretch = Stretch(b, lanes, self.dot, numbers)
+            rows_at = [moved(b, main_at, at * b_step) for at in steps]
+            self.counted_loop(
+                zero,
+                whole,
+                [Phase(1, lanes)],
+                (),
+                lambda _, column: stretch.step(mains, rows_at, column, None),
+            )
+            for part in parts:
+                own = [moved(b, part.first, at * b_step) for at in steps]
+                b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
+
+        phases = [Phase(1, rows_at_once(b.target, rows)), Phase(1, 1)]
+        self.counted_loop(zero, self.depth, phases, (), turn)
+        phase = Phase(1, lanes)
+        self.counted_loop(
+            zero,
+            whole,
+            [phase],
+            product.epilogue,
+            lambda _, at: self._finish_sums(mains, at, self.column + head + at, None),
+        )
+        for part, first in zip(parts, (self.column, self.column + head + whole), strict=True):
+            finish = partial(self._finish_sums, part.sums, part.at, first, part.mask)
+            b.when(part.is_there, finish)
+        b.block.end = "ret void"
+
+    def _columns_before_line(self, b_step: Vec | int) -> Vec:
+        """Columns of B before the first that begins a cache line, if all rows lie alike."""
+        b, product = self.builder, self.product
+        if not isinstance(b_step, int) or b_step % LINE_NBYTES:
+            return b.constant(0, I64)
+        address = b.emit("ptrtoint ptr %b to i64", I64)
+        before = (b.constant(0, I64) - address) & (LINE_NBYTES - 1)
+        shift = (product.b.dtype.bits // 8).bit_length() - 1
+        columns = b.intrinsic("umin", before.shr(shift, signed=False), self.rest)
+        most = b.constant(product.lanes - 1, I64)
+        return b.intrinsic("umin", columns, most)
+
+    def _clear(self, rows_at: Sequence[str], count: Vec) -> None:
+        """Zeros from the beginning of each row on, at least so many."""
+        b, size = self.builder, self.product.sum_dtype.bits // 8
+        nothing = b.constant(0, register_type(self.product.sum_dtype, self.product.lanes))
+
+        def clear(_: Phase, column: Vec) -> None:
+            for place in rows_at:
+                where = moved(b, place, column * size)
+                b.emit_void(f"store {nothing.type} {nothing.text}, ptr {where}, align {size}")
+
+        self.counted_loop(b.constant(0, I64), count, [Phase(1, self.product.lanes)], (), clear)
+
+    def _finish_sums(self, sums_at: Sequence[str], at: Vec, first: Vec, mask: Vec | None) -> None:
+        """The epilogue on a vector of sums of every row, which begin at column `first`."""
+        b, product = self.builder, self.product
+        size = product.sum_dtype.bits // 8
+        t = register_type(product.sum_dtype, product.lanes)
+
+        def all_rows() -> None:
+            for row, place in enumerate(sums_at):
+                total = b.emit(f"load {t}, ptr {moved(b, place, at * size)}, align {size}", t)
+                self.scope.push(Level("loop"))
+                self._finish(self.row + row, total)
+                self.scope.pop()
+
+        self._in_column(first, mask, all_rows)
