@@ -5,6 +5,7 @@ matmul a[b, m, k], b[b, k, n]   space (b, m, n, k), k goes;      a[b, m, k] * b[
 conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] * w[o, c, r]
 conv_last x[n, h, c]            space (n, p, o, r, c), r, c go;  taps before channels
 depthwise_last x[n, h, c]       space (n, p, c, r), r goes;      x[n, p + r, c] * w[r, c]
+matmul_bytes, conv_bytes        as matmul and conv_last, with panels of words of four bytes
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.define import make
 from arenite.schedule.access import Guard, Index, Source
 
 
@@ -55,6 +57,10 @@ def reduction_of(node: Node) -> Reduction | None:
         return _conv_last(node)
     if node.op == "depthwise_last":
         return _depthwise_last(node)
+    if node.op == "matmul_bytes":
+        return _matmul_bytes(node)
+    if node.op == "conv_bytes":
+        return _conv_bytes(node)
     return None
 
 
@@ -139,6 +145,53 @@ def _depthwise_last(node: Node) -> Reduction:
 
     space = (*node.shape, *w.shape[:-1])
     return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _matmul_bytes(node: Node) -> Reduction:
+    a, panels = node.inputs
+    lanes, word = panels.shape[-2:]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        panel, at = column // lanes, k // word
+        lane = (column - panel * lanes, k - at * word)
+        return Source(a, (*rows, k)), Source(panels, (panel, at, *lane))
+
+    space = (*node.shape, a.shape[-1])
+    return Reduction("add", space, (len(space) - 1,), factors)
+
+
+def _conv_bytes(node: Node) -> Reduction:
+    x, panels = node.inputs
+    n_spatial = x.ndim - 2
+    lanes, word = panels.shape[-2:]
+    groups = panels.shape[0]
+    depth = x.shape[-1] // groups
+    per_group_out = node.attr("channels") // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        out_channel = index[n_spatial + 1]
+        *taps, channel = index[n_spatial + 2 :]
+        group = out_channel // per_group_out
+        within = out_channel - group * per_group_out
+        panel, at = within // lanes, channel // word
+        lane = (within - panel * lanes, channel - at * word)
+        image = _taken(node, index[: n_spatial + 1], taps, group * depth + channel)
+        return _filled(node, image), Source(panels, (group, panel, *taps, at, *lane))
+
+    space = (*node.shape, *panels.shape[2:-3], depth)
+    return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _filled(node: Node, image: Source) -> Source:
+    """The same element with `pad_value` where there is none."""
+    if not image.guards or node.attr("pad_value") == 0:
+        return image
+    sides = node.attr("padding")
+    padding = ((0, 0), *sides, (0, 0))
+    padded = make("pad", image.node, padding=padding, value=node.attr("pad_value"))
+    moved = [at + before for at, (before, _) in zip(image.index[1:-1], sides, strict=True)]
+    return Source(padded, (image.index[0], *moved, image.index[-1]))
 
 
 def _taken(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim) -> Source:

@@ -42,10 +42,15 @@ COSTS = (
 )
 
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
-CONTRACTIONS = frozenset({"matmul", "conv", "conv_last", "depthwise_last"})
+CONTRACTIONS = frozenset(
+    {"matmul", "conv", "conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"}
+)
 
 #: Whose weights are packed: read from memory as they lie there.
-PACKED = frozenset({"conv_last", "depthwise_last"})
+PACKED = frozenset({"conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"})
+
+#: Whose first operand is read in runs, from memory.
+IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
 
 #: Sources that take no memory: made up where they are needed.
 MADE_UP = frozenset({"full", "iota", "size"})
@@ -163,6 +168,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             return f"{user.op} reads it from memory"
         if user.op == "depthwise_last" and node.op != "slice":
             return "depthwise_last reads runs of channels from memory"
+        if user.op in IN_RUNS and node.op not in ("reshape", *MADE_UP):
+            return f"{user.op} reads runs of bytes from memory"
     return None
 
 

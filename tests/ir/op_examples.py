@@ -25,7 +25,7 @@ from arenite.ir import (
 from arenite.ir.dim import Found
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
-BOOL = BY_NAME["bool"]
+BOOL, U8, I8 = BY_NAME["bool"], BY_NAME["uint8"], BY_NAME["int8"]
 
 
 def x(*shape: Any, index: int = 0, dtype: DType = F32) -> Node:
@@ -144,6 +144,20 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "conv_last": lambda: make(
         "conv_last", x(2, 5, 6, 4), x(2, 2, 3, 2, 2, 16, index=1), channels=38, **_CONV
     ),
+    "matmul_bytes": lambda: make(
+        "matmul_bytes",
+        x(2, 3, 9, dtype=U8),
+        x(2, 3, 16, 4, index=1, dtype=I8),
+        columns=20,
+    ),
+    "conv_bytes": lambda: make(
+        "conv_bytes",
+        x(2, 5, 6, 10, dtype=U8),
+        x(2, 2, 3, 2, 2, 16, 4, index=1, dtype=I8),
+        channels=38,
+        pad_value=130,
+        **_CONV,
+    ),
     "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
     "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "branch": _branch,
@@ -161,6 +175,8 @@ def numbers(node: Node, seed: int = 0) -> NDArray[Any]:
     shape = tuple(int(size) for size in node.shape if isinstance(size, int))
     if node.dtype == BOOL:
         return np.asarray(rng.integers(0, 2, shape).astype(bool))
+    if node.dtype in (U8, I8):
+        return np.asarray(rng.integers(0, 256, shape).astype(np.uint8).view(node.dtype.to_numpy()))
     if node.dtype == I32:
         return np.asarray(rng.integers(0, 9, shape).astype(np.int32))
     return np.asarray(rng.uniform(0.1, 0.9, shape).astype(np.float32))

@@ -24,7 +24,8 @@ from arenite.codegen.micro.kernel import (
     LAST_COLUMN,
     LAST_ROW,
     SUM,
-    TILE,
+    Product,
+    in_blocks,
 )
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, product
@@ -82,13 +83,16 @@ class LastBuilder(Builder):
         self.variables = space_vars(kernel.space)
         self.column = self.variables[node.ndim - 1]
         self.images: list[tuple[Var, Dim]] = [(self.variables[0], node.shape[0])]
-        sides = sides_of(node, self.variables[1 : node.ndim - 1], taps)
+        sides = self._sides(self.variables[1 : node.ndim - 1], taps)
         self.joined: Var | None = None
         self._walk_by({})
         if all(side.is_plain for side in sides):
             sides = self._joined(sides)
         sides = [*[_NO_LINES] * (2 - len(sides)), *sides]
         *self.deep, self.block, self.line = sides
+
+    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
+        return sides_of(self.node, variables, taps)
 
     @property
     def clipped(self) -> list[tuple[str, Side]]:
@@ -159,7 +163,7 @@ class LastBuilder(Builder):
         return Lies(self.names[node], node.dtype, start, known[:-2], known[-2], known[-1], is_whole)
 
     def _place(self, cut: ConvCut) -> tuple[Dim, ir.Block]:
-        """How many tiles there are, and a tile's number taken apart; channels vary fastest."""
+        """How many blocks there are, and a block's number taken apart; channels vary fastest."""
         n_chunks = -(-self.channels // cut.block_channels)
         n_lines = ceildiv(self.block.places, cut.block_lines)
         n_rows = ceildiv(self.line.places, cut.block_pixels)
@@ -194,8 +198,8 @@ class LastBuilder(Builder):
         ]
         for name, side in self.clipped[:-1]:
             lets += _tap_lets(name, side)
-        n_tiles = product([size for _, size in outer]) * self.groups * n_lines * n_rows * n_chunks
-        return n_tiles, tuple(lets)
+        n_blocks = product([size for _, size in outer]) * self.groups * n_lines * n_rows * n_chunks
+        return n_blocks, tuple(lets)
 
     def _on_line(self) -> ir.Block:
         return tuple(_tap_lets("line", self.block))
@@ -209,7 +213,7 @@ class LastBuilder(Builder):
             start = start + at * index_expr(step)
         return start
 
-    def _meaning(self, cut: ConvCut) -> ir.Block:
+    def _meaning(self, made: Product) -> ir.Block:
         """What a tile computes, element by element."""
         scope, inner = Scope(), Scope()
         inner.outer = scope
@@ -223,11 +227,10 @@ class LastBuilder(Builder):
         for stage in self.kernel.stages:
             if stage.role is Role.SCALAR:
                 self._scalar(stage.node, scope)
-        _, place = self._place(cut)
         columns = ir.For(self.column.name, FIRST_COLUMN, LAST_COLUMN, scope.block, vector=True)
         rows = ir.For(self.line.var.name, FIRST_ROW, LAST_ROW, (columns,))
         lines = ir.For(self.block.var.name, FIRST_LINE, LAST_LINE, (rows,))
-        return (ir.Let(BLOCK.name, TILE), *place, lines)
+        return in_blocks(made, (lines,))
 
     def _epilogue(self) -> ir.Block:
         """From the finished sum to what is stored."""

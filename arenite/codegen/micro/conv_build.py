@@ -8,12 +8,13 @@ between. A convolution of one tap without stride is a product over all pixels as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.codegen.micro.blocking import LATER_ROWS
+from arenite.codegen.micro.blocking import LATER_ROWS, MOST_TILES
 from arenite.codegen.micro.build import SHORT_OPS
 from arenite.codegen.micro.conv_base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.codegen.micro.conv_copy import Copy, Room, room
@@ -24,7 +25,7 @@ from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
-from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
@@ -32,8 +33,8 @@ from arenite.schedule.kernel import Kernel, Role
 #: Elements so far apart fall into one set of the cache, which holds a few more than this many.
 SET_NBYTES = 4096
 SET_ROWS = 6
-#: Elements that are put between pixels then: a cache line.
-_GAP = 16
+#: Bytes that are put between pixels then: a cache line.
+_GAP_NBYTES = 64
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -45,15 +46,32 @@ def build_conv(kernel: Kernel, target: Target) -> Built | None:
         return None
     if not all(isinstance(size, int) for size in node.inputs[1].shape):
         return None
-    builder = _ConvBuilder(kernel, node)
+    groups, n_panels, *taps, depth, _ = (bounds(size)[1] for size in node.inputs[1].shape)
+    weights = Panels(groups, n_panels, tuple(taps), depth, depth, node.attr("channels"))
+    builder = ConvBuilder(kernel, node, weights)
     return builder.built(target) if builder.fits else None
 
 
-class _ConvBuilder(LastBuilder):
-    def __init__(self, kernel: Kernel, node: Node) -> None:
-        groups, self.n_panels, *taps, depth, _ = (bounds(size)[1] for size in node.inputs[1].shape)
-        super().__init__(kernel, node, taps, groups, node.attr("channels") // groups, depth)
-        self.panel = PANEL * depth * prod(taps)
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The weights: `depth` channels in and `channels` out in all groups; of a panel's depth, and of
+    the pixels of a copy, some may fill up: `filled` counts these too."""
+
+    groups: int
+    n_panels: int
+    taps: tuple[int, ...]
+    depth: int
+    filled: int
+    channels: int
+
+
+class ConvBuilder(LastBuilder):
+    def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
+        groups, taps, depth = weights.groups, weights.taps, weights.depth
+        super().__init__(kernel, node, taps, groups, weights.channels // groups, depth)
+        self.n_panels, self.filled = weights.n_panels, weights.filled
+        self.panel = PANEL * weights.filled * prod(taps)
+        self.copied_dtype = self.sum_dtype
         self.fits = (
             depth > 0
             and self.w in self.names
@@ -68,7 +86,9 @@ class _ConvBuilder(LastBuilder):
             lies is not None and lies.channel != 1 and lies.pixel == 1 and self.depth <= PLANES
         )
         cut = cut_conv(self._sizes(lies if in_place else None), self.sum_dtype, target)
-        n_tiles, place = self._place(cut)
+        n_blocks, placed = self._place(cut)
+        n_tiles, place = n_blocks, placed
+        blocks_a_tile: Dim = 1
         scratch: tuple[Scratch, ...] = ()
         if in_place:
             assert lies is not None
@@ -76,9 +96,12 @@ class _ConvBuilder(LastBuilder):
         else:
             inside = self._room(cut, are_planes)
             copy = self._copy(lies, inside, are_planes)
-            place = (*place, *copy.statements())
-            walked = _copied(inside, self.sum_dtype, len(self.deep))
-            scratch = (Scratch(self.sum_dtype, n_tiles * inside.tile),)
+            place = (*placed, *copy.statements())
+            # A tile has room for one block, so there are only so many of them.
+            blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
+            n_tiles = ceildiv(n_blocks, blocks_a_tile)
+            walked = _copied(inside, self.copied_dtype, len(self.deep))
+            scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
         made = Product(
             a=Operand(
@@ -95,8 +118,10 @@ class _ConvBuilder(LastBuilder):
             batch=self.batch,
             depth=loops[-1].count,
             n_columns=ir.index(self.channels),
-            blocks=index_expr(n_tiles),
-            blocks_a_tile=1,
+            blocks=index_expr(n_blocks),
+            blocks_a_tile=(
+                blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
+            ),
             place=place,
             lanes=cut.lanes,
             columns=cut.columns,
@@ -110,14 +135,24 @@ class _ConvBuilder(LastBuilder):
             is_short=self._epilogue_ops() <= SHORT_OPS,
         )
         conv = Conv(loops, self.panel, self._panels_at(), self.block.var.name, self._on_line())
-        plain = self._kernel(n_tiles, self._meaning(cut)).loops
+        plain = self._kernel(n_tiles, self._meaning(replace(made, place=placed))).loops
         arrays = plain.arrays
         if scratch:
-            arrays += (ir.ArrayArg(SCRATCH, self.sum_dtype, "inout"),)
-        kernel = ConvKernel(
-            plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made, conv
-        )
+            arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
+        kernel = self._finished(replace(plain, arrays=arrays), made, conv)
         return Built(kernel, n_tiles, scratch)
+
+    def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
+        return ConvKernel(
+            plain.name,
+            plain.arrays,
+            plain.sizes,
+            plain.tiles,
+            plain.tile_var,
+            plain.body,
+            made,
+            conv,
+        )
 
     def _can_walk(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is."""
@@ -154,9 +189,9 @@ class _ConvBuilder(LastBuilder):
         )
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
-        pixel = self.depth
-        if pixel * self.line.place_step * self.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
-            pixel += _GAP
+        pixel, size = self.filled, self.copied_dtype.bits // 8
+        if pixel * self.line.place_step * size % (SET_NBYTES // 2) == 0:
+            pixel += _GAP_NBYTES // size
         n_lines, n_pixels = self.block.copied(cut.block_lines), self.line.copied(cut.block_pixels)
         return room(self.deep, n_lines, n_pixels, self.depth, pixel, are_planes)
 
@@ -188,7 +223,7 @@ class _ConvBuilder(LastBuilder):
             self.line,
             self.depth,
             inside,
-            self.sum_dtype,
+            self.copied_dtype,
             are_planes,
             is_transposed,
             element,
@@ -208,14 +243,18 @@ class _ConvBuilder(LastBuilder):
                 far = step * (side.dilation if is_dilated else 1)
                 loops.append(Taps(count, index_expr(far), below))
         pixel = walked.pixel * self.line.dilation
-        if walked.channel == 1 and pixel == self.depth:
-            return (*loops, Taps(ir.index(self.line.taps * self.depth), ir.index(1), PANEL))
-        channels = Taps(ir.index(self.depth), index_expr(walked.channel), PANEL)
+        if walked.channel == 1 and pixel == self.filled:
+            return (*loops, self._run(self.line.taps * self.filled, 1))
+        channels = self._run(self.filled, walked.channel)
         if self.line.taps == 1:
             return (*loops, channels)
-        pixels = Taps(ir.index(self.line.taps), index_expr(pixel), PANEL * self.depth)
+        pixels = Taps(ir.index(self.line.taps), index_expr(pixel), PANEL * self.filled)
         inner = (pixels, channels) if self.depth >= self.line.taps else (channels, pixels)
         return (*loops, *inner)
+
+    def _run(self, count: int, step: Dim) -> Taps:
+        """The loop over numbers that follow each other in a panel."""
+        return Taps(ir.index(count), index_expr(step), PANEL)
 
     def _copy_start(self, copied: Lies) -> ir.Expr:
         """The first element of the copy that pixel 0 of a line would read, if it were there."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from arenite.codegen.access import load_contiguous
 from arenite.codegen.convert import cast, from_memory, memory_type, register_type
@@ -98,21 +100,32 @@ def multiply(
                 made.append(fma(spread, vector, sums[row * tile.columns + column]))
         return made
 
-    def nest(depth: int, a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-        loop = k_loops[depth]
-        is_innermost = depth == len(k_loops) - 1
-
-        def body(a_here: str, b_here: str, inner: list[Vec]) -> list[Vec]:
-            return (
-                step(a_here, b_here, inner)
-                if is_innermost
-                else nest(depth + 1, a_here, b_here, inner)
-            )
-
-        return _loop(b, loop, a_at, b_at, sums, body)
-
-    sums = nest(0, a_pointer, b_pointer, [zero] * (tile.rows * tile.columns))
+    start = [zero] * (tile.rows * tile.columns)
+    sums = summed(b, k_loops, a_pointer, b_pointer, start, step)
     return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+
+
+#: From addresses in A and B and the sums before it, the sums after one step of K.
+Step: TypeAlias = Callable[[str, str, list[Vec]], list[Vec]]
+
+
+def summed(
+    b: Builder,
+    k_loops: Sequence[KLoop],
+    a_pointer: str,
+    b_pointer: str,
+    start: list[Vec],
+    step: Step,
+) -> list[Vec]:
+    """The sums when all loops have run, the outermost first; the innermost runs `step`."""
+
+    def nest(depth: int, a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+        if depth == len(k_loops):
+            return step(a_at, b_at, sums)
+        inner = partial(nest, depth + 1)
+        return _loop(b, k_loops[depth], a_at, b_at, sums, inner)
+
+    return nest(0, a_pointer, b_pointer, start)
 
 
 def moved(b: Builder, pointer: str, nbytes: Vec | int) -> str:
@@ -136,7 +149,7 @@ def _loop(
     a_start: str,
     b_start: str,
     start: list[Vec],
-    body: Callable[[str, str, list[Vec]], list[Vec]],
+    body: Step,
 ) -> list[Vec]:
     """Runs `body` as often as the loop says, at least once; the sums after it."""
     front, head = b.block, b.new_block("k")

@@ -1,6 +1,8 @@
 """The ops, one file a family; importing this package fills `OPS`."""
 
 from arenite.ir.ops import (  # noqa: F401
+    blocks,
+    bytes,
     contraction,
     control,
     convolution,

@@ -1,0 +1,142 @@
+"""Products of bytes with packed weights, as dot-product instructions read them: exact in int32.
+
+    matmul_bytes(a uint8[..., M, K], panels int8[P, ceil(K/4), 16, 4]; columns)
+    conv_bytes(x uint8[N, *S, C], panels int8[groups, P, *K, ceil(C/groups/4), 16, 4];
+        strides, padding, dilations, channels, pad_value)
+
+A panel holds 16 columns (output channels) side by side, and of each of them four numbers that
+follow each other along K (input channels) as one word. What fills up the last word of K is zero,
+and so are the columns that fill up the last panel. Outside of the image every byte is `pad_value`.
+Sums wrap, as int32 does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir.node import Node
+from arenite.ir.ops.convolution import (
+    _LAST_ATTRS,
+    PANEL,
+    _conv_reference,
+    _first,
+    _last_sizes,
+)
+from arenite.ir.ops.define import (
+    INT32,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_int,
+    need_dtype,
+)
+
+INT8, UINT8 = BY_NAME["int8"], BY_NAME["uint8"]
+
+#: Bytes of K in one word of a panel.
+WORD = 4
+
+
+def _need_bytes(op: str, a: Node, panels: Node) -> None:
+    need_dtype(op, "the first operand", a, UINT8)
+    need_dtype(op, "panels", panels, INT8)
+
+
+def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    a, panels = inputs
+    _need_bytes("matmul_bytes", a, panels)
+    columns: int = attrs["columns"]
+    shapes = f"matmul_bytes: a of shape {a.shape}, panels of shape {panels.shape}"
+    if a.ndim < 2 or panels.ndim != 4:
+        raise ShapeMismatch(f"{shapes}: a is [..., M, K], panels are [P, K/4, 16, 4]")
+    depth = a.shape[-1]
+    if not isinstance(depth, int) or depth < 1 or columns < 1:
+        raise ShapeMismatch(f"{shapes}: K is a fixed number, and {columns} columns are some")
+    wanted = (-(-columns // PANEL), -(-depth // WORD), PANEL, WORD)
+    if panels.shape != wanted:
+        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
+    return (*a.shape[:-1], columns), INT32
+
+
+def _matmul_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    a, panels = arrays
+    # [p, k, column, byte] to [k, byte, p, column]
+    w = panels.transpose(1, 3, 0, 2)
+    w = w.reshape(w.shape[0] * WORD, -1)[: a.shape[-1], : attrs["columns"]]
+    return np.asarray(np.matmul(a.astype(np.int32), w.astype(np.int32)))
+
+
+define(
+    OpDef(
+        "matmul_bytes", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"columns": is_int}
+    )
+)
+
+
+def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, panels = inputs
+    _need_bytes("conv_bytes", x, panels)
+    channels: int = attrs["channels"]
+    if not 0 <= attrs["pad_value"] <= 255:
+        raise InvalidArgument(f"conv_bytes: pad_value {attrs['pad_value']} is not in 0..255")
+    shapes = f"conv_bytes: x of shape {x.shape}, panels of shape {panels.shape}"
+    if not 3 <= x.ndim <= 5 or panels.ndim != x.ndim + 3:
+        raise ShapeMismatch(
+            f"{shapes}: x is [N, *S, C] with one to three spatial axes, panels are "
+            "[groups, P, *K, C/groups/4, 16, 4]"
+        )
+    groups, n_panels, *kernel, words, lanes, word = panels.shape
+    total = x.shape[-1]
+    fits = (
+        isinstance(total, int)
+        and isinstance(groups, int)
+        and groups > 0
+        and total > 0
+        and total % groups == 0
+        and (words, lanes, word) == (-(-total // groups // WORD), PANEL, WORD)
+        and channels > 0
+        and channels % groups == 0
+        and n_panels == -(-channels // groups // PANEL)
+    )
+    if not fits:
+        raise ShapeMismatch(
+            f"{shapes}: {channels} channels of {groups} groups need panels of {PANEL} columns of "
+            f"{WORD} bytes, the last ones padded, for {total} channels in"
+        )
+    sizes = _last_sizes("conv_bytes", x, kernel, attrs)
+    return (x.shape[0], *sizes, channels), INT32
+
+
+def _conv_bytes_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    x, panels = arrays
+    groups, channels = panels.shape[0], attrs["channels"]
+    # [g, p, *k, c, lane, byte] to [g, p, lane, c, byte, *k], without what fills up
+    w = np.moveaxis(panels, (-2, -3, -1), (2, 3, 4))
+    w = w.reshape(groups, w.shape[1] * PANEL, -1, *w.shape[5:])
+    w = w[:, : channels // groups, : x.shape[-1] // groups]
+    w = w.reshape(channels, *w.shape[2:])
+    x = np.pad(x, ((0, 0), *attrs["padding"], (0, 0)), constant_values=attrs["pad_value"])
+    inside = {**attrs, "groups": groups, "padding": ((0, 0),) * (x.ndim - 2)}
+    first = (shape[0], channels, *shape[1:-1])
+    made = _conv_reference([_first(x), w], inside, first, dtype)
+    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+
+
+define(
+    OpDef(
+        "conv_bytes",
+        "convolution",
+        (2, 2),
+        _infer_conv,
+        _conv_bytes_reference,
+        {**_LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+    )
+)
