@@ -2,7 +2,7 @@
 
 from arenite.ir.ops import (  # noqa: F401
     blocks,
-    bytes,
+    byte_products,
     contraction,
     control,
     convolution,
