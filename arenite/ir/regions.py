@@ -8,6 +8,7 @@ what takes no memory and no time to make up again stays inside, and so do views 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from arenite.errors import InvalidArgument
@@ -44,31 +45,90 @@ def closed(
     parameters: Sequence[Node], results: Sequence[Node], origins: Origins | None = None
 ) -> tuple[Region, tuple[Node, ...]]:
     """The region, and the captures that stand for its parameters behind the given ones."""
+    captures = {node: parameter(node.shape, node.dtype) for node in _taken_out(parameters, results)}
+    new = rebuilt(results, captures, origins)
+    region = Region((*parameters, *captures.values()), tuple(new[node] for node in results))
+    return region, tuple(captures)
+
+
+def hoisted(region: Region, n_own: int, captures: Sequence[Node]) -> tuple[Region, list[Node]]:
+    """The region with what does not depend on its first `n_own` parameters taken out of it, and the
+    captures that stand for the others then."""
+    own, captured = region.parameters[:n_own], region.parameters[n_own:]
+    outside = dict(zip(captured, captures, strict=True))
+    moved: dict[Node, Node] = {}
+    for node in _taken_out(own, region.results):
+        if node in outside:
+            moved[node] = node
+        else:
+            # The same for every result of a loop, which all have this region.
+            moved[node] = _moved.setdefault(node, parameter(node.shape, node.dtype))
+    if all(old is new for old, new in moved.items()):
+        return region, list(captures)
+    new = rebuilt(region.results, moved)
+    given = rebuilt(moved, outside)
+    for old, made in (*new.items(), *given.items()):
+        if made is not old and made.op != "parameter":
+            _originals[made] = old
+    inner = Region((*own, *moved.values()), tuple(new[node] for node in region.results))
+    return inner, [given[node] for node in moved]
+
+
+def original(node: Node) -> Node | None:
+    """The node that `hoisted` made this one of."""
+    return _originals.get(node)
+
+
+#: What was taken out of a body, and the parameter that stands for it there.
+_moved: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+_originals: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+
+
+def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node]:
+    """The largest expressions that depend on none of the parameters, and are worth computing once.
+
+    Where only one side of an `if` needs it, nothing that may fail: it would fail before the choice.
+    """
     order = topological(results)
     depends: set[Node] = set(parameters)
-    is_cheap: set[Node] = set()
-    captures: dict[Node, Node] = {}
-
-    def look_at(value: Node) -> None:
-        while value.op in _FREE and value not in depends and value not in is_cheap:
-            [value] = value.inputs
-        if value not in depends and value not in is_cheap and value not in captures:
-            captures[value] = parameter(value.shape, value.dtype)
-
+    inside: set[Node] = set()  # made up where it is needed
+    may_fail: set[Node] = set()
     for node in order:
         if node in depends:
             continue
         if any(value in depends for value in node.inputs):
             depends.add(node)
-            for value in node.inputs:
-                look_at(value)
-        elif _stays_inside(node, is_cheap):
-            is_cheap.add(node)
-    for node in results:
-        look_at(node)
-    new = rebuilt(results, captures, origins)
-    region = Region((*parameters, *captures.values()), tuple(new[node] for node in results))
-    return region, tuple(captures)
+        elif _stays_inside(node, inside):
+            inside.add(node)
+        elif OPS[node.op].family == "indexing" or any(v in may_fail for v in node.inputs):
+            may_fail.add(node)
+    needed = _needed(results) if may_fail else set()
+    found: dict[Node, None] = {}
+    pending = [*reversed(results)]
+    seen: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        is_lazy = node in may_fail and node not in needed
+        if node in depends or node.op in _FREE or is_lazy:
+            pending += reversed(node.inputs)
+        elif node not in inside:
+            found[node] = None
+    return [node for node in found if node not in parameters]
+
+
+def _needed(results: Sequence[Node]) -> set[Node]:
+    """What is computed whichever sides of ifs are taken."""
+    found: set[Node] = set()
+    pending = [*results]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.inputs[:1] if node.op == "if" else node.inputs
+    return found
 
 
 def _stays_inside(node: Node, is_cheap: Collection[Node]) -> bool:

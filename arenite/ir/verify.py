@@ -34,14 +34,9 @@ def verify(graph: Graph) -> None:
 
 
 def _check_sizes(graph: Graph) -> None:
-    """A size found while running is found once."""
-    counts: dict[str, Node] = {}
-    for node in graph.everything:
-        if node.op == "cut":
-            name = node.attr("size").name
-            if counts.setdefault(name, node.inputs[1]) is not node.inputs[1]:
-                raise InvalidGraph(f"{node!r}: size {name} is the count of another cut")
-    missing = [var.name for var in graph.found if var.name not in counts]
+    """Sizes found while running are found somewhere."""
+    names = {node.attr("size").name for node in graph.everything if node.op == "cut"}
+    missing = [var.name for var in graph.found if var.name not in names]
     if missing:
         raise InvalidGraph(f"no cut of the graph says what size {missing[0]} is")
 
@@ -63,6 +58,12 @@ def _check_parameters(region: Region, reached: set[Node]) -> None:
 def _check_nodes(graph: Graph, reached: set[Node]) -> None:
     for node in reached:
         _check_node(node)
+    counts: dict[str, Node] = {}
+    for node in reached:
+        if node.op == "cut":
+            name = node.attr("size").name
+            if counts.setdefault(name, node.inputs[1]) is not node.inputs[1]:
+                raise InvalidGraph(f"{node!r}: size {name} is the count of another cut")
     if set(graph.nodes) != reached | set(graph.inputs) or len(graph.nodes) != len(set(graph.nodes)):
         raise InvalidGraph("graph.nodes are not the nodes the outputs reach, each once")
     position = {node: i for i, node in enumerate(graph.nodes)}

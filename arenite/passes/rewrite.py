@@ -13,10 +13,12 @@ from time import perf_counter
 from typing import TypeAlias
 
 from arenite.errors import InvalidGraph
-from arenite.ir.graph import Graph
+from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops import Region
+from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import make
+from arenite.ir.regions import original
 
 Rule: TypeAlias = Callable[[Node], Node]
 
@@ -72,6 +74,8 @@ def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Ori
                 raise InvalidGraph(f"{changed!r} cannot stand for {result!r}: another type")
             result = changed
         new[node] = result
+        if any(region not in regions.values() for region in regions_of(result)):
+            _inherit_inside(result, origins)
         _inherit(result, graph.origins.of(node), known, origins)
     return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
 
@@ -89,6 +93,15 @@ def _inherit(
             known.add(node)
             origins.add(node, *inherited)
             pending += node.inputs
+
+
+def _inherit_inside(node: Node, origins: Origins) -> None:
+    """Nodes of bodies that a rule made anew come from where the old ones came from."""
+    for region in regions_of(node):
+        for one in topological((*region.results, *node.inputs)):
+            old = original(one)
+            if old is not None:
+                origins.add(one, *origins.of(old))
 
 
 def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ...]]:

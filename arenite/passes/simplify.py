@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.node import Node
-from arenite.ir.ops.control import Region, loop_parts, trip_size
+from arenite.ir.ops.control import loop_parts, trip_size
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import constant, full
-from arenite.ir.regions import rebuilt
+from arenite.ir.regions import hoisted
 
 #: Results up to this many bytes are computed while compiling.
 FOLD_NBYTES = 64 * 1024
@@ -162,8 +162,8 @@ def _if(node: Node) -> Node:
 
 
 def _loop(node: Node) -> Node:
-    """A loop that never runs, a value that no iteration changes, and captures that the body can
-    make up for itself."""
+    """A loop that never runs, a value that no iteration changes, and what is the same in all
+    iterations, which is computed before them; or in them, where it takes nothing to make it up."""
     parts = loop_parts(node)
     index: int = node.attr("index")
     n = len(parts.initial)
@@ -172,23 +172,11 @@ def _loop(node: Node) -> Node:
         return parts.initial[index] if index < n else full(node.shape, 0, node.dtype)
     if index < n and parts.following[index] is parts.carried[index]:
         return parts.initial[index]
-    made_up = {
-        one: value
-        for one, value in zip(parts.captured, parts.captures, strict=True)
-        if value.op in ("full", "size", "iota")
-    }
-    if not made_up:
-        return node
     body = node.attr("body")
-    new = rebuilt(body.results, made_up)
-    kept = [p for p in body.parameters if p not in made_up]
-    inputs = [*node.inputs[: 2 + n]] + [
-        value
-        for one, value in zip(parts.captured, parts.captures, strict=True)
-        if one not in made_up
-    ]
-    region = Region(tuple(kept), tuple(new[result] for result in body.results))
-    return make("loop", *inputs, body=region, carried=n, index=index)
+    region, captures = hoisted(body, 1 + n, parts.captures)
+    if region is body:
+        return node
+    return make("loop", *node.inputs[: 2 + n], *captures, body=region, carried=n, index=index)
 
 
 _RULES = {

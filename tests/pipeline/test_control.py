@@ -13,6 +13,7 @@ import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import IndexOutOfRange, RunCancelled
 from arenite.runtime.executable import Executable
+from arenite.schedule import Loop
 from arenite.tensor.compile import CompiledFunction
 from tests.pipeline.trial import run_poisoned
 
@@ -268,6 +269,42 @@ def test_two_loops_begin_with_one_value(n: int, m: int) -> None:
     both, first = run(network, x, np.array(n), np.array(m))
     np.testing.assert_array_equal(first, np.sort(x) + n)
     np.testing.assert_array_equal(both, np.sort(x) + n + np.sort(x) * 2**m)
+
+
+def test_what_fails_is_not_taken_out_of_a_side_of_a_body() -> None:
+    def network(x: Tensor, at: Tensor, n: Tensor) -> Tensor:
+        def body(i: Tensor, s: Tensor) -> Tensor:
+            return arenite.cond(i >= n, lambda: s + x[at].sum(), lambda: s + 1)
+
+        return arenite.fori_loop(3, body, np.int64(0))
+
+    x, bad, good = np.arange(4), np.array([0, 9]), np.array([1, 3])
+    with compiled(network, x, bad, np.array(0)) as program:
+        assert program(x, bad, np.array(5)) == 3
+        assert program(x, good, np.array(1)) == 1 + 2 * 4
+        with pytest.raises(IndexOutOfRange):
+            program(x, bad, np.array(2))
+
+
+def test_what_is_the_same_in_all_iterations_is_computed_before_them() -> None:
+    def network(x: Tensor, w: Tensor) -> Tensor:
+        # The passes make packed weights of w, and a convolution that reads these.
+        return arenite.fori_loop(4, lambda i, s: s.conv(w, padding=1) * 0.1 + x, x)
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 16, 9, 9)).astype(F32)
+    w = (rng.standard_normal((16, 16, 3, 3)) * 0.1).astype(F32)
+    [result] = run(network, x, w)
+    with compiled(network, x, w) as program:
+        [loop] = [s for s in program.executable.schedule.steps if isinstance(s, Loop)]
+        read = {node for step in loop.body.steps for node in step.inputs}
+        assert all(node.shape != w.shape for node in read)
+    state = x
+    for _ in range(4):
+        padded = np.pad(state, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+        state = np.einsum("ncijrs,ocrs->noij", windows, w) * F32(0.1) + x
+    np.testing.assert_allclose(result, state, rtol=1e-3, atol=1e-4)
 
 
 def test_an_lstm_over_time() -> None:

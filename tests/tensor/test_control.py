@@ -151,3 +151,17 @@ def test_origins_of_kernels_in_a_body_are_the_lines_of_the_body() -> None:
             for origin in kernel.origins
         }
     assert origins == {network.__code__.co_firstlineno + 2}
+
+
+def test_origins_stay_when_something_is_taken_out_of_a_body() -> None:
+    def network(x: Tensor, w: Tensor) -> Tensor:
+        def body(i: Tensor, s: Tensor) -> Tensor:
+            return s.conv(w, padding=1).sort() + x  # the line
+
+        return arenite.fori_loop(2, body, x)
+
+    types = spec((1, 16, 5, 5)), spec((16, 16, 3, 3))
+    with arenite.compile(network, *types) as program:
+        lines = {origin.line for kernel in program.kernels for origin in kernel.origins}
+        assert all(kernel.origins for kernel in program.kernels if "sort" in kernel.entry_point)
+    assert network.__code__.co_firstlineno + 2 in lines
