@@ -86,17 +86,17 @@ class ConvBuilder(LastBuilder):
             lies is not None and lies.channel != 1 and lies.pixel == 1 and self.depth <= PLANES
         )
         cut = cut_conv(self._sizes(lies if in_place else None), self.sum_dtype, target)
-        n_blocks, placed = self._place(cut)
-        n_tiles, place = n_blocks, placed
+        n_blocks, place = self._place(cut)
+        n_tiles = n_blocks
         blocks_a_tile: Dim = 1
+        copied: ir.Block = ()
         scratch: tuple[Scratch, ...] = ()
         if in_place:
             assert lies is not None
             walked = lies
         else:
             inside = self._room(cut, are_planes)
-            copy = self._copy(lies, inside, are_planes)
-            place = (*placed, *copy.statements())
+            copied = self._copy(lies, inside, are_planes).statements()
             # A tile has room for one block, so there are only so many of them.
             blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
             n_tiles = ceildiv(n_blocks, blocks_a_tile)
@@ -134,8 +134,15 @@ class ConvBuilder(LastBuilder):
             epilogue=self._epilogue(),
             is_short=self._epilogue_ops() <= SHORT_OPS,
         )
-        conv = Conv(loops, self.panel, self._panels_at(), self.block.var.name, self._on_line())
-        plain = self._kernel(n_tiles, self._meaning(replace(made, place=placed))).loops
+        conv = Conv(
+            loops,
+            self.panel,
+            self._panels_at(),
+            self.block.var.name,
+            self._on_line(),
+            copied,
+        )
+        plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays
         if scratch:
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)

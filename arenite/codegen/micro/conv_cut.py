@@ -138,6 +138,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
     weights_nbytes = sizes.channels * sizes.depth * 4
     # Weights that stay in L2 are as near in the next block.
     again = 1.0 if weights_nbytes > target.l2_nbytes // 2 else 0.25
+    room = target.l2_nbytes // (4 if sizes.is_copied else 2)
     best: tuple[float, int, int] | None = None
     for n_chunks in range(1, n_groups + 1):
         chunk = -(-n_groups // n_chunks)
@@ -145,7 +146,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
             continue
         for n_tiles in (wanted, -(-wanted // 2)):
             block = max(least, -(-units // -(-n_tiles // n_chunks)))
-            while block > least and (block + more) * unit_nbytes > target.l2_nbytes // 2:
+            while block > least and (block + more) * unit_nbytes > room:
                 block = max(least, block // 2)
             n_blocks = -(-units // block)
             read = n_chunks * (units + n_blocks * more) * unit_nbytes

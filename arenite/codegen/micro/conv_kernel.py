@@ -47,6 +47,7 @@ class Conv:
     panels_at: ir.Expr
     line: str
     on_line: ir.Block
+    copied: ir.Block  # what a block begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _(kernel: ConvKernel) -> str:
         f"// rows of {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}, "
         f"{expression_text(product.a.line)} apart, depth {expression_text(product.depth)}",
     ]
-    placed = loop_text(replace(kernel, body=(*product.place, *conv.on_line)))
+    placed = loop_text(replace(kernel, body=(*product.place, *conv.copied, *conv.on_line)))
     return "\n".join([*head, placed, loop_text(kernel)])
 
 
@@ -118,6 +119,11 @@ class ConvDriver(Driver):
     def __init__(self, builder: Builder, kernel: ConvKernel) -> None:
         super().__init__(builder, kernel)
         self.convolution = kernel
+
+    def _panels(self) -> ir.Block:
+        """The copy, and all groups of columns."""
+        copied = self.convolution.conv.copied
+        return (_Emit(lambda: self.block(copied)), *super()._panels())
 
     def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
         """One group of columns: for every line of the block its tiles."""

@@ -121,7 +121,7 @@ class _DepthwiseBuilder(LastBuilder):
             self.block.var.name,
             self._on_line(),
         )
-        plain = self._kernel(n_tiles, self._meaning(cut)).loops
+        plain = self._kernel(n_tiles, self._meaning(made)).loops
         kernel = DepthwiseKernel(
             plain.name,
             plain.arrays,

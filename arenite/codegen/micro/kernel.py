@@ -56,7 +56,7 @@ class Product:
     depth: ir.Expr
     n_columns: ir.Expr
     blocks: ir.Expr
-    blocks_a_tile: int
+    blocks_a_tile: int | ir.Expr
     place: ir.Block
     lanes: int
     columns: int
