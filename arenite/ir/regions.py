@@ -53,11 +53,13 @@ def closed(
 
 def hoisted(region: Region, n_own: int, captures: Sequence[Node]) -> tuple[Region, list[Node]]:
     """The region with what does not depend on its first `n_own` parameters taken out of it, and the
-    captures that stand for the others then."""
+    captures that stand for the others then. Captures that take nothing to make up go inside."""
     own, captured = region.parameters[:n_own], region.parameters[n_own:]
     outside = dict(zip(captured, captures, strict=True))
-    moved: dict[Node, Node] = {}
+    moved = {one: value for one, value in outside.items() if value.op in _CHEAP - {"constant"}}
     for node in _taken_out(own, region.results):
+        if node in moved:
+            continue
         if node in outside:
             moved[node] = node
         else:
@@ -70,8 +72,9 @@ def hoisted(region: Region, n_own: int, captures: Sequence[Node]) -> tuple[Regio
     for old, made in (*new.items(), *given.items()):
         if made is not old and made.op != "parameter":
             _originals[made] = old
-    inner = Region((*own, *moved.values()), tuple(new[node] for node in region.results))
-    return inner, [given[node] for node in moved]
+    kept = {old: one for old, one in moved.items() if one.op == "parameter"}
+    inner = Region((*own, *kept.values()), tuple(new[node] for node in region.results))
+    return inner, [given[node] for node in kept]
 
 
 def original(node: Node) -> Node | None:

@@ -33,6 +33,8 @@ from arenite.ir import (
 )
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.regions import closed, loop
+from arenite.passes.rewrite import apply
+from arenite.passes.simplify import simplify
 
 F32, I64, BOOL = (BY_NAME[name] for name in ("float32", "int64", "bool"))
 
@@ -181,6 +183,26 @@ def test_what_does_not_depend_on_the_body_is_captured_as_a_whole() -> None:
     inside = {node.op for node in Graph.of([]).of_region(last.attr("body")).nodes}
     assert inside == {"parameter", "add", "mul", "full", "constant"}
     verify(Graph.of([last]))
+
+
+def test_what_is_made_up_goes_into_a_body_and_what_is_the_same_comes_out() -> None:
+    number, state, step, bias = (
+        parameter((), I64), parameter((2,), F32), parameter((2,), F32), parameter((2,), F32)
+    )  # fmt: skip
+    always = full((), True, BOOL)
+    new = make("add", make("add", state, make("exp", bias)), step)
+    body = Region((number, state, step, bias), (always, new, make("mul", new, new)))
+    given = (trips(3), always, x(2), full((2,), 1, F32), x(2, index=1))
+    nodes = [make("loop", *given, body=body, carried=1, index=k) for k in (0, 1)]
+    graph = Graph.of(nodes)
+    arrays = [np.array([1, 2], np.float32), np.array([0, 1], np.float32)]
+    made = apply(graph, simplify)
+    verify(made)
+    parts = [loop_parts(node) for node in made.outputs]
+    assert [value.op for value in parts[0].captures] == ["exp"]
+    assert parts[0] == parts[1]  # still one loop
+    for one, other in zip(evaluate(made, arrays), evaluate(graph, arrays), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_body_uses_parameters_of_the_body_around_it() -> None:
