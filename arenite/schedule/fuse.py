@@ -27,6 +27,7 @@ from arenite.schedule.roots import (
     CONTRACTIONS,
     COSTS,
     MAX_OPS,
+    attention_in,
     choose_roots,
     is_in_memory,
     read_by_construct,
@@ -137,8 +138,9 @@ class _Drafts:
         else:
             n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
             draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
-            if node.op == "attention":
-                draft.space, draft.n_ops = scores_of(node)
+            attention = attention_in(node, self.roots)
+            if attention is not None:
+                draft.space, draft.n_ops = scores_of(attention)
             pending = self._needed(node, space_vars(node.shape), draft)
         seen: set[tuple[Node, Index]] = set()
         while pending:

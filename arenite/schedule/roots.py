@@ -6,6 +6,8 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
@@ -85,6 +87,25 @@ def scores_of(node: Node) -> tuple[Shape, int]:
     return (*q.shape[:-1], k.shape[-2]), widths + COSTS["exp"]
 
 
+def attention_in(node: Node, written: Container[Node]) -> Node | None:
+    """The attention that a kernel for the node computes: itself, or one that is not written, whose
+    results it shows in another order."""
+    if node.op == "permute" and node.inputs[0].op == "attention":
+        return None if node.inputs[0] in written else node.inputs[0]
+    return node if node.op == "attention" else None
+
+
+def _turned_attentions(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
+    """Attentions that only one permute reads, with rows as they are: what it makes is written."""
+    found = {}
+    for node in graph.nodes:
+        if node.op == "attention" and len(users[node]) == 1 and node not in graph.outputs:
+            [user] = users[node]
+            if user.op == "permute" and user.attr("axes")[-1] == user.ndim - 1:
+                found[node] = user
+    return found
+
+
 def is_readable_in_place(node: Node) -> bool:
     """Whether a node is a view whose elements lie in memory at even distances, whichever of the
     nodes that it shows is written."""
@@ -107,8 +128,9 @@ def choose_roots(graph: Graph) -> dict[Node, str]:
     roots: dict[Node, str] = {}
     inlined_ops: dict[Node, int] = {}
     flat: dict[Node, bool] = {}
+    turned = _turned_attentions(graph, users)
     for node in graph.nodes:
-        if is_in_memory(node):
+        if is_in_memory(node) or node in turned:
             inlined_ops[node], flat[node] = 0, True
             continue
         is_free = is_view(node) or node.op in MADE_UP
@@ -118,6 +140,8 @@ def choose_roots(graph: Graph) -> dict[Node, str]:
             flat[value] for value in node.inputs
         )
         reason = _needed_in_memory(node, users[node], outputs)
+        if node.op == "permute" and node.inputs[0] in turned:
+            reason = "attention writes its results in this order"
         kept = node
         if reason is None:
             reason = _too_dear(node, ops, users[node])

@@ -34,6 +34,7 @@ from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum, product,
 from arenite.ir.node import Node
 from arenite.schedule.access import coefficient, linear, sources, substitute
 from arenite.schedule.kernel import Kernel
+from arenite.schedule.roots import attention_in
 
 #: Queries of a block, at the most: each block reads all keys that it sees once.
 BLOCK_QUERIES = 128
@@ -50,7 +51,7 @@ LINE = 16
 
 
 def is_attention(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op == "attention"
+    return attention_in(kernel.stages[0].node, kernel.inputs) is not None
 
 
 def build_attention(kernel: Kernel, target: Target) -> Built:
@@ -61,7 +62,10 @@ class _Builder:
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel = kernel
         self.target = target
-        self.node = kernel.stages[0].node
+        self.result = kernel.stages[0].node
+        node = attention_in(self.result, kernel.inputs)
+        assert node is not None
+        self.node = node
         for value in (*kernel.inputs, self.node):
             check_dtype(value)
         self.names = {value: f"in{k}" for k, value in enumerate(kernel.inputs)}
@@ -139,7 +143,7 @@ class _Builder:
             mask=self._operand(self.node.inputs[3], "head", QUERY, KEY)
             if len(self.node.inputs) == 4
             else None,
-            out=self._placed(self.node, "out0", self._index("head", QUERY, E), QUERY, E),
+            out=self._out(),
             wide=self.wide,
             scale=float(self.node.attr("scale")),
             is_causal=self.is_causal,
@@ -250,6 +254,13 @@ class _Builder:
             assert not source.guards
             node, index = source.node, source.index
         return self._placed(node, self.names[node], index, line, step)
+
+    def _out(self) -> Operand:
+        """Where results go: as they are, or in the order in which they are read."""
+        index = self._index("head", QUERY, E)
+        if self.result is not self.node:
+            index = [index[axis] for axis in self.result.attr("axes")]
+        return self._placed(self.result, "out0", index, QUERY, E)
 
     def _placed(
         self, node: Node, array: str, index: Sequence[Dim], line: ir.Name, step: ir.Name

@@ -1,0 +1,152 @@
+"""Attention from tensors to a program: one kernel, judged by PyTorch; or written out."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import arenite
+from arenite import ir
+from arenite.dtype import BY_NAME
+from arenite.ir.dim import evaluate
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.passes import PASSES, run
+from arenite.passes.expand import why_expanded
+from arenite.pipeline import compile_graph
+from arenite.schedule import fuse
+from arenite.tensor import Tensor
+from tests.pipeline.attention_inputs import CASES, inputs, part
+
+Array = NDArray[Any]
+FLOAT32 = BY_NAME["float32"]
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Array]:
+    with np.load(Path(__file__).with_name("torch_attention.npz")) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_pytorch_has_it(name: str, expected: dict[str, Array]) -> None:
+    case = CASES[name]
+    arrays = inputs(case)
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return q.attention(k, v, mask, causal=case.causal)
+
+    one, two = (np.asarray(arenite.compile(attention, *arrays, threads=n)(*arrays)) for n in (1, 2))
+    assert (one == two).all()
+    np.testing.assert_allclose(part(one), expected[name], rtol=2e-5, atol=2e-6)
+
+
+def attention_of(*shapes: tuple[int, ...], **attrs: Any) -> tuple[Graph, Node]:
+    nodes = [ir.graph_input(f"x{k}", k, shape, FLOAT32) for k, shape in enumerate(shapes)]
+    given = {"scale": 0.5, "causal": False, "offset": 0} | attrs
+    made = ir.make("attention", *nodes, **given)
+    return Graph(tuple(nodes), (made,)), made
+
+
+def random_arrays(graph: Graph) -> list[Array]:
+    rng = np.random.default_rng(3)
+    shapes = [tuple(evaluate(size, {}) for size in node.shape) for node in graph.inputs]
+    return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+
+
+def by_name(arrays: list[Array]) -> dict[str, Array]:
+    return {f"x{k}": array for k, array in enumerate(arrays)}
+
+
+def test_no_scores_in_memory() -> None:
+    side = 1024
+    graph, _ = attention_of(*[(1, 4, side, 16)] * 3)
+    with compile_graph(graph) as program:
+        assert len(program.kernels) == 1
+        assert program.plan.peak_nbytes < 4 * side * side * 4 / 2
+
+
+def test_views_are_read_where_they_lie() -> None:
+    """Heads of one projection, as models write them: nothing is copied before or behind."""
+    x = ir.graph_input("x0", 0, (2, 30, 3 * 4 * 8), FLOAT32)
+    split = Tensor.of_node(x).reshape(2, 30, 3, 4, 8)
+    q, k, v = (split[:, :, part].swapaxes(1, 2) for part in range(3))
+    w = ir.graph_input("x1", 1, (32, 20), FLOAT32)
+    result = q.attention(k, v).swapaxes(1, 2).reshape(2, 30, 32) @ Tensor.of_node(w)
+    graph = Graph((x, w), (result.node,))
+    [kernel, product] = fuse(run(graph, PASSES)[0]).kernels
+    assert kernel.inputs == (x,)
+    assert product.inputs == (w, *kernel.outputs)
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_computed_is_written_before_it_is_read() -> None:
+    x = ir.graph_input("x0", 0, (2, 4, 20, 8), FLOAT32)
+    q = Tensor.of_node(x)
+    key = (q * 3).exp().swapaxes(-1, -2).swapaxes(-1, -2)
+    graph = Graph((x,), (q.attention(key, key + 1).node,))
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_keys_that_may_be_none(length: int) -> None:
+    graph, _ = attention_of((1, 2, 3, 4), (1, 2, length, 4), (1, 2, length, 4))
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_queries_that_are_none() -> None:
+    graph, _ = attention_of((2, 2, 0, 4), (2, 2, 5, 4), (2, 2, 5, 4))
+    with compile_graph(graph) as program:
+        assert program.run(by_name(random_arrays(graph)))[0].shape == (2, 2, 0, 4)
+
+
+@pytest.mark.parametrize("width", [257, 300])
+def test_what_no_kernel_is_made_for_is_written_out(
+    width: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph, node = attention_of((1, 2, 6, width), (1, 2, 9, width), (1, 2, 9, 3), causal=True)
+    reason = why_expanded(node)
+    assert reason == f"its width {width} is not in 1..256"
+    arrays = random_arrays(graph)
+    with caplog.at_level(logging.INFO, "arenite.passes"), compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    expanded, _ = run(graph, PASSES)
+    assert reason in caplog.text
+    assert all(inner.op != "attention" for inner in expanded.nodes)
+
+
+def test_attention_in_a_loop() -> None:
+    x = np.random.default_rng(1).standard_normal((1, 2, 12, 8)).astype(np.float32)
+
+    def layers(x: Tensor) -> Tensor:
+        result: Tensor = arenite.fori_loop(3, lambda _, y: y.attention(y, y, causal=True), x)
+        return result
+
+    got = np.asarray(arenite.compile(layers, x)(x))
+    want = x
+    for _ in range(3):
+        node = ir.graph_input("x", 0, x.shape, FLOAT32)
+        made = Tensor.of_node(node).attention(
+            Tensor.of_node(node), Tensor.of_node(node), causal=True
+        )
+        [want] = ir.evaluate(Graph((node,), (made.node,)), [want])
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
