@@ -26,7 +26,7 @@ from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.printer import kernel_text
 from arenite.codegen.target import named
 from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, Var
+from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
@@ -292,6 +292,18 @@ def test_sizes_that_are_known_later(kernel: int, is_wide_later: bool) -> None:
         sizes = {"n": images, "h": high} | ({"w": wide} if is_wide_later else {})
         [result] = made.run(arrays, sizes)
         np.testing.assert_array_equal(result, expected(here))
+
+
+def test_scratch_does_not_grow_with_the_images() -> None:
+    case = replace(PLAIN, image=(30, 31), end="none")
+    shape: tuple[Dim, ...] = (Var("n", 1, 256), *case.image, case.n_in)
+    panels = inputs(case)[0][1]
+    made = Made(lambda x, w: convolved(case, x, w), [shape, panels])
+    [scratch] = made.built.scratch
+    assert bounds(scratch.count)[1] <= 2 * evaluate(scratch.count, {"n": 16})
+    x, w = (array.astype(np.float32) for array in inputs(replace(case, images=40))[1])
+    [result] = made.run([x, w], {"n": 40})
+    np.testing.assert_array_equal(result, expected(replace(case, images=40)))
 
 
 @pytest.mark.parametrize("case", [PLAIN, DEEP], ids=["dense", "depthwise"])

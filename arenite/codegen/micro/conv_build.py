@@ -25,7 +25,7 @@ from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
 from arenite.ir.node import Node
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
@@ -99,7 +99,7 @@ class ConvBuilder(LastBuilder):
             copied = self._copy(lies, inside, are_planes).statements()
             # A tile has room for one block, so there are only so many of them.
             blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
-            n_tiles = ceildiv(n_blocks, blocks_a_tile)
+            n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
             walked = _copied(inside, self.copied_dtype, len(self.deep))
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)

@@ -20,7 +20,7 @@ from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.codegen.micro.driver import _REST, _START, Driver, _Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
-from arenite.codegen.micro.tile import KLoop, _loop, load_wide, moved
+from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
 from arenite.codegen.numeric import fma
 from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
@@ -110,19 +110,16 @@ class StripFunction(TileFunction):
                     made[pixel] = fma(value, weights[tap], made[pixel])
             return made
 
-        def nest(depth: int, a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            if depth == len(own.loops):
-                return step(a_at, b_at, sums)
-            taps = own.loops[depth]
-            loop = KLoop(
+        loops = [
+            KLoop(
                 self.value(taps.count, SCALAR),
                 self.nbytes(taps.step, product.a),
                 taps.panel_step * b_size,
             )
-            return _loop(b, loop, a_at, b_at, sums, lambda x, w, some: nest(depth + 1, x, w, some))
-
+            for taps in own.loops
+        ]
         zero = b.constant(0, register_type(dot.sum, lanes))
-        sums = nest(0, "%a", "%b", [zero] * strip.pixels)
+        sums = summed(b, loops, "%a", "%b", [zero] * strip.pixels, step)
         self.finish([[total] for total in sums], [mask])
 
 
