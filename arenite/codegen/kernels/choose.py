@@ -9,7 +9,9 @@ from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.micro.attention_build import build_attention, is_attention
+from arenite.codegen.micro.blocks_load import build_blocks, reads_blocks
 from arenite.codegen.micro.build import build_product
+from arenite.codegen.micro.bytes_build import build_bytes
 from arenite.codegen.micro.conv_build import build_conv
 from arenite.codegen.micro.depthwise_build import build_depthwise
 from arenite.codegen.target import Target
@@ -23,13 +25,16 @@ def build(kernel: Kernel, target: Target) -> Built:
         return build_sort(kernel)
     if is_special(kernel):
         return build_special(kernel)
+    if reads_blocks(kernel):
+        return build_blocks(kernel)
     if is_attention(kernel):
         return build_attention(kernel, target)
     if is_concat(kernel):
         return Concat(kernel).build()
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
         made = (
-            build_conv(kernel, target)
+            build_bytes(kernel, target)
+            or build_conv(kernel, target)
             or build_depthwise(kernel, target)
             or build_product(kernel, target)
         )

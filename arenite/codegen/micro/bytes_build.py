@@ -1,0 +1,167 @@
+"""A matmul_bytes or conv_bytes of the schedule becomes a BytesKernel.
+
+Bytes are read in place where a row's words hold nothing but its own bytes, or where there is one
+tap, whose last bytes are then read one by one. Else each tile of the launch copies the lines it
+needs, with pixels filled up to whole words. Zeros around an image are left out, as in all
+convolutions; other bytes around it are part of the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.micro.bytes_kernel import BytesKernel
+from arenite.codegen.micro.bytes_tile import registers_taken
+from arenite.codegen.micro.conv_base import Lies
+from arenite.codegen.micro.conv_build import ConvBuilder, Panels
+from arenite.codegen.micro.conv_copy import Copy, Room
+from arenite.codegen.micro.conv_cut import ConvSizes
+from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Conv, Taps
+from arenite.codegen.micro.conv_sides import ZERO, Side
+from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
+from arenite.codegen.target import Target
+from arenite.ir.dim import Dim, Var, bounds
+from arenite.ir.node import Node
+from arenite.ir.ops.byte_products import UINT8, WORD
+from arenite.ir.ops.convolution import PANEL
+from arenite.schedule.kernel import Kernel, Role
+
+
+def build_bytes(kernel: Kernel, target: Target) -> Built | None:
+    """The kernel as a BytesKernel, or None if it is not one that register tiles fit."""
+    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
+    if node.op not in ("matmul_bytes", "conv_bytes"):
+        return None
+    builder = _BytesBuilder(kernel, node, _panels(node))
+    room = replace(target, n_vector_registers=target.n_vector_registers - registers_taken(target))
+    return builder.built(room) if builder.fits else None
+
+
+def _panels(node: Node) -> Panels:
+    a, panels = node.inputs
+    depth = bounds(a.shape[-1])[1]
+    sizes = [bounds(size)[1] for size in panels.shape]
+    if node.op == "matmul_bytes":
+        n_panels, words, *_ = sizes
+        return Panels(1, n_panels, (), depth, words * WORD, node.attr("columns"))
+    groups, n_panels, *taps, words, _, _ = sizes
+    channels = node.attr("channels")
+    return Panels(groups, n_panels, tuple(taps), depth // groups, words * WORD, channels)
+
+
+class _BytesBuilder(ConvBuilder):
+    def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
+        super().__init__(kernel, node, weights)
+        self.copied_dtype = UINT8
+        self.fill = 0 if node.op == "matmul_bytes" else node.attr("pad_value")
+        self.around = [*self.deep, self.block]
+        self.is_open = any(side.is_padded for side in self.around) and (
+            self.fill != 0 or not all(side.is_always_inside for side in self.around)
+        )
+        if self.is_open:
+            *self.deep, self.block = map(_opened, self.around)
+        lies = self._lies()
+        self.fits = self.w in self.names and lies is not None and lies.channel == 1
+        in_place = lies is not None and self._can_walk(lies)
+        self.rest = self.depth % WORD if in_place else 0
+
+    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
+        if self.node.op == "conv_bytes":
+            return super()._sides(variables, taps)
+        sizes = self.node.shape[1:-1]
+        return [
+            Side(var, size, size, 1, 1, 1, 0, 0) for var, size in zip(variables, sizes, strict=True)
+        ]
+
+    def _can_walk(self, lies: Lies) -> bool:
+        is_even = self.depth % WORD == 0 or self.panel == PANEL * self.filled
+        return is_even and not self.is_open and super()._can_walk(lies)
+
+    def _sizes(self, in_place: Lies | None) -> ConvSizes:
+        sizes = super()._sizes(in_place)
+        # In words: what takes as long, and as much room, as one float.
+        return replace(sizes, depth=sizes.depth // WORD, line_nbytes=-(-sizes.line_nbytes // WORD))
+
+    def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
+        made = super()._copy(lies, inside, are_planes)
+        return _Copy(
+            self.around[:-1],
+            self.around[-1],
+            made.line,
+            made.depth,
+            made.room,
+            made.dtype,
+            made.are_planes,
+            made.is_transposed,
+            made.element,
+            made.run,
+            self.fill,
+            self.is_open,
+        )
+
+    def _run(self, count: int, step: Dim) -> Taps:
+        words = (self.depth if self.rest else count) // WORD
+        return Taps(ir.index(words), ir.index(WORD), PANEL * WORD)
+
+    def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> BytesKernel:
+        return BytesKernel(
+            plain.name,
+            plain.arrays,
+            plain.sizes,
+            plain.tiles,
+            plain.tile_var,
+            plain.body,
+            made,
+            conv,
+            self.rest,
+        )
+
+
+def _opened(side: Side) -> Side:
+    """The axis of an image that has what lies around it as its own."""
+    return replace(side, size=side.size + side.before + side.after, before=0, after=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy(Copy):
+    """A copy with `fill` around the image; if it is open, lines outside of the image are there."""
+
+    fill: int
+    is_open: bool
+
+    def statements(self) -> ir.Block:
+        if not self.is_open:
+            return Copy.statements(self)
+        block, row = self.block, ir.Name("copied_line")
+        n_lines = (LAST_LINE - FIRST_LINE - 1) * block.place_step + (block.reach + 1)
+        inside = _is_inside(block, block.origin(FIRST_LINE) + row * block.step)
+        made: ir.Block = (ir.If(inside, self._line(row), self._outside(row)),)
+        for k, side in enumerate(self.deep):
+            place, tap = ir.Name(side.var.name), ir.Name(f"deep_tap{k}")
+            inside = _is_inside(side, side.origin(place) + tap * side.dilation)
+            made = (ir.If(inside, made, self._outside(row)),)
+        made = (ir.For(row.name, ZERO, n_lines, made),)
+        for k, side in enumerate(self.deep):
+            made = (ir.For(f"deep_tap{k}", ZERO, ir.index(side.taps), made),)
+        return made
+
+    def _outside(self, row: ir.Name) -> ir.Block:
+        """A line that is all fill."""
+        line, start = self.line, ir.Name("line_start")
+        count = (LAST_ROW - FIRST_ROW - 1) * line.place_step + (line.reach + 1)
+        filled = self._zeros(start, ZERO, count * index_expr(self.room.pixel))
+        return (ir.Let(start.name, self._start(row)), filled)
+
+    def _zeros(self, start: ir.Expr, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
+        at = ir.Name("filled_at")
+        store = ir.Store(SCRATCH, start + at, ir.Const(self.fill, self.dtype))
+        return ir.For(at.name, first, last, (store,), vector=True)
+
+
+def _is_inside(side: Side, position: ir.Expr) -> ir.Expr:
+    """Whether a position along a side is one of the image."""
+    return (position >= 0) & (position < index_expr(side.size))

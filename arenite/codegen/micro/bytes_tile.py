@@ -1,0 +1,194 @@
+"""A register tile of a product of bytes: words of four bytes of A times words of B, in int32 sums.
+
+One step of K takes four bytes of a row of A, the same for all lanes, and a vector of B, whose lanes
+hold four bytes of one column each. What a target has for that differs, what it gives does not: sums
+are exact and wrap.
+
+    dot products    one instruction for a word; where both sides must be signed, A is shifted by 128
+                    and the shift taken back
+    pairs           bytes widened to 16 bits, even and odd ones apart, two pairs added at a time;
+                    never with instructions that saturate
+    else            four multiplications of 32 bits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.codegen.micro.tile import KLoop, Tile, moved, summed
+from arenite.codegen.target import Target
+from arenite.codegen.vector import Builder, Vec, VType
+from arenite.ir.ops.byte_products import WORD
+
+#: What bytes widened to 16 bits take of the registers, beside their words.
+_WIDENED_REGISTERS = 5
+
+_PAIR_SUMS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+@dataclass(frozen=True, slots=True)
+class WordDot:
+    """How words are multiplied: each side made ready once, then added to sums."""
+
+    a: Callable[[Vec], Sequence[Vec]]
+    b: Callable[[Vec], Sequence[Vec]]
+    add: Callable[[Vec, Sequence[Vec], Sequence[Vec]], Vec]
+
+
+def word_dot(target: Target) -> WordDot:
+    """The best a target has."""
+    if target.is_x86:
+        return _DOTS if target.has_vnni else _PAIRS
+    return _SIGNED_DOTS if target.has_vnni else _SINGLE
+
+
+def registers_taken(target: Target) -> int:
+    """Vector registers that a step needs beside those of sums, columns and a number of A."""
+    return 0 if target.has_vnni else _WIDENED_REGISTERS
+
+
+def multiply_bytes(
+    b: Builder,
+    tile: Tile,
+    row_offset: Callable[[int], Vec | int],
+    column_offset: Callable[[int], int],
+    k_loops: Sequence[KLoop],
+    rest: int,
+) -> list[list[Vec]]:
+    """The sums, by row and column, of A at %a and B at %b.
+
+    Behind the words of the loops there are `rest` bytes of A, less than a word, and a word of B.
+    Loops may be none; with a rest there is one at the most.
+    """
+    rows = [row_offset(row) for row in range(tile.rows)]
+    columns = [column_offset(column) for column in range(tile.columns)]
+    t = VType("i", 32, tile.lanes)
+    dot = word_dot(b.target)
+
+    def step(a_at: str, b_at: str, sums: list[Vec], nbytes: int = WORD) -> list[Vec]:
+        vectors = [
+            dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
+            for offset in columns
+        ]
+        made = []
+        for row, offset in enumerate(rows):
+            word = _word(b, moved(b, a_at, offset), nbytes)
+            spread = dot.a(b.broadcast(word, tile.lanes))
+            for column, vector in enumerate(vectors):
+                made.append(dot.add(sums[row * tile.columns + column], spread, vector))
+        return made
+
+    sums = [b.constant(0, t)] * (tile.rows * tile.columns)
+    a_at, b_at = "%a", "%b"
+    if k_loops:
+        sums = summed(b, k_loops, a_at, b_at, sums, step)
+    if rest:
+        for loop in k_loops:
+            a_at = moved(b, a_at, _times(loop.a_step, loop.count))
+            b_at = moved(b, b_at, _times(loop.b_step, loop.count))
+        sums = step(a_at, b_at, sums, rest)
+    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+
+
+def _times(step: Vec | int, count: Vec) -> Vec:
+    return count * step
+
+
+def _word(b: Builder, pointer: str, nbytes: int) -> Vec:
+    """The first bytes of a word, the others zero; nothing behind them is read."""
+    t = VType("i", 32, 1)
+    if nbytes == WORD:
+        return b.emit(f"load i32, ptr {pointer}, align 1", t)
+    word = b.constant(0, t)
+    for k in range(nbytes):
+        byte = b.emit(f"load i8, ptr {b.offset(pointer, k)}, align 1", VType("i", 8, 1))
+        word = word | (byte.convert("zext", t) << 8 * k)
+    return word
+
+
+def _as_bytes(x: Vec) -> Vec:
+    return x.convert("bitcast", VType("i", 8, x.type.lanes * WORD))
+
+
+def _as_halves(x: Vec) -> Vec:
+    return x.convert("bitcast", VType("i", 16, x.type.lanes * 2))
+
+
+# Unsigned by signed, in one instruction.
+
+
+def _add_dots(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
+    name = f"llvm.x86.avx512.vpdpbusd.{total.type.lanes * 32}"
+    return total.builder.call(name, total.type, total, *a, *b)
+
+
+_DOTS = WordDot(lambda x: (_as_bytes(x),), lambda x: (_as_bytes(x),), _add_dots)
+
+
+# Signed by signed, in one instruction: a * b = (a - 128) * b - (-128) * b.
+
+
+def _signed_dot(total: Vec, a: Vec, b: Vec) -> Vec:
+    name = f"llvm.aarch64.neon.sdot.{total.type.mangled}.{a.type.mangled}"
+    return total.builder.call(name, total.type, total, a, b)
+
+
+def _shifted(x: Vec) -> Sequence[Vec]:
+    return (_as_bytes(x) ^ -128,)
+
+
+def _with_shift(x: Vec) -> Sequence[Vec]:
+    own, nothing = _as_bytes(x), x.builder.constant(0, x.type)
+    return own, _signed_dot(nothing, x.builder.constant(-128, own.type), own)
+
+
+def _add_signed_dots(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
+    words, shift = b
+    return _signed_dot(total, a[0], words) - shift
+
+
+_SIGNED_DOTS = WordDot(_shifted, _with_shift, _add_signed_dots)
+
+
+# Pairs of 16 bits.
+
+
+def _widened_a(x: Vec) -> Sequence[Vec]:
+    halves = _as_halves(x)
+    return halves & 255, halves.shr(8, signed=False)
+
+
+def _widened_b(x: Vec) -> Sequence[Vec]:
+    halves = _as_halves(x)
+    return (halves << 8).shr(8, signed=True), halves.shr(8, signed=True)
+
+
+def _add_pairs(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
+    name = f"llvm.x86.{_PAIR_SUMS[total.type.lanes]}"
+    for one, other in zip(a, b, strict=True):
+        total = total + total.builder.call(name, total.type, one, other)
+    return total
+
+
+_PAIRS = WordDot(_widened_a, _widened_b, _add_pairs)
+
+
+# One byte at a time.
+
+
+def _single_a(x: Vec) -> Sequence[Vec]:
+    return [x.shr(8 * k, signed=False) & 255 for k in range(WORD)]
+
+
+def _single_b(x: Vec) -> Sequence[Vec]:
+    return [(x << 24 - 8 * k).shr(24, signed=True) for k in range(WORD)]
+
+
+def _add_single(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
+    for one, other in zip(a, b, strict=True):
+        total = total + one * other
+    return total
+
+
+_SINGLE = WordDot(_single_a, _single_b, _add_single)
