@@ -452,3 +452,14 @@ def _at(values: Array, offset: int) -> Array:
     place = raw[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
     place[...] = values
     return place
+
+
+@pytest.mark.parametrize("name", "k block sum acc group first_row column depth part stripe".split())
+@pytest.mark.parametrize("tb", [False, True])
+def test_a_size_may_have_any_name(name: str, tb: bool) -> None:
+    shape = Shape(7, 1030, 130, tb=tb)
+    a, b = shape.operands(np.float32)
+    made = Made(shape.product, [(Var(name, 1, 200), 130), b.shape])
+    [got] = made.run([a, b], {name: 7})
+    left, right = shape.views(a.astype(np.float64), b.astype(np.float64))
+    assert (np.abs(got - left @ right) <= bound_of(left, right, 2.0**-24)).all()

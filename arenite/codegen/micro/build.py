@@ -46,8 +46,8 @@ from arenite.schedule.roots import COSTS
 #: Operations up to which an epilogue is done on the sums in registers.
 SHORT_OPS = 6
 #: Axes that stand for a size of 1.
-_NO_ROW = Axis(Var("one_row", 0, 0), 1, False)
-_NO_COLUMN = Axis(Var("one_column", 0, 0), 1, False)
+_NO_ROW = Axis(Var("_one_row", 0, 0), 1, False)
+_NO_COLUMN = Axis(Var("_one_column", 0, 0), 1, False)
 
 
 def build_product(kernel: Kernel, target: Target) -> Built | None:

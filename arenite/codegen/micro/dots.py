@@ -30,7 +30,7 @@ def shape_of(rows: int, dot: Dot) -> tuple[int, int]:
 
 def most_rows(target: Target) -> int:
     """Rows of A whose sums fit the registers, beside FOLDED vectors of B and one of A."""
-    return (target.n_vector_registers - 2) // FOLDED - (1 if target.n_vector_registers > 16 else 0)
+    return (target.n_vector_registers - FOLDED - 1) // FOLDED
 
 
 def row_dots(

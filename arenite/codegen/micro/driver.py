@@ -34,7 +34,7 @@ from arenite.codegen.micro.tile import moved
 from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
-_GROUP, _START, _REST = ir.Name("group"), ir.Name("group_start"), ir.Name("group_rest")
+_GROUP, _START, _REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class Driver(Kept):
             return self._groups(product.width, groups)
         wide = product.copied_groups * product.width
         n_stripes = (LAST_COLUMN - FIRST_COLUMN + (wide - 1)) // wide
-        first, last = ir.Name("stripe_start"), ir.Name("stripe_end")
-        start = FIRST_COLUMN + ir.Name("stripe") * wide
+        first, last = ir.Name("_stripe_start"), ir.Name("_stripe_end")
+        start = FIRST_COLUMN + ir.Name("_stripe") * wide
         body: ir.Block = (
             ir.Let(first.name, start),
             ir.Let(last.name, ir.Binary("min", first + wide, LAST_COLUMN)),
             self._copy_stripe(first, last),
             *self._groups(product.width, groups, first, last),
         )
-        return (ir.For("stripe", ir.index(0), n_stripes, body),)
+        return (ir.For("_stripe", ir.index(0), n_stripes, body),)
 
     def _panel_groups(self) -> ir.Block:
         """What is done for one group of columns, which may be the last and not full."""
@@ -132,7 +132,7 @@ class Driver(Kept):
 
         def emit() -> None:
             product, lanes = self.product, self.product.lanes
-            column, part = ir.Name("copied"), ir.Name("part")
+            column, part = ir.Name("_copied"), ir.Name("_part")
             if product.b.step != ir.index(1):
                 store = self._stored(_START, column)
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
@@ -157,7 +157,7 @@ class Driver(Kept):
         """Groups of columns into scratch, each a panel of its own; B is read row by row."""
 
         def emit() -> None:
-            product, column = self.product, ir.Name("copied")
+            product, column = self.product, ir.Name("_copied")
             width, n_groups = product.width, product.copied_groups
             start = first + _GROUP * width
             store = self._stored(start, column)

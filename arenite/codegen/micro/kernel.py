@@ -16,8 +16,8 @@ from arenite.dtype import DType
 #: Row dots where A and B lie along K; streams where B lies along its columns.
 FewRows: TypeAlias = Literal["dots", "stream"]
 
-#: The name of the finished sum in an epilogue.
-SUM = "sum"
+#: The name of the finished sum in an epilogue. An underscore begins all names here, but for sizes.
+SUM = "_sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class Product:
         return self.columns * self.lanes
 
 
-FIRST_ROW, LAST_ROW = ir.Name("first_row"), ir.Name("last_row")
-FIRST_COLUMN, LAST_COLUMN = ir.Name("first_column"), ir.Name("last_column")
-BLOCK, TILE, K = ir.Name("block"), ir.Name("tile"), ir.Name("k")
+FIRST_ROW, LAST_ROW = ir.Name("_first_row"), ir.Name("_last_row")
+FIRST_COLUMN, LAST_COLUMN = ir.Name("_first_column"), ir.Name("_last_column")
+BLOCK, TILE, K = ir.Name("_block"), ir.Name("tile"), ir.Name("_k")
 SCRATCH = "scratch0"
 
 
@@ -115,14 +115,14 @@ def tile_body(product: Product) -> ir.Block:
     ]
     wide = [x if x.dtype == product.sum_dtype else ir.Cast(x, product.sum_dtype) for x in factors]
     sums: ir.Block = (
-        ir.Accumulator("acc", ir.Const(0.0, product.sum_dtype)),
+        ir.Accumulator("_acc", ir.Const(0.0, product.sum_dtype)),
         ir.For(
             K.name,
             ir.index(0),
             product.depth,
-            (ir.Accumulate("acc", "add", ir.Binary("mul", *wide)),),
+            (ir.Accumulate("_acc", "add", ir.Binary("mul", *wide)),),
         ),
-        ir.Let(SUM, ir.Name("acc", product.sum_dtype)),
+        ir.Let(SUM, ir.Name("_acc", product.sum_dtype)),
         *product.epilogue,
     )
     columns = ir.For(product.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
