@@ -3,6 +3,7 @@
 from arenite.passes.expand import expand
 from arenite.passes.layout import layout
 from arenite.passes.norms import fold_norms
+from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -11,7 +12,7 @@ from arenite.passes.transposed import transposed
 #: In this order; each sees what the one before left.
 PASSES = (
     Pass("transposed", transposed),
-    Pass("expand", expand),
+    Pass("expand", expand, before=recognise),
     Pass("layout", layout, before=fold_norms),
     Pass("fold", fold),
     Pass("split", split),

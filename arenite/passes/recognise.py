@@ -1,0 +1,207 @@
+"""Attention that a graph spells out becomes the op, which has a kernel without scores in memory.
+
+    softmax(q @ k.mT * scale + mask) @ v            attention(q, k, v, mask; scale)
+
+Scales are numbers, on the scores or on q and k; the mask is added, or hides with -inf. Nothing else
+may look at what lies between. Equal but for rounding, and for queries that see nothing: their
+weights are 0 / 0 where they are spelled out, and their results zeros here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arenite.dtype import Kind
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops.define import BOOL, make
+from arenite.passes.expand import why_expanded
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """A product of queries and keys, times a number."""
+
+    product: Node
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelled:
+    """The parts of an attention, and the nodes between them."""
+
+    scores: _Scores
+    mask: Node | None
+    hides: bool  # where the mask holds, instead of where it does not
+    inside: frozenset[Node]
+
+
+def recognise(graph: Graph) -> Graph:
+    """The graph with the op for every attention it spells out."""
+    users, outputs = graph.users(), set(graph.outputs)
+    new: dict[Node, Node] = {}
+    origins = graph.origins.subset(graph.everything)
+    is_other = False
+    for node in graph.nodes:
+        made = node
+        if any(new[value] is not value for value in node.inputs):
+            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+        spelled = _spelled(node)
+        if spelled is not None and _is_private(node, spelled, users, outputs):
+            made = _made(node, spelled, new) or made
+        is_other |= made is not node
+        new[node] = made
+        origins.add(made, *graph.origins.of(node))
+    if not is_other:
+        return graph
+    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+
+
+def _is_private(
+    node: Node, spelled: _Spelled, users: Mapping[Node, tuple[Node, ...]], outputs: set[Node]
+) -> bool:
+    """Whether all that lies between is for this alone."""
+    return all(
+        value not in outputs
+        and all(user in spelled.inside or user is node for user in users[value])
+        for value in spelled.inside
+    )
+
+
+def _spelled(node: Node) -> _Spelled | None:
+    """The attention whose results the node is."""
+    if node.op != "matmul" or node.attr("transpose_a"):
+        return None
+    inside: set[Node] = set()
+    weights = _behind_casts(node.inputs[0], inside)
+    if weights.op != "div":
+        return None
+    raised, total = weights.inputs
+    if raised.op != "exp" or _reduced(total, "sum", inside) is not raised:
+        return None
+    [shifted] = raised.inputs
+    if shifted.op != "sub" or _reduced(shifted.inputs[1], "max", inside) is not shifted.inputs[0]:
+        return None
+    inside |= {weights, raised, shifted}
+    seen = _behind_casts(shifted.inputs[0], inside)
+    inside.add(seen)
+    for at, mask_at, hides in _masked(seen):
+        scores = _scores(seen if at is None else seen.inputs[at], inside)
+        if scores is not None:
+            mask = None if mask_at is None else seen.inputs[mask_at]
+            return _Spelled(scores, mask, hides, frozenset(inside))
+    return None
+
+
+def _masked(seen: Node) -> list[tuple[int | None, int | None, bool]]:
+    """Where scores and mask may stand among the inputs, and whether the mask hides."""
+    if seen.op == "add":
+        return [(0, 1, False), (1, 0, False)]
+    if seen.op == "where":
+        if _number(seen.inputs[2]) == float("-inf"):
+            return [(1, 0, False)]
+        return [(2, 0, True)] if _number(seen.inputs[1]) == float("-inf") else []
+    return [(None, None, False)]
+
+
+def _scores(node: Node, inside: set[Node]) -> _Scores | None:
+    """A product behind casts and scales; `inside` learns of them if there is one."""
+    scale, passed = 1.0, set[Node]()
+    node = _behind_casts(node, passed)
+    while node.op in ("mul", "div"):
+        passed.add(node)
+        a, b = node.inputs
+        number = _number(b)
+        if number is None and node.op == "mul":
+            a, number = b, _number(a)
+        if number is None or number == 0:
+            return None
+        scale = scale * number if node.op == "mul" else scale / number
+        node = _behind_casts(a, passed)
+    if node.op != "matmul" or node.attr("transpose_a") or node.dtype.kind is not Kind.FLOAT:
+        return None
+    inside |= {*passed, node}
+    return _Scores(node, scale)
+
+
+def _behind_casts(node: Node, passed: set[Node]) -> Node:
+    """What a float was before it was another float."""
+    while node.op == "cast" and node.inputs[0].dtype.kind is node.dtype.kind is Kind.FLOAT:
+        passed.add(node)
+        [node] = node.inputs
+    return node
+
+
+def _reduced(node: Node, op: str, inside: set[Node]) -> Node | None:
+    """What a reduction over the last axis, spread over it again, is of."""
+    passed = {node}
+    shape = (*node.shape[:-1], 1)
+    if node.op == "expand":
+        [node] = node.inputs
+        passed.add(node)
+    if node.shape != shape or node.op != "reshape" or node.inputs[0].op != op:
+        return None
+    [reduced] = node.inputs
+    if reduced.attr("axes") != (reduced.ndim,):
+        return None
+    inside |= {*passed, reduced}
+    return reduced.inputs[0]
+
+
+def _number(node: Node) -> float | None:
+    """The number that all elements are."""
+    while node.op in ("expand", "reshape", "cast"):
+        [node] = node.inputs
+    if node.op == "full":
+        return float(node.attr("value"))
+    if node.op == "constant" and node.attr("data").array.size == 1:
+        return float(node.attr("data").array.reshape(-1)[0])
+    return None
+
+
+def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | None:
+    """The op, or None where it does not take these shapes or has no kernel for them."""
+    product, scale = spelled.scores.product, spelled.scores.scale
+    q, q_scale = _unscaled(product.inputs[0])
+    k, k_scale = _unscaled(product.inputs[1])
+    v = node.inputs[1]
+    heads = product.shape[:-2]
+    if not (q.dtype == k.dtype == v.dtype == node.dtype and q.ndim >= 3 and node.ndim == q.ndim):
+        return None
+    if not (q.shape[:-2] == k.shape[:-2] == v.shape[:-2] == heads):
+        return None
+    operands = [
+        new[q],
+        new[k] if product.attr("transpose_b") else _turned(new[k]),
+        _turned(new[v]) if node.attr("transpose_b") else new[v],
+    ]
+    if spelled.mask is not None:
+        operands.append(_mask(new[spelled.mask], spelled.hides, q))
+    factor = scale * q_scale * k_scale
+    made = make("attention", *operands, scale=factor, causal=False, offset=0)
+    return made if why_expanded(made) is None else None
+
+
+def _unscaled(node: Node) -> tuple[Node, float]:
+    """A value without the number that it is multiplied with."""
+    if node.op == "mul":
+        for a, b in (node.inputs, node.inputs[::-1]):
+            number = _number(b)
+            if number is not None and a.shape == node.shape:
+                return a, number
+    return node, 1.0
+
+
+def _turned(node: Node) -> Node:
+    last = node.ndim - 1
+    return make("permute", node, axes=(*range(last - 1), last, last - 1))
+
+
+def _mask(node: Node, hides: bool, q: Node) -> Node:
+    """A mask as the op takes it: not spread over axes that it does not differ along."""
+    if node.op == "expand" and node.inputs[0].ndim == node.ndim:
+        [node] = node.inputs
+    if node.dtype == BOOL:
+        return make("not", node) if hides else node
+    return node if node.dtype == q.dtype else make("cast", node, dtype=q.dtype)
