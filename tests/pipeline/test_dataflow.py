@@ -14,8 +14,9 @@ import arenite
 from arenite import Tensor, spec
 from arenite.errors import InvalidPlan, InvalidTable, RaceFound
 from arenite.runtime.assemble import Assembly
-from arenite.runtime.dataflow import Writer, _Memory
+from arenite.runtime.dataflow import _Memory
 from arenite.runtime.executable import Executable
+from arenite.runtime.meaning import Writer
 from arenite.runtime.table import Ins, LaunchTable, Op
 
 
