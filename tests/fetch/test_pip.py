@@ -55,6 +55,7 @@ def test_a_package_in_the_current_folder_is_not_taken_for_pip(
 ) -> None:
     trap = tmp_path / "pip"
     trap.mkdir()
-    (trap / "__main__.py").write_text("raise SystemExit('trapped')")
+    for name in ("__init__.py", "__main__.py"):
+        (trap / name).write_text("raise SystemExit('trapped')")
     monkeypatch.chdir(tmp_path)
     assert fetch.obtain("tiny").read_bytes() == CONTENT

@@ -212,6 +212,17 @@ def test_a_file_of_empty_strings_is_walked_within_a_limit(tmp_path: Path) -> Non
         GgufFile.open(path)
 
 
+def test_the_limit_is_one_for_all_arrays_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arenite.frontends.gguf.metadata.MAX_WALKED", 10)
+    strings = array(TEXT, 6, text("") * 6)
+    GgufFile.open(key(ARRAY, strings).write(tmp_path / "one.gguf"))
+    path = Layout([("a", ARRAY, strings), ("b", ARRAY, strings)]).write(tmp_path / "two.gguf")
+    with pytest.raises(InvalidFile, match="6 elements of key 'b' are announced; at most 4"):
+        GgufFile.open(path)
+
+
 # Damage
 
 
