@@ -118,13 +118,22 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
         few,
         _few_heights(layout.n_rows, block_rows, few),
         copies_b,
-        min(COPIED_GROUPS, -(-block_columns // (columns * lanes)))
-        if copies_b and layout.b_line == 1
-        else 1,
+        _copied_groups(layout, columns * lanes, block_columns, total, target) if copies_b else 1,
         block_rows,
         block_columns,
         blocks_a_tile,
     )
+
+
+def _copied_groups(
+    layout: Layout, width: int, block_columns: int, total: DType, target: Target
+) -> int:
+    """Groups of a block that are copied at a time: what half the second cache holds."""
+    if layout.b_line != 1:
+        return 1
+    group_nbytes = width * bounds(layout.depth)[1] * total.bits // 8
+    fitting = target.l2_nbytes // 2 // group_nbytes
+    return max(1, min(COPIED_GROUPS, fitting, -(-block_columns // width)))
 
 
 def _crowds(layout: Layout, b: DType, target: Target) -> bool:
