@@ -15,6 +15,7 @@ from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.attention_driver import AttentionDriver
 from arenite.codegen.micro.attention_kernel import AttentionKernel
+from arenite.codegen.micro.blocks_kernel import BlocksDriver, BlocksKernel
 from arenite.codegen.micro.bytes_kernel import BytesDriver, BytesKernel
 from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
@@ -57,6 +58,8 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
 
 
 def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
+    if isinstance(kernel, BlocksKernel):
+        return BlocksDriver(builder, kernel)
     if isinstance(kernel, BytesKernel):
         return BytesDriver(builder, kernel)
     if isinstance(kernel, ConvKernel):

@@ -22,7 +22,7 @@ from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import OPS, Region
 from arenite.ir.ops.control import loop_parts, trip_size
-from arenite.ir.ops.element import numpy_dtype
+from arenite.ir.ops.element import held_as, numpy_dtype
 
 Array = NDArray[Any]
 
@@ -141,7 +141,7 @@ def evaluate_node(node: Node, arrays: list[Array], bindings: Mapping[str, int]) 
     shape = tuple(evaluate_dim(size, bindings) for size in node.shape)
     attrs = {name: _evaluated(value, bindings) for name, value in node.attrs}
     result = OPS[node.op].reference(arrays, attrs, shape, node.dtype)
-    if result.shape != shape or result.dtype != numpy_dtype(node.dtype):
+    if (result.shape, result.dtype) != held_as(shape, node.dtype):
         raise InvalidGraph(
             f"the reference of {node!r} gave {result.dtype}{list(result.shape)}, not "
             f"{typed(shape, node.dtype)}"

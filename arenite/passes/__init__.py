@@ -1,6 +1,8 @@
 """passes/: named rewrites of a graph into an equal, simpler one."""
 
+from arenite.passes.blocks import blocks
 from arenite.passes.expand import expand
+from arenite.passes.integers import integers
 from arenite.passes.layout import layout
 from arenite.passes.norms import fold_norms
 from arenite.passes.recognise import recognise
@@ -13,9 +15,11 @@ from arenite.passes.transposed import transposed
 PASSES = (
     Pass("transposed", transposed),
     Pass("expand", expand, before=recognise),
+    Pass("integers", integers),
     Pass("layout", layout, before=fold_norms),
     Pass("fold", fold),
     Pass("split", split),
+    Pass("blocks", blocks),
     Pass("simplify", simplify),
 )
 

@@ -6,6 +6,7 @@ conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] 
 conv_last x[n, h, c]            space (n, p, o, r, c), r, c go;  taps before channels
 depthwise_last x[n, h, c]       space (n, p, c, r), r goes;      x[n, p + r, c] * w[r, c]
 matmul_bytes, conv_bytes        as matmul and conv_last, with panels of words of four bytes
+matmul_packed                   as matmul; of its factors only the run and the panel are known
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.block_forms import BLOCK, PANEL
+from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.ir.ops.define import make
 from arenite.schedule.access import Guard, Index, Source
 
@@ -61,6 +64,8 @@ def reduction_of(node: Node) -> Reduction | None:
         return _matmul_bytes(node)
     if node.op == "conv_bytes":
         return _conv_bytes(node)
+    if node.op == "matmul_packed":
+        return _matmul_packed(node)
     return None
 
 
@@ -158,6 +163,17 @@ def _matmul_bytes(node: Node) -> Reduction:
         return Source(a, (*rows, k)), Source(panels, (panel, at, *lane))
 
     space = (*node.shape, a.shape[-1])
+    return Reduction("add", space, (len(space) - 1,), factors)
+
+
+def _matmul_packed(node: Node) -> Reduction:
+    runs, panels = node.inputs
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        return Source(runs, (*rows, k // BLOCK * RUN_WORDS)), Source(panels, (column // PANEL, 0))
+
+    space = (*node.shape, depth_of(runs))
     return Reduction("add", space, (len(space) - 1,), factors)
 
 

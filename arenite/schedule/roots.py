@@ -45,7 +45,7 @@ COSTS = (
 
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
 CONTRACTIONS = frozenset(
-    {"matmul", "conv", "conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"}
+    "matmul conv conv_last depthwise_last matmul_bytes conv_bytes matmul_packed".split()
 )
 
 #: Whose weights are packed: read from memory as they lie there.
@@ -192,6 +192,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             return f"{user.op} reads it from memory"
         if user.op == "depthwise_last" and node.op != "slice":
             return "depthwise_last reads runs of channels from memory"
+        if user.op == "matmul_packed":
+            return "matmul_packed reads it from memory"
         if user.op in IN_RUNS and node.op not in ("reshape", *MADE_UP):
             return f"{user.op} reads runs of bytes from memory"
     return None

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
+from arenite.dtype.blocks import LAYOUTS
 from arenite.ir import (
     OPS,
     Node,
@@ -67,6 +69,19 @@ def _loop() -> Node:
     body = Region((number, state, step), (always, make("add", state, step)))
     inputs = (full((), 3, I64), always, x(3, 4), x(3, 4, index=1))
     return make("loop", *inputs, body=body, carried=1, index=0)
+
+
+def _weights() -> Node:
+    """q4_1, 19 rows of two blocks."""
+    dtype = BY_NAME["q4_1"]
+    blocks = np.zeros((19, 2), LAYOUTS[dtype.name])
+    blocks["d"], blocks["m"], blocks["qs"] = 0.5, -2, np.arange(16)
+    return buffer(Buffer.from_array(blocks.view(np.uint8)).view(0, 760, dtype, (19, 64)))
+
+
+def _of_weights(op: str, *inputs: Node) -> Node:
+    w = _weights()
+    return make(op, *inputs[:1], w, *inputs[1:], dtype=w.dtype)
 
 
 EXAMPLES: dict[str, Callable[[], Node]] = {
@@ -159,6 +174,20 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         **_CONV,
     ),
     "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
+    "dequantise": lambda: _of_weights("dequantise"),
+    "pack_blocks": lambda: _of_weights("pack_blocks"),
+    "quantise_blocks": lambda: make("quantise_blocks", x(2, 3, 64)),
+    "matmul_blocks": lambda: _of_weights("matmul_blocks", x(2, 3, 64)),
+    "rows_of_blocks": lambda: make(
+        "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype
+    ),
+    "matmul_packed": lambda: make(
+        "matmul_packed",
+        make("quantise_blocks", x(2, 3, 64)),
+        panels := _of_weights("pack_blocks"),
+        dtype=panels.inputs[0].dtype,
+        columns=19,
+    ),
     "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "branch": _branch,
     "cut": lambda: make("cut", x(3, 4), full((), 2, I64), size=Found("found", 0, 3)),

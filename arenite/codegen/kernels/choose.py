@@ -9,6 +9,7 @@ from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.micro.attention_build import build_attention, is_attention
+from arenite.codegen.micro.blocks_build import build_packed
 from arenite.codegen.micro.blocks_load import build_blocks, reads_blocks
 from arenite.codegen.micro.build import build_product
 from arenite.codegen.micro.bytes_build import build_bytes
@@ -34,6 +35,7 @@ def build(kernel: Kernel, target: Target) -> Built:
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
         made = (
             build_bytes(kernel, target)
+            or build_packed(kernel, target)
             or build_conv(kernel, target)
             or build_depthwise(kernel, target)
             or build_product(kernel, target)

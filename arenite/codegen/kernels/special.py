@@ -13,7 +13,7 @@ from typing import Literal
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME, DType, uint8
 from arenite.errors import IndexOutOfRange
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.node import Node
@@ -65,7 +65,10 @@ class Draft:
         """`body` for each `row`, so many of them in a tile."""
         first = ir.Name("tile") * index_expr(tile_rows)
         last = ir.Binary("min", first + index_expr(tile_rows), index_expr(rows))
-        arrays = [ir.ArrayArg(name, value.dtype, "in") for value, name in self.names.items()]
+        arrays = [
+            ir.ArrayArg(name, uint8 if value.dtype.is_block else value.dtype, "in")
+            for value, name in self.names.items()
+        ]
         arrays.append(ir.ArrayArg("out0", self.node.dtype, role))
         arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
         shapes = [self.node.shape, *(value.shape for value in self.kernel.inputs)]

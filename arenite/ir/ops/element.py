@@ -38,6 +38,14 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return cast("np.dtype[Any]", np.dtype(getattr(ml_dtypes, dtype.name)))
 
 
+def held_as(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and NumPy dtype of the array the reference holds a value in: rows of bytes for a
+    block-quantised type."""
+    if dtype.is_block:
+        return (*shape[:-1], dtype.nbytes(shape[-1:])), np.dtype(np.uint8)
+    return shape, numpy_dtype(dtype)
+
+
 def held_dtype(numpy_dtype: np.dtype[Any]) -> DType:
     """The DType of an array that the reference holds."""
     dtype = BY_NAME.get(numpy_dtype.name)
@@ -57,7 +65,8 @@ def packed(array: Array, dtype: DType) -> NDArray[np.uint8]:
 def unpacked(data: NDArray[np.uint8], dtype: DType, shape: tuple[int, ...]) -> Array:
     """An array of the elements in some bytes."""
     if dtype.bits >= 8:
-        return data.view(numpy_dtype(dtype)).reshape(shape)
+        held_shape, held = held_as(shape, dtype)
+        return data.view(held).reshape(held_shape)
     count = int(np.prod(shape, dtype=np.int64))
     bits = np.unpackbits(data, bitorder="little")[: count * dtype.bits].reshape(count, dtype.bits)
     low = np.packbits(bits, axis=1, bitorder="little").reshape(shape)

@@ -80,9 +80,10 @@ class BufferSource:
         return self._storage
 
     def array(self) -> Array:
-        """The elements, read-only; without a copy where they are whole bytes."""
+        """The elements, read-only; without a copy where they are whole bytes. Rows of bytes for a
+        block-quantised type."""
         if isinstance(self._storage, Buffer):
-            if self.dtype.bits < 8:
+            if self.dtype.bits < 8 or self.dtype.is_block:
                 data = np.frombuffer(self._storage.as_host_bytes(), np.uint8)
                 return unpacked(data, self.dtype, self.shape)
             return self._storage.as_array()

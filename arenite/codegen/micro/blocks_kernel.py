@@ -1,0 +1,289 @@
+"""BlocksKernel: quantised runs times panels of block-quantised weights; functions and driver.
+
+A tile is some rows by some vectors of columns. For each block of 32, whole numbers are summed in
+int32, then scaled and added to sums in float32:
+
+    sum += float(whole numbers) * (scale of the weights * scale of the run)
+    sum += least of the weights * (scale of the run * sum of the run)          where there is one
+
+Weights stay packed in memory. Bits become bytes once for all rows of a tile; they are never
+negative, and what the zero takes off is where the sum of whole numbers begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arenite.codegen.micro.bytes_tile import word_dot
+from arenite.codegen.micro.driver import Driver
+from arenite.codegen.micro.functions import TileFunction
+from arenite.codegen.micro.kernel import MicroKernel, Operand
+from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
+from arenite.codegen.numeric import fma
+from arenite.codegen.printer import kernel_text
+from arenite.codegen.vector import I64, Builder, Vec, VType
+from arenite.dtype import BY_NAME, DType, float32
+from arenite.dtype.blocks import IQ4_VALUES
+from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, Form, form_of
+from arenite.ir.ops.blocks import (
+    HALF_SUM_WORD,
+    RUN_WORDS,
+    SCALE_WORD,
+    SCALED_SUM_WORD,
+    SUM_WORD,
+)
+
+WORD_NBYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksKernel(MicroKernel):
+    weights: DType
+    depth: int
+
+    @property
+    def form(self) -> Form:
+        return form_of(self.weights)
+
+    @property
+    def panel_nbytes(self) -> int:
+        return self.form.panel_nbytes(self.depth)
+
+
+@kernel_text.register
+def _(kernel: BlocksKernel) -> str:
+    """The loops, below how they are made."""
+    text: str = kernel_text.dispatch(MicroKernel)(kernel)
+    return f"// panels of {kernel.weights}, {kernel.depth} deep: {kernel.form}\n{text}"
+
+
+class BlocksFunction(TileFunction):
+    """A register tile of blocks."""
+
+    def __init__(self, builder: Builder, kernel: BlocksKernel) -> None:
+        super().__init__(builder, kernel)
+        self.made = kernel
+        self.form = kernel.form
+        self.word_dot = word_dot(builder.target)
+        self.ints = VType("i", 32, self.product.lanes)
+
+    def tile(self, rows: int, columns: int, is_masked: bool) -> None:
+        b, lanes, form = self.builder, self.product.lanes, self.form
+        line = self.nbytes(self.product.a.line, self.product.a)
+        places = [_Place(self.made, column * lanes) for column in range(columns)]
+        row_offsets = [line * row for row in range(rows)]
+
+        def step(a_at: str, b_at: str, state: list[Vec]) -> list[Vec]:
+            *sums, number = state
+            own_rows = [moved(b, a_at, offset) for offset in row_offsets]
+            halves_at, codes_at = self._scales_at(number)
+            for part in range(form.parts):
+                wholes = self._wholes(own_rows, b_at, places, part)
+                scales = [self._scales(halves_at, codes_at, place, part) for place in places]
+                sums = self._scaled(own_rows, wholes, scales, part, sums)
+            return [*sums, number + 1]
+
+        zero = b.constant(0, VType("f", 32, lanes))
+        n_blocks = b.constant(self.made.depth // BLOCK, I64)
+        loop = KLoop(n_blocks, RUN_WORDS * WORD_NBYTES, form.block_nbytes)
+        start = [*[zero] * (rows * columns), b.constant(0, I64)]
+        *sums, _ = summed(b, [loop], "%a", "%b", start, step)
+        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
+        self.finish([sums[row * columns : (row + 1) * columns] for row in range(rows)], masks)
+
+    def _scales_at(self, number: Vec) -> tuple[str, str]:
+        """Where the float16 scales and the codes of a block are, in the first panel."""
+        b, form = self.builder, self.form
+        first = b.offset("%b", form.scales_at(self.made.depth))
+        if form.blocks == 1:
+            return moved(b, first, number * form.scales_nbytes), first
+        shared = number.shr(form.blocks.bit_length() - 1, signed=False)
+        halves_at = moved(b, first, shared * form.scales_nbytes)
+        within = (number & (form.blocks - 1)) * (form.parts * form.code_nbytes)
+        return halves_at, moved(b, b.offset(halves_at, form.halves_nbytes), within)
+
+    def _wholes(
+        self, rows: Sequence[str], b_at: str, places: Sequence[_Place], part: int
+    ) -> list[list[Vec]]:
+        """The sums of whole numbers of one part, by row and column."""
+        b, lanes, dot = self.builder, self.product.lanes, self.word_dot
+        sums = [[self._taken_off(row, part)] * len(places) for row in rows]
+        columns = [_Planes(self, b_at, place) for place in places]
+        groups = self.form.part // STEP
+        for group in range(part * groups, (part + 1) * groups):
+            vectors = [dot.a(column.group(group)) for column in columns]
+            for row, own in zip(rows, sums, strict=True):
+                word = self._word(row, group)
+                spread = dot.b(b.broadcast(word, lanes))
+                for k, vector in enumerate(vectors):
+                    own[k] = dot.add(own[k], vector, spread)
+        return sums
+
+    def _word(self, row: str, number: int) -> Vec:
+        where = self.builder.offset(row, number * WORD_NBYTES)
+        return self.builder.emit(f"load i32, ptr {where}, align 4", VType("i", 32, 1))
+
+    def _float_word(self, row: str, number: int) -> Vec:
+        where = self.builder.offset(row, number * WORD_NBYTES)
+        value = self.builder.emit(f"load float, ptr {where}, align 4", VType("f", 32, 1))
+        return self.builder.broadcast(value, self.product.lanes)
+
+    def _minus_sum(self, row: str, part: int) -> Vec:
+        """Minus the sum of the numbers of a part of a run, in all lanes."""
+        b, lanes = self.builder, self.product.lanes
+        if self.form.parts == 1:
+            return b.broadcast(self._word(row, SUM_WORD), lanes)
+        first = b.broadcast(self._word(row, HALF_SUM_WORD), lanes)
+        return first if part == 0 else b.broadcast(self._word(row, SUM_WORD), lanes) - first
+
+    def _taken_off(self, row: str, part: int) -> Vec:
+        """What the zero makes of a part of a run: where its sum begins."""
+        if self.form.zero == 0:
+            return self.builder.constant(0, self.ints)
+        return self._minus_sum(row, part) << self.form.zero.bit_length() - 1
+
+    def _scales(self, halves_at: str, codes_at: str, place: _Place, part: int) -> list[Vec]:
+        """What a part of the weights is multiplied with, then what is added, for each column."""
+        b, form, lanes = self.builder, self.form, self.product.lanes
+        half = BY_NAME["float16"]
+        halves = [
+            load_wide(
+                b,
+                b.offset(halves_at, place.panel_nbytes + 2 * (PANEL * k + place.lane)),
+                half,
+                float32,
+                lanes,
+                None,
+            )
+            for k in range(1 + form.has_least)
+        ]
+        if form.codes == "none":
+            return halves
+        codes = self._codes(b.offset(codes_at, place.panel_nbytes + place.lane), part)
+        made = [h * code for h, code in zip(halves, codes, strict=True)]
+        return [made[0], *(-least for least in made[1:])]
+
+    def _codes(self, at: str, part: int) -> list[Vec]:
+        """The codes of a part as floats."""
+        b, form, lanes = self.builder, self.form, self.product.lanes
+        t = VType("i", 8, lanes)
+        first = b.offset(at, part * form.code_nbytes)
+        loads = [
+            b.emit(f"load {t}, ptr {b.offset(first, k * PANEL)}, align 1", t)
+            for k in range(form.code_nbytes // PANEL)
+        ]
+        wide = "sext" if form.codes == "signed" else "zext"
+        whole = [load.convert(wide, self.ints) for load in loads]
+        if form.codes == "nibbles":
+            whole = [whole[0] & 15, whole[0].shr(4, signed=False)]
+        return [code.convert("sitofp", self.ints.as_float) for code in whole]
+
+    def _scaled(
+        self,
+        rows: Sequence[str],
+        wholes: Sequence[Sequence[Vec]],
+        scales: Sequence[Sequence[Vec]],
+        part: int,
+        sums: Sequence[Vec],
+    ) -> list[Vec]:
+        """The sums after one part."""
+        made: list[Vec] = []
+        for number, (row, own) in enumerate(zip(rows, wholes, strict=True)):
+            run = self._float_word(row, SCALE_WORD)
+            for column, (whole, scale) in enumerate(zip(own, scales, strict=True)):
+                total = sums[number * len(scales) + column]
+                value = whole.convert("sitofp", self.ints.as_float)
+                total = fma(value, scale[0] * run, total)
+                if self.form.has_least:
+                    total = fma(scale[1], self._scaled_sum(row, run, part), total)
+                made.append(total)
+        return made
+
+    def _scaled_sum(self, row: str, run: Vec, part: int) -> Vec:
+        if self.form.parts == 1:
+            return self._float_word(row, SCALED_SUM_WORD)
+        total = self.builder.constant(0, self.ints) - self._minus_sum(row, part)
+        return run * total.convert("sitofp", self.ints.as_float)
+
+
+class _Place:
+    """Where a vector of columns is: bytes of panels before its own, and its first lane."""
+
+    def __init__(self, kernel: BlocksKernel, column: int) -> None:
+        panel, self.lane = divmod(column, PANEL)
+        self.panel_nbytes = panel * kernel.panel_nbytes
+
+
+class _Planes:
+    """The numbers of a block for one vector of columns; what is loaded is loaded once."""
+
+    def __init__(self, function: BlocksFunction, at: str, place: _Place) -> None:
+        self.function = function
+        b = function.builder
+        self.at = b.offset(at, place.panel_nbytes + place.lane * STEP)
+        self.loaded: dict[int, Vec] = {}
+
+    def group(self, group: int) -> Vec:
+        """Four neighbours in K of every column, a byte each."""
+        form = self.function.form
+        value: Vec | None = None
+        first, below = 0, 0
+        for bits in form.planes:
+            vector, piece = divmod(group, 8 // bits)
+            found = self._piece(first + vector, piece * bits, bits, below)
+            value = found if value is None else value | found
+            first, below = first + bits, below + bits
+        assert value is not None
+        return _looked_up(value) if form.has_table else value
+
+    def _piece(self, vector: int, shift: int, bits: int, below: int) -> Vec:
+        """Bits of every byte of a vector, moved to where they are in a number."""
+        own = self._load(vector)
+        if bits == 8:
+            return own
+        move = shift - below
+        moved_bits = own.shr(move, signed=False) if move > 0 else own << -move if move else own
+        mask: int = (2**bits - 1 << below) * 0x01010101
+        return moved_bits & mask
+
+    def _load(self, vector: int) -> Vec:
+        if vector not in self.loaded:
+            b, t = self.function.builder, self.function.ints
+            where = b.offset(self.at, vector * LINE_NBYTES)
+            self.loaded[vector] = b.emit(f"load {t}, ptr {where}, align 4", t)
+        return self.loaded[vector]
+
+
+_SHUFFLES = {
+    16: "llvm.aarch64.neon.tbl1.v16i8",
+    32: "llvm.x86.avx2.pshuf.b",
+    64: "llvm.x86.avx512.pshuf.b.512",
+}
+
+
+def _looked_up(value: Vec) -> Vec:
+    """What indices of the table stand for, made positive."""
+    b = value.builder
+    t = VType("i", 8, value.type.lanes * STEP)
+    table = b.table([v + 128 for v in IQ4_VALUES] * (t.lanes // len(IQ4_VALUES)), t)
+    found = b.call(_SHUFFLES[t.lanes], t, table, value.convert("bitcast", t))
+    return found.convert("bitcast", value.type)
+
+
+class BlocksDriver(Driver):
+    """The function of a BlocksKernel."""
+
+    def __init__(self, builder: Builder, kernel: BlocksKernel) -> None:
+        super().__init__(builder, kernel)
+        self.of_blocks = kernel
+
+    def new_function(self, builder: Builder) -> BlocksFunction:
+        return BlocksFunction(builder, self.of_blocks)
+
+    def _address(self, operand: Operand, line: Vec) -> str:
+        """Groups of columns begin with a panel, rows where they lie."""
+        if operand is not self.product.b:
+            return super()._address(operand, line)
+        panel = line.shr(PANEL.bit_length() - 1, signed=False) * self.of_blocks.panel_nbytes
+        return moved(self.builder, self.pointers[operand.array], panel)

@@ -1,0 +1,247 @@
+"""Kernels that read blocks or make them: dequantised values and rows, panels, quantised runs.
+
+Blocks are arguments as plain bytes. One tile does some rows of the result; panels and dequantised
+weights are made once, when a program is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
+from arenite.codegen.micro.blocks_read import INT32, RUN, UINT16, BlockReader, number
+from arenite.dtype import DType, float32, uint8
+from arenite.ir.dim import bounds, product
+from arenite.ir.node import Node
+from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, form_of
+from arenite.ir.ops.blocks import (
+    HALF_SUM_WORD,
+    LEAST_NORMAL,
+    RUN_WORDS,
+    SCALE_WORD,
+    SCALED_SUM_WORD,
+    SUM_WORD,
+)
+from arenite.schedule.kernel import Kernel
+
+_LANE = ir.Name("lane")
+
+
+def reads_blocks(kernel: Kernel) -> bool:
+    return kernel.stages[0].node.op in _BUILDERS
+
+
+def build_blocks(kernel: Kernel) -> Built:
+    draft = Draft(kernel)
+    return _BUILDERS[draft.node.op](draft)
+
+
+def _size(node: Node, axis: int) -> int:
+    return bounds(node.shape[axis])[1]
+
+
+def _row_nbytes(w: Node) -> int:
+    return w.dtype.nbytes((_size(w, 1),))
+
+
+def _row_of_blocks(reader: Callable[[ir.Expr], BlockReader], w: Node) -> ir.Block:
+    """Row `row` of the result, dequantised."""
+    length, depth = w.dtype.block_length, _size(w, 1)
+    block = ir.Name("block")
+    source = reader(block * w.dtype.block_nbytes)
+    runs: list[ir.Stmt] = []
+    for run in range(length // RUN):
+        place = _ROW * depth + (block * length + run * RUN) + _LANE
+        store = ir.Store("out0", place, source.element(run, _LANE))
+        runs.append(ir.For("lane", ir.index(0), ir.index(RUN), (store,), vector=True))
+    return (ir.For("block", ir.index(0), ir.index(depth // length), tuple(runs)),)
+
+
+def _dequantise(draft: Draft) -> Built:
+    [w] = draft.node.inputs
+    name, row_nbytes = draft.names[w], _row_nbytes(w)
+    body = _row_of_blocks(lambda at: BlockReader(w.dtype, name, _ROW * row_nbytes + at), w)
+    return draft.finish(w.shape[0], w.shape[1], body)
+
+
+def _rows(draft: Draft) -> Built:
+    w, indices = draft.node.inputs
+    name, row_nbytes = draft.names[w], _row_nbytes(w)
+    at, inside, start = ir.Name("at"), ir.Name("inside", ir.BOOL), ir.Name("start")
+    body = _row_of_blocks(lambda place: BlockReader(w.dtype, name, start + place), w)
+    return draft.finish(
+        product(indices.shape),
+        w.shape[1],
+        (
+            ir.Let("at", draft.load(indices, _ROW)),
+            ir.Let("inside", _within(at, w.shape[0])),
+            ir.Require(inside, _OUT_OF_RANGE),
+            ir.Let("start", ir.Select(inside, at, ir.index(0)) * row_nbytes),
+            *body,
+        ),
+    )
+
+
+def _pack(draft: Draft) -> Built:
+    """Row `row` of the result is a panel: column by column, block by block."""
+    [w] = draft.node.inputs
+    form, depth = form_of(w.dtype), _size(w, 1)
+    length, n_columns = w.dtype.block_length, _size(w, 0)
+    block, column, place = ir.Name("block"), ir.Name("column"), ir.Name("place")
+    start = ir.Name("start")
+    at = place + block * w.dtype.block_nbytes
+    reader = BlockReader(w.dtype, draft.names[w], at)
+    step = ir.Name("step")
+    panel = _ROW * form.panel_nbytes(depth)
+    stores: list[ir.Stmt] = []
+    for part in range(length // BLOCK):
+        first = panel + (block * (length // BLOCK) + part) * form.block_nbytes
+        vectors = _vectors(reader, part, step)
+        for k, value in enumerate(vectors):
+            where = first + (k * LINE_NBYTES) + column * STEP + step
+            stores.append(ir.Store("out0", where, ir.Cast(value, uint8)))
+    scales = _scales(reader, panel + form.scales_at(depth) + block * form.scales_nbytes, column)
+    numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores))
+    blocks = ir.For("block", ir.index(0), ir.index(depth // length), (numbers, *scales))
+    source = ir.Binary("min", _ROW * PANEL + column, ir.index(n_columns - 1))
+    columns = ir.For(
+        "column",
+        ir.index(0),
+        ir.index(PANEL),
+        (ir.Let("place", source * _row_nbytes(w)), blocks),
+    )
+    used = form.scales_at(depth) + depth // (BLOCK * form.blocks) * form.scales_nbytes
+    rest = form.panel_nbytes(depth) - used
+    body: ir.Block = (columns,)
+    if rest:
+        zero = ir.Store("out0", panel + used + start, ir.Const(0, uint8))
+        body = (columns, ir.For("start", ir.index(0), ir.index(rest), (zero,)))
+    return draft.finish(draft.node.shape[0], draft.node.shape[1], body)
+
+
+def _vectors(reader: BlockReader, part: int, step: ir.Expr) -> list[ir.Expr]:
+    """The bytes of one column and step in all vectors of a block of 32."""
+    groups = []
+    for group in range(BLOCK // STEP):
+        run, lane = divmod(part * BLOCK + group * STEP, RUN)
+        groups.append(reader.number(run, step + lane))
+    made: list[ir.Expr] = []
+    below = 0
+    for plane in reader.form.planes:
+        shared = 8 // plane
+        for first in range(0, len(groups), shared):
+            value = number(0)
+            for k, group_number in enumerate(groups[first : first + shared]):
+                value = ir.Binary("or", value, _piece(group_number, below, plane, k * plane))
+            made.append(value)
+        below += plane
+    return made
+
+
+def _piece(value: ir.Expr, below: int, plane: int, shift: int) -> ir.Expr:
+    """Some bits of a number, moved to their place in a byte."""
+    moved = ir.Binary("shift_right", value, number(below)) if below else value
+    masked = ir.Binary("and", moved, number(2**plane - 1))
+    return ir.Binary("shift_left", masked, number(shift)) if shift else masked
+
+
+def _scales(reader: BlockReader, at: ir.Expr, column: ir.Expr) -> list[ir.Stmt]:
+    """The scales of one column, for a block of the type."""
+    made: list[ir.Stmt] = []
+    for k, half in enumerate(reader.halves()):
+        for byte in range(2):
+            moved = ir.Binary("shift_right", half, ir.Const(8 * byte, UINT16))
+            where = at + (2 * PANEL * k + byte) + column * 2
+            made.append(ir.Store("out0", where, ir.Cast(moved, uint8)))
+    form = reader.form
+    if form.codes == "none":
+        return made
+    for part in range(form.blocks * form.parts):
+        for k, code in enumerate(reader.codes(part)):
+            where = at + (form.halves_nbytes + part * form.code_nbytes + k * PANEL) + column
+            made.append(ir.Store("out0", where, ir.Cast(code, uint8)))
+    return made
+
+
+def _quantise(draft: Draft) -> Built:
+    """Row `row` of the work is one run of 32."""
+    [x] = draft.node.inputs
+    n_runs = product(x.shape[:-1]) * (_size(x, -1) // BLOCK)
+    scale, inverse = ir.Name("scale", float32), ir.Name("inverse", float32)
+    most, total, half = (ir.Name("most", float32), ir.Name("total", INT32), ir.Name("half", INT32))
+    word, four = ir.Name("word"), ir.Name("four", INT32)
+    first = _ROW * RUN_WORDS
+
+    def constant(value: float, dtype: DType = float32) -> ir.Expr:
+        return ir.Const(value, dtype)
+
+    largest = ir.Unary("abs", draft.load(x, _ROW * BLOCK + _LANE))
+    raw = ir.Binary("div", most, constant(127.0))
+    one_over = ir.Binary("div", constant(1.0), scale)
+    pieces, lets = [], []
+    for k in range(STEP):
+        scaled = ir.Binary("mul", draft.load(x, _ROW * BLOCK + word * STEP + k), inverse)
+        lets.append(ir.Let(f"q{k}", ir.Cast(ir.Unary("round", scaled), INT32)))
+        pieces.append(ir.Name(f"q{k}", INT32))
+    packed: ir.Expr = number(0)
+    for k, piece in enumerate(pieces):
+        low = ir.Binary("and", piece, number(255))
+        packed = ir.Binary("or", packed, ir.Binary("shift_left", low, number(8 * k)))
+    is_first = ir.Binary("lt", word, ir.index(RUN // STEP))
+    body: ir.Block = (
+        ir.Accumulator("most", constant(0.0)),
+        ir.For(
+            "lane",
+            ir.index(0),
+            ir.index(BLOCK),
+            (ir.Accumulate("most", "max", largest),),
+            vector=True,
+        ),
+        ir.Let("raw", raw),
+        ir.Let(
+            "scale",
+            ir.Select(
+                ir.Binary("lt", ir.Name("raw", float32), constant(LEAST_NORMAL)),
+                constant(0.0),
+                ir.Name("raw", float32),
+            ),
+        ),
+        ir.Let(
+            "inverse",
+            ir.Select(ir.Binary("eq", scale, constant(0.0)), constant(0.0), one_over),
+        ),
+        ir.Accumulator("total", number(0)),
+        ir.Accumulator("half", number(0)),
+        ir.For(
+            "word",
+            ir.index(0),
+            ir.index(BLOCK // STEP),
+            (
+                *lets,
+                ir.Let("four", pieces[0] + pieces[1] + pieces[2] + pieces[3]),
+                ir.Accumulate("total", "add", four),
+                ir.Accumulate("half", "add", ir.Select(is_first, four, number(0))),
+                ir.Store("out0", first + word, packed),
+            ),
+            vector=True,
+        ),
+        ir.Store("out0", first + SCALE_WORD, ir.Bitcast(scale, INT32)),
+        ir.Store(
+            "out0",
+            first + SCALED_SUM_WORD,
+            ir.Bitcast(ir.Binary("mul", scale, ir.Cast(total, float32)), INT32),
+        ),
+        ir.Store("out0", first + SUM_WORD, ir.Unary("neg", total)),
+        ir.Store("out0", first + HALF_SUM_WORD, ir.Unary("neg", half)),
+    )
+    return draft.finish(n_runs, BLOCK, body)
+
+
+_BUILDERS: dict[str, Callable[[Draft], Built]] = {
+    "dequantise": _dequantise,
+    "rows_of_blocks": _rows,
+    "pack_blocks": _pack,
+    "quantise_blocks": _quantise,
+}
