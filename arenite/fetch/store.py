@@ -4,8 +4,8 @@
              smollm2-135m-instruct.partial/  where it is fetched, by one process at a time
 
 What must hold: a file that is handed out was whole when its record was written, and has not been
-written since (size and time tell; where they differ its SHA-256 decides). Records are read with
-distrust: one that is not as it should be means that nothing is there.
+written since (size and time tell; where the time differs its SHA-256 decides, once). Records are
+read with distrust: one that is not as it should be means that nothing is there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from arenite.errors import FileMissing
 from arenite.fetch.source import OnProgress, Source
 from arenite.runtime import cache
+from arenite.runtime.model_file import write_atomically
 
 RECORD = "arenite.json"
 SCHEMA = 1
@@ -84,8 +85,13 @@ class Store:
             file = kept.get(wanted.name)
             if file is None or wanted.sha256 not in (None, file.sha256):
                 return False
-            if not _is_whole(folder / file.name, file, hash_all):
+            now = _whole(folder / file.name, file, hash_all)
+            if now is None:
                 return False
+            kept[now.name] = now
+        if tuple(kept.values()) != record.files:
+            with suppress(OSError):  # it can be hashed again
+                _write_record(folder, replace(record, files=tuple(kept.values())))
         return True
 
     def records(self) -> list[Record]:
@@ -105,9 +111,7 @@ class Store:
             status = path.stat()
             digest = wanted.sha256 or sha256_of(path)
             files.append(StoredFile(wanted.name, status.st_size, digest, status.st_mtime_ns))
-        record = asdict(Record(source.name, source.licence, tuple(files)))
-        text = json.dumps({"schema": SCHEMA, **record}, indent=1)
-        (fetched / RECORD).write_text(text, encoding="utf-8")
+        _write_record(fetched, Record(source.name, source.licence, tuple(files)))
         target = self.folder_of(source.name)
         shutil.rmtree(target, ignore_errors=True)
         fetched.rename(target)
@@ -219,13 +223,19 @@ def sha256_of(path: Path, step: str = "", on_progress: OnProgress | None = None)
     return digest.hexdigest()
 
 
-def _is_whole(path: Path, file: StoredFile, hash_all: bool) -> bool:
+def _whole(path: Path, file: StoredFile, hash_all: bool) -> StoredFile | None:
+    """The file as it is now, or None where it is not what was recorded."""
     try:
         status = path.stat()
     except OSError:
-        return False
+        return None
     if not stat.S_ISREG(status.st_mode) or status.st_size != file.nbytes:
-        return False
-    if status.st_mtime_ns == file.mtime_ns and not hash_all:
-        return True
-    return sha256_of(path) == file.sha256
+        return None
+    if (status.st_mtime_ns != file.mtime_ns or hash_all) and sha256_of(path) != file.sha256:
+        return None
+    return replace(file, mtime_ns=status.st_mtime_ns)
+
+
+def _write_record(folder: Path, record: Record) -> None:
+    text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=1)
+    write_atomically(folder / RECORD, text.encode())

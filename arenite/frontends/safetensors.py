@@ -159,7 +159,8 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
         )
     where = f"{path}: the header"
     header = _parsed(file, 8, length, where)
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", None)
+    metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise InvalidFile(f"{where} has '__metadata__' that does not map text to text")
     data_offset = 8 + length

@@ -15,9 +15,9 @@ import pytest
 
 from arenite import fetch
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile, NotSupported
-from arenite.fetch import wheels
+from arenite.fetch import store, wheels
 from arenite.fetch.catalogue import CATALOGUE
-from arenite.fetch.store import RECORD
+from arenite.fetch.store import RECORD, sha256_of
 from tests.fetch.fakes import (
     CONTENT,
     MEMBERS,
@@ -107,10 +107,23 @@ def test_damage_that_left_size_and_time_alone_is_found_when_all_is_hashed(pip: F
     assert len(pip.asked) == 2
 
 
-def test_a_file_that_was_only_touched_is_kept(pip: FakePip) -> None:
-    os.utime(fetch.obtain("tiny"), ns=(1, 1))
-    fetch.obtain("tiny", offline=True)
+def test_a_file_that_was_only_touched_is_hashed_once_and_kept(
+    pip: FakePip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetch.obtain("tiny")
+    os.utime(path, ns=(1, 1))
+    hashed: list[Path] = []
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr(store, "sha256_of", counted)
+    for _ in range(3):
+        fetch.obtain("tiny", offline=True)
+    assert hashed == [path]
     assert len(pip.asked) == 1
+    assert names_in(path.parent) == {"tiny.gguf", RECORD}
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,11 @@ def test_a_file_of_the_package_is_read(model: Path) -> None:
     assert "8 tensors" in repr(file)
 
 
+def test_metadata_may_be_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.safetensors", {"__metadata__": None, "t": F32}, bytes(8))
+    assert SafetensorsFile.open(path).metadata == {}
+
+
 def test_nothing_is_copied(model: Path) -> None:
     tensor = SafetensorsFile.open(model).tensors["weights"]
     assert tensor.buffer().raw_ptr == tensor.file.raw_ptr + tensor.offset
