@@ -322,9 +322,15 @@ def test_buffers_and_constants() -> None:
     assert bytes(packed.as_host_bytes()) == b"\x78\x03"
 
 
+def last(image: Node, panels: Node, **attrs: Any) -> Node:
+    return make("conv_last", image, panels, **{"channels": 34, **LAST, **attrs})
+
+
 M = x(3, 4)
 N = Var("n", 0, 9)
 CONV: dict[str, Any] = {"strides": (1,), "padding": ((0, 0),), "dilations": (1,), "groups": 1}
+LAST: dict[str, Any] = {"strides": (1,), "padding": ((0, 0),), "dilations": (1,)}
+PANELS = x(2, 2, 3, 2, 16, index=1)
 SEED = full((), 1, BY_NAME["uint64"])
 PLACES = constant(np.array([[0, 1]]))
 KEYS = x(1, 2, 5, 4)
@@ -465,6 +471,23 @@ KEYS = x(1, 2, 5, 4)
         ),
         (lambda: make("conv", x(1, 1, 1, 1, 1, 1), M, **CONV), ShapeMismatch, "one to three"),
         (lambda: make("conv", x(1, 2, 3, 3), x(1, 2, 1, 1), **CONV), ShapeMismatch, "one each"),
+        (lambda: last(x(1, 9), PANELS), ShapeMismatch, "one to three spatial axes"),
+        (lambda: last(x(1, 9, 5), PANELS), ShapeMismatch, "for 5 channels in"),
+        (lambda: last(x(1, 9, 4), PANELS, channels=33), ShapeMismatch, "33 channels of 2 groups"),
+        (lambda: last(x(1, 9, 4), PANELS, channels=0), ShapeMismatch, "0 channels"),
+        (lambda: last(x(1, 9, 4), PANELS, strides=(1, 1)), ShapeMismatch, "not one each for 1"),
+        (lambda: last(x(1, 9, 4), PANELS, dilations=(5,)), ShapeMismatch, "a kernel of 11"),
+        (lambda: last(x(1, 9, 4, dtype=BY_NAME["int32"]), PANELS), TypeMismatch, "dtypes differ"),
+        (
+            lambda: make("depthwise_last", x(1, 9, 4), x(3, 5, index=1), **LAST),
+            ShapeMismatch,
+            r"w is \[\*K, C\]",
+        ),
+        (
+            lambda: make("depthwise_last", x(1, 2, 4), x(3, 4, index=1), **LAST),
+            ShapeMismatch,
+            "a kernel of 3 does not fit 2",
+        ),
         (lambda: make("iota", axis=1, shape=(3,), dtype=F32), ShapeMismatch, "iota: axis 1"),
         (lambda: make("iota", axis=0, shape=(3,), dtype=BOOL), TypeMismatch, "not in bool"),
         (lambda: full((-1,), 0, F32), ShapeMismatch, "may be negative"),
@@ -494,6 +517,10 @@ def test_sizes_of_results_may_be_open() -> None:
         "groups": 1,
     }
     assert make("conv", image, kernel, **attrs).shape == (n, 8, n, 5)
+    del attrs["groups"]
+    turned, panels = x(n, 2 * n, 7, 4), x(1, 1, 3, 3, 4, 16, index=1)
+    assert make("conv_last", turned, panels, channels=8, **attrs).shape == (n, n, 5, 8)
+    assert make("depthwise_last", turned, x(3, 3, 4), **attrs).shape == (n, n, 5, 4)
     joined = make("concat", image, image, axis=2)
     assert joined.shape[2] == 4 * n
     assert bounds(joined.shape[2]) == (12, 36)
