@@ -28,7 +28,7 @@ from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
-from arenite.ir.dim import Dim, Var, evaluate
+from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.schedule import Kernel, fuse
 from arenite.tensor import Tensor
@@ -409,6 +409,17 @@ def test_rows_known_later(n: int, k: int, tb: bool, target: str) -> None:
         [got] = made.run([a, b], {"rows": m})
         left, right = one.views(a.astype(np.float64), b.astype(np.float64))
         assert (np.abs(got - left @ right) <= bound_of(left, right, 2.0**-24)).all(), m
+
+
+def test_scratch_does_not_grow_with_rows() -> None:
+    """Where rows are known later, tiles are bounded, and so is what is planned for them."""
+    shape = Shape(1, 3072, 768, tb=True)
+    few, many = (
+        built_for(shape.product, [(Var("rows", 1, most), 768), (3072, 768)])[2]
+        for most in (200, 100_000)
+    )
+    assert few.scratch
+    assert bounds(many.scratch[0].nbytes)[1] == bounds(few.scratch[0].nbytes)[1]
 
 
 @pytest.mark.parametrize("shape", [((0, 4), (4, 5)), ((3, 0), (0, 5)), ((3, 4), (4, 0))], ids=str)

@@ -11,7 +11,7 @@ from math import gcd
 
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.kernel import FewRows
-from arenite.codegen.micro.rows import even_heights
+from arenite.codegen.micro.rows import LIMIT, even_heights
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
 from arenite.dtype import DType
@@ -170,7 +170,7 @@ def _heights(n_rows: Dim, block_rows: int, few: Few, tallest: int) -> tuple[int,
     """Heights of tiles for blocks of more rows than the form for few takes."""
     if isinstance(n_rows, int):
         return even_heights([min(n_rows, block_rows), n_rows % block_rows], tallest)
-    even = even_heights(range(few.up_to + 1, block_rows + 1), tallest)
+    even = even_heights(range(few.up_to + 1, min(block_rows, LIMIT + tallest) + 1), tallest)
     lower = [height for height in LATER_HEIGHTS if height < tallest]
     return min(even, (tallest, *lower), key=len)
 
@@ -188,19 +188,26 @@ def _few_heights(n_rows: Dim, block_rows: int, few: Few) -> tuple[int, ...]:
 def _blocks(layout: Layout, width: int, tallest: int) -> tuple[int, int, int]:
     """Rows and columns of a block, and blocks in a tile."""
     is_known = isinstance(layout.n_rows, int)
-    rows = max(1, min(bounds(layout.n_rows)[1], 10**9 if is_known else LATER_ROWS))
-    columns = max(1, bounds(layout.n_columns)[1])
-    depth = bounds(layout.depth)[1]
-    batch = max(1, bounds(layout.batch)[1])
+    all_rows, columns, depth, batch = (
+        max(1, bounds(size)[1])
+        for size in (layout.n_rows, layout.n_columns, layout.depth, layout.batch)
+    )
+    rows = all_rows if is_known else min(all_rows, LATER_ROWS)
     work = (rows + ELEMENT_WORK) * columns * depth
-    if work * 2 <= TILE_WORK or batch >= MOST_TILES:
-        return rows, -(-columns // width) * width, max(1, min(TILE_WORK // work, batch))
+    groups = -(-columns // width)
+    if work * 2 <= TILE_WORK:
+        return rows, groups * width, TILE_WORK // work
+    if batch >= MOST_TILES:
+        return all_rows, groups * width, 1
     wanted = max(1, min(work // TILE_WORK, -(-MOST_TILES // batch)))
     wanted += wanted % 2 if wanted > 1 else 0
-    groups = -(-columns // width)
     chunk = -(-groups // min(wanted, groups))
     n_chunks = -(-groups // chunk)
-    if is_known and n_chunks < ENOUGH_TILES:
+    if not is_known:
+        # Every tile has scratch, so their number does not grow with the rows without end.
+        n_blocks = max(1, MOST_TILES // (n_chunks * batch))
+        rows = max(rows, -(-all_rows // n_blocks))
+    elif n_chunks < ENOUGH_TILES:
         n_blocks = min(-(-wanted // n_chunks), rows // (2 * tallest))
         rows = -(-rows // max(1, n_blocks))
     return rows, chunk * width, 1
@@ -213,8 +220,10 @@ def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
         for size in (layout.n_rows, layout.n_columns, layout.depth, layout.batch)
     )
     work = (rows + ELEMENT_WORK) * columns * depth
-    if work * 2 <= TILE_WORK or batch >= MOST_TILES:
-        return rows, columns, max(1, min(TILE_WORK // work, batch))
+    if work * 2 <= TILE_WORK:
+        return rows, columns, TILE_WORK // work
+    if batch >= MOST_TILES:
+        return rows, columns, 1
     wanted = max(2, min(work // TILE_WORK, -(-MOST_TILES // batch)))
     unit = lanes
     if few.form == "stream":
