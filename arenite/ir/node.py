@@ -10,6 +10,7 @@ origin survives. Nothing here follows inputs recursively: graphs are deeper than
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -71,6 +72,12 @@ _set_dtype = Node.__dict__["dtype"].__set__
 # one node as long as the entry exists, and a dying node's key frees nothing, which would recurse.
 _interned: weakref.WeakValueDictionary[Hashable, Node] = weakref.WeakValueDictionary()
 _intern_lock = threading.RLock()
+# A child forked while another thread makes a node would find the lock taken for ever.
+os.register_at_fork(
+    before=_intern_lock.acquire,
+    after_in_parent=_intern_lock.release,
+    after_in_child=_intern_lock.release,
+)
 
 
 def intern(

@@ -78,8 +78,8 @@ class Trial:
     def graph(self) -> Graph:
         return Graph(tuple(self.inputs), tuple(node for node, _ in self.outputs))
 
-    def run(self, watched: bool = True) -> None:
-        """Compile, run and compare; `watched`: also launch by launch."""
+    def run(self) -> None:
+        """Compile, run and compare, also launch by launch with every byte watched."""
         graph = self.graph
         expected = reference.evaluate(graph, self.arrays)
         results = []
@@ -87,11 +87,10 @@ class Trial:
             with compile_graph(graph, threads=threads) as program:
                 results.append(program(*self.arrays))
                 program.verify()
-        if watched:
-            with compile_graph(graph) as program:
-                checked = program.run_checked(*self.arrays)
-            for (node, _), one, other in zip(self.outputs, results[0], checked, strict=True):
-                assert _bits(one) == _bits(other), f"{node!r}: a checked run differs"
+        with compile_graph(graph) as program:
+            checked = program.run_checked(*self.arrays)
+        for (node, _), one, other in zip(self.outputs, results[0], checked, strict=True):
+            assert _bits(one) == _bits(other), f"{node!r}: a checked run differs"
         for (node, ulps), one, two, wanted in zip(self.outputs, *results, expected, strict=True):
             assert _bits(one) == _bits(two), f"{node!r}: one and two threads differ"
             same(one, wanted, ulps, node)

@@ -29,8 +29,6 @@ NODES_A_PROGRAM = 400
 #: Elements of a graph that is worth compiling; more show nothing new.
 MAX_ELEMENTS = 20_000
 _SOURCES = ("constant", "buffer")
-#: Not watched: the sign of what they make of NaN is whatever was on the stack.
-_UNWATCHED = frozenset(["sin", "cos", "tan"])
 
 
 @dataclass(frozen=True)
@@ -71,16 +69,14 @@ class Recorder:
         assert not wrong, f"{len(wrong)} graphs compiled differ:\n" + "\n\n".join(wrong[:20])
 
     def _groups(self) -> Iterator[list[Recorded]]:
-        for watched in (True, False):
-            group: list[Recorded] = []
-            for one in self.kept:
-                if is_watched(one.graph) is watched:
-                    group.append(one)
-                if sum(len(one.graph) for one in group) > NODES_A_PROGRAM:
-                    yield group
-                    group = []
-            if group:
+        group: list[Recorded] = []
+        for one in self.kept:
+            group.append(one)
+            if sum(len(one.graph) for one in group) > NODES_A_PROGRAM:
                 yield group
+                group = []
+        if group:
+            yield group
 
     def _failure(self, group: list[Recorded]) -> str | None:
         graph, arrays = joined([one.graph for one in group])
@@ -91,9 +87,8 @@ class Recorder:
                 with compile_graph(graph, threads=threads) as program:
                     program.verify()
                     results.append(program(*arrays))
-            if is_watched(graph):
-                with compile_graph(graph) as program:
-                    results.append(program.run_checked(*arrays))
+            with compile_graph(graph) as program:
+                results.append(program.run_checked(*arrays))
         except Exception as error:  # reported with the graph that caused it
             return f"{type(error).__name__}: {error}"
         for *found, wanted in zip(*results, expected, strict=True):
@@ -108,10 +103,6 @@ class Recorder:
 def is_held(dtype: DType) -> bool:
     """Whether kernels compute with it; the others are refused (test_compiled)."""
     return dtype.bits >= 8 and dtype.kind not in (Kind.COMPLEX, Kind.BLOCK)
-
-
-def is_watched(graph: Graph) -> bool:
-    return not any(node.op in _UNWATCHED for node in graph.nodes)
 
 
 def signature(node: Node) -> tuple[object, ...]:

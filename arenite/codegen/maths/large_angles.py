@@ -62,6 +62,8 @@ large:
   br i1 %is_finite, label %reduce, label %bad
 bad:
   store double 0x7FF8000000000000, ptr %at, align 8
+  %q_bad = getelementptr i64, ptr %quadrants, i64 %i
+  store i64 0, ptr %q_bad, align 8
   br label %on
 reduce:
   %bits = bitcast double %size to i64
