@@ -5,7 +5,7 @@ and cells. One step is one tick.
 
     carried value   two places P and Q, of which the body reads one and writes the other; the first
                     iteration reads the initial value where it is, and where that dies with the
-                    loop, it is Q
+                    loop, it is Q. One place, where each element is read last when it is written
     row of a stack  written in place, at row i; the same for rows that are read
     branch          both sides write the bytes of its results; what is made in one side shares bytes
                     with what is made in the other
@@ -309,7 +309,6 @@ class _Lowering:
                 scope[result] = start
                 self.book.shared.add(start)
             return
-        p = self.book.value("work", f"{name}.p", one)
         dies = (
             self.book.values[start].kind == "work"
             and self.book.is_made_here(start)
@@ -317,21 +316,22 @@ class _Lowering:
             and start not in self.book.shared
             and loop.inputs.count(initial) == 1
         )
-        q = start if dies else self.book.value("work", f"{name}.q", one)
-        current, upcoming, both = self.book.cell(), self.book.cell(), self.book.cell()
+        current, upcoming = self.book.cell(), self.book.cell()
+        before.append((Ins.MOV, current, self.book.address(start), ZERO))
+        at_end.append((Ins.MOV, current, upcoming, ZERO))
+        if _is_updated_in_place(loop, j):
+            p = q = start if dies else self.book.value("work", f"{name}.p", one)
+        else:
+            p = self.book.value("work", f"{name}.p", one)
+            q = start if dies else self.book.value("work", f"{name}.q", one)
+            both = self.book.cell()
+            before.append((Ins.ADD, both, self.book.address(p), self.book.address(q)))
+            at_end.append((Ins.SUB, upcoming, both, upcoming))
+        before.append((Ins.MOV, upcoming, self.book.address(p), ZERO))
         inner[one] = self.book.pointer(f"{name}.now", one, current, (start, p, q))
         inner[following] = self.book.pointer(f"{name}.next", one, upcoming, (p, q))
         if result is not None:
             scope[result] = inner[one]
-        before += [
-            (Ins.MOV, current, self.book.address(start), ZERO),
-            (Ins.MOV, upcoming, self.book.address(p), ZERO),
-            (Ins.ADD, both, self.book.address(p), self.book.address(q)),
-        ]
-        at_end += [
-            (Ins.MOV, current, upcoming, ZERO),
-            (Ins.SUB, upcoming, both, upcoming),
-        ]
 
     def _row(
         self, name: str, like: Node, whole: int, counter: int, at_start: list[Instruction]
@@ -344,3 +344,17 @@ class _Lowering:
             (Ins.ADD, cell, cell, self.book.address(whole)),
         ]
         return self.book.pointer(name, like, cell, (whole,))
+
+
+def _is_updated_in_place(loop: Loop, j: int) -> bool:
+    """Whether nothing reads a carried value after its elements are written anew, each where it was
+    read."""
+    one, following = loop.parts.carried[j], loop.parts.following[j]
+    steps = loop.body.steps
+    makers = [k for k, s in enumerate(steps) if isinstance(s, Kernel) and following in s.outputs]
+    if len(makers) != 1 or loop.parts.goes_on is one:
+        return False
+    [k] = makers
+    maker = steps[k]
+    assert isinstance(maker, Kernel)
+    return (following, one) in maker.in_place and not any(one in s.inputs for s in steps[k + 1 :])

@@ -361,7 +361,7 @@ def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...
         if indices == here
         and read.shape == output.shape
         and read.dtype.bits == output.dtype.bits
-        and not is_in_memory(read)
+        and (read.op == "parameter" or not is_in_memory(read))
     )
 
 

@@ -408,6 +408,41 @@ def test_a_scan_keeps_no_copy_of_what_it_goes_through() -> None:
     np.testing.assert_allclose(last, state, rtol=1e-5, atol=1e-6)
 
 
+def test_a_state_that_is_updated_element_by_element_has_one_place() -> None:
+    def in_place(x: Tensor) -> Tensor:
+        return arenite.fori_loop(5, lambda i, s: (s * 0.5 + 1).tanh(), x.exp())
+
+    def not_in_place(x: Tensor) -> Tensor:
+        return arenite.fori_loop(5, lambda i, s: (s.T * 0.5 + 1).tanh(), x.exp())
+
+    def read_later(x: Tensor) -> Any:
+        def body(i: Tensor, s: Any) -> Any:
+            new = s[0] * 0.5
+            return new, new.sort() + s[0]
+
+        return arenite.fori_loop(5, body, (x.exp(), x))
+
+    x = rows(64, 64)
+    plans = []
+    for function in (in_place, not_in_place):
+        [result] = run(function, x)
+        state = np.exp(x)
+        for _ in range(5):
+            seen = state if function is in_place else state.T
+            state = np.tanh(seen * F32(0.5) + 1)
+        np.testing.assert_allclose(result, state, rtol=1e-4, atol=1e-5)
+        with compiled(function, x) as program:
+            plans.append(program.executable.plan.peak_nbytes)
+    assert plans[0] < x.nbytes + 512
+    assert plans[1] >= 2 * x.nbytes
+    state, other = np.exp(x), x
+    for _ in range(5):
+        new = state * F32(0.5)
+        state, other = new, np.sort(new, -1) + state
+    for result, expected in zip(run(read_later, x), (state, other), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_profile_counts_the_runs_of_a_kernel_in_a_loop() -> None:
     def network(x: Tensor) -> Tensor:
         return arenite.fori_loop(12, lambda i, s: s.sort() + x, x)

@@ -23,7 +23,7 @@ from arenite.runtime.table import Ins, LaunchTable, Op
 def recurrent(start: Tensor, xs: Tensor) -> Any:
     def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         new = (state.sort() + x).cumsum() * 0.5
-        return arenite.cond(new.sum() > 0, lambda: new.sort() + state, lambda: -new), new
+        return arenite.cond(new.sum() > 0, lambda: new.sort() + state[::-1], lambda: -new), new
 
     last, stacked = arenite.scan(step, start.exp(), xs)
     return last.sort(), stacked.sum(0)
