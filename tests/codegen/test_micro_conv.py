@@ -270,21 +270,30 @@ def test_some_channels_of_an_input_are_read_in_place() -> None:
     np.testing.assert_array_equal(result, expected(case))
 
 
-@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("is_wide_later", [False, True])
-def test_sizes_that_are_known_later(kernel: int, is_wide_later: bool) -> None:
+@pytest.mark.parametrize("groups", [0, 1], ids=["depthwise", "dense"])
+def test_sizes_that_are_known_later(
+    kernel: int, stride: int, is_wide_later: bool, groups: int
+) -> None:
     n, h = Var("n", 0, 4), Var("h", 3, 64)
     w: Dim = Var("w", 3, 400) if is_wide_later else 15
     side = kernel // 2
-    pad = ((side, side), (side, side))
-    case = replace(PLAIN, kernel=(kernel, kernel), padding=pad)
+    case = replace(
+        PLAIN,
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        padding=((side, side), (side + 1, side)),
+        groups=groups,
+    )
 
     def function(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         return abs(convolved(case, x, weights) + bias)
 
     _, [_, panels, bias] = inputs(case)
     made = Made(function, [(n, h, w, case.n_in), panels.shape, bias.shape])
-    assert isinstance(made.built.loops, ConvKernel)
+    assert isinstance(made.built.loops, MicroKernel)
     for images, high, wide in ((1, 3, 3), (3, 14, 15), (2, 40, 37), (1, 5, 400), (0, 4, 4)):
         wide = wide if is_wide_later else 15
         here = replace(case, images=images, image=(high, wide))

@@ -7,12 +7,15 @@ of; taps of other axes are loops over those inside the image.
     for group of channels, for line       channels outside: a vector's weights stay where they are
         for strip of the line             pixels of which the same taps are inside, some at a time
 
-At the ends of a line taps are outside; which ones is known when the code is made.
+At the ends of a line taps are outside. Of a line whose length is known it is known which ones, and
+the strips there leave them out; of others the pixels at the ends are done one by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
@@ -24,7 +27,7 @@ from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
 from arenite.codegen.numeric import fma
 from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
-from arenite.codegen.scope import SCALAR
+from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec
 
 
@@ -39,10 +42,24 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLine:
+    """A line of any length: pixels `first` to `last` have all taps inside; of pixel `pixel` those
+    from `first_tap` on to before `last_tap` are."""
+
+    pixel: str
+    places: ir.Expr
+    first: ir.Expr
+    last: ir.Expr
+    first_tap: ir.Expr
+    last_tap: ir.Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Depthwise:
     """How a line is cut, and how its taps lie: steps of the input and weights in elements."""
 
-    strips: tuple[Strip, ...]
+    strips: tuple[Strip, ...] | OpenLine
+    most: int  # pixels of a strip
     loops: tuple[Taps, ...]  # taps of other axes, outermost first
     taps: int  # along the line
     stride: int  # taps from a pixel's first to the next pixel's, counted in steps of the input
@@ -63,9 +80,7 @@ class DepthwiseKernel(MicroKernel):
 def _(kernel: DepthwiseKernel) -> str:
     """The loops, below how they are made."""
     product, own = kernel.product, kernel.depthwise
-    strips = "; ".join(
-        f"{s.count} x {s.pixels} from {s.first} without {sorted(s.outside)}" for s in own.strips
-    )
+    strips = _strips_text(own)
     loops = "; ".join(
         f"{expression_text(t.count)} x ({expression_text(t.step)}, {t.panel_step})"
         for t in own.loops
@@ -79,6 +94,15 @@ def _(kernel: DepthwiseKernel) -> str:
     ]
     placed = loop_text(replace(kernel, body=(*product.place, *own.on_line)))
     return "\n".join([*head, placed, loop_text(kernel)])
+
+
+def _strips_text(own: Depthwise) -> str:
+    if isinstance(own.strips, OpenLine):
+        parts = (own.strips.first, own.strips.last, own.strips.first_tap, own.strips.last_tap)
+        return f"of {own.most} pixels, {', '.join(map(expression_text, parts))}"
+    return "; ".join(
+        f"{s.count} x {s.pixels} from {s.first} without {sorted(s.outside)}" for s in own.strips
+    )
 
 
 class StripFunction(TileFunction):
@@ -110,17 +134,36 @@ class StripFunction(TileFunction):
                     made[pixel] = fma(value, weights[tap], made[pixel])
             return made
 
-        loops = [
+        zero = b.constant(0, register_type(dot.sum, lanes))
+        sums = summed(b, self._loops(), "%a", "%b", [zero] * strip.pixels, step)
+        self.finish([[total] for total in sums], [mask])
+
+    def end(self, is_masked: bool) -> None:
+        """One pixel, of which `depth` taps are inside."""
+        b, product, own, dot = self.builder, self.product, self.depthwise, self.dot
+        lanes = product.lanes
+        mask = self._mask(0) if is_masked else None
+        a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
+        taps = KLoop(self.depth, own.dilation * own.pixel * a_size, own.weight_step * b_size)
+
+        def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            value = load_wide(b, a_at, dot.a, dot.sum, lanes, mask)
+            return [fma(value, load_wide(b, b_at, dot.b, dot.sum, lanes, mask), sums[0])]
+
+        zero = b.constant(0, register_type(dot.sum, lanes))
+        [total] = summed(b, [*self._loops(), taps], "%a", "%b", [zero], step)
+        self.finish([[total]], [mask])
+
+    def _loops(self) -> list[KLoop]:
+        size = self.product.b.dtype.bits // 8
+        return [
             KLoop(
                 self.value(taps.count, SCALAR),
-                self.nbytes(taps.step, product.a),
-                taps.panel_step * b_size,
+                self.nbytes(taps.step, self.product.a),
+                taps.panel_step * size,
             )
-            for taps in own.loops
+            for taps in self.depthwise.loops
         ]
-        zero = b.constant(0, register_type(dot.sum, lanes))
-        sums = summed(b, loops, "%a", "%b", [zero] * strip.pixels, step)
-        self.finish([[total] for total in sums], [mask])
 
 
 def _uses(own: Depthwise, strip: Strip) -> dict[int, list[tuple[int, int]]]:
@@ -132,6 +175,10 @@ def _uses(own: Depthwise, strip: Strip) -> dict[int, list[tuple[int, int]]]:
                 at = pixel * own.stride + tap * own.dilation
                 uses.setdefault(at, []).append((pixel, tap))
     return dict(sorted(uses.items()))
+
+
+#: The name of a function, the first pixel, and the first tap inside and how many there are.
+Call: TypeAlias = Callable[[str, Vec, tuple[Vec, Vec] | None], None]
 
 
 class DepthwiseDriver(Driver):
@@ -151,6 +198,53 @@ class DepthwiseDriver(Driver):
         return (ir.For(own.line, FIRST_LINE, LAST_LINE, body),)
 
     def _line(self, is_masked: bool) -> None:
+        """All strips of a line."""
+        b, strips = self.builder, self.kernel_here.depthwise.strips
+        call = self._caller()
+        if isinstance(strips, OpenLine):
+            self._open_line(strips, call, is_masked)
+            return
+        for strip in strips:
+            name = self._strip_function(strip, is_masked)
+            first = b.constant(strip.first, I64)
+            last = b.constant(strip.first + strip.count * strip.pixels, I64)
+
+            def turn(_: Phase, row: Vec, name: str = name) -> None:
+                call(name, row, None)
+
+            self.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
+
+    def _open_line(self, line: OpenLine, call: Call, is_masked: bool) -> None:
+        """Pixels at the ends one by one, those between in strips."""
+        own = self.kernel_here.depthwise
+        places, first, last = (self.value(x, SCALAR) for x in (line.places, line.first, line.last))
+        ends = f"end{'m' if is_masked else ''}"
+
+        def end(_: Phase, row: Vec) -> None:
+            binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: row})
+            self.scope.bind(line.pixel, binding)
+            first_tap, last_tap = (self.value(x, SCALAR) for x in (line.first_tap, line.last_tap))
+
+            def inside() -> None:
+                name = self._function(ends, lambda f: _as_strip(f).end(is_masked))
+                call(name, row, (first_tap, last_tap - first_tap))
+
+            self.builder.when(first_tap.lt(last_tap), inside)
+            nothing = Strip(0, 1, 1, frozenset((0, tap) for tap in range(own.taps)))
+            none = self._strip_function(nothing, is_masked)
+            self.builder.when(first_tap.ge(last_tap), lambda: call(none, row, None))
+
+        def between(phase: Phase, row: Vec) -> None:
+            strip = Strip(0, phase.parts, 1, frozenset())
+            call(self._strip_function(strip, is_masked), row, None)
+
+        one = [Phase(1, 1)]
+        self.counted_loop(self.builder.constant(0, I64), first, one, (), end)
+        self.counted_loop(first, last, [Phase(1, own.most), *one], (), between)
+        self.counted_loop(last, places, one, (), end)
+
+    def _caller(self) -> Call:
+        """Calls a function for a pixel and those after it; of the taps, from one on, so many."""
         b, product, own = self.builder, self.product, self.kernel_here.depthwise
         size = product.b.dtype.bits // 8
         start = self.value(own.weights_at, SCALAR) * size
@@ -159,24 +253,20 @@ class DepthwiseDriver(Driver):
         base = self._address(product.a, zero)
         column, rest = self.value(_START, SCALAR), self.value(_REST, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
-        nbytes = own.stride * own.pixel * (product.a.dtype.bits // 8)
+        nbytes = own.pixel * (product.a.dtype.bits // 8)
 
-        def call(name: str, row: Vec) -> None:
-            numbers = ", ".join(f"i64 {x.text}" for x in (zero, row, column, rest, *batch))
-            place = moved(b, base, row * nbytes)
+        def call(name: str, row: Vec, taps: tuple[Vec, Vec] | None) -> None:
+            place, first, count = moved(b, base, row * (own.stride * nbytes)), weights, zero
+            if taps is not None:
+                tap, count = taps
+                place = moved(b, place, tap * (own.dilation * nbytes))
+                first = moved(b, weights, tap * (own.weight_step * size))
+            numbers = ", ".join(f"i64 {x.text}" for x in (count, row, column, rest, *batch))
             b.emit_void(
-                f"call fastcc void @{name}(ptr %window, ptr {place}, ptr {weights}, {numbers})"
+                f"call fastcc void @{name}(ptr %window, ptr {place}, ptr {first}, {numbers})"
             )
 
-        for strip in own.strips:
-            name = self._strip_function(strip, is_masked)
-            first = b.constant(strip.first, I64)
-            last = b.constant(strip.first + strip.count * strip.pixels, I64)
-
-            def turn(_: Phase, row: Vec, name: str = name) -> None:
-                call(name, row)
-
-            self.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
+        return call
 
     def _strip_function(self, strip: Strip, is_masked: bool) -> str:
         """The function for a strip; those that differ only in where they begin share it."""
@@ -185,8 +275,9 @@ class DepthwiseDriver(Driver):
             f"_{outside}" if outside else ""
         )
 
-        def fill(function: TileFunction) -> None:
-            assert isinstance(function, StripFunction)
-            function.strip(strip, is_masked)
+        return self._function(suffix, lambda f: _as_strip(f).strip(strip, is_masked))
 
-        return self._function(suffix, fill)
+
+def _as_strip(function: TileFunction) -> StripFunction:
+    assert isinstance(function, StripFunction)
+    return function

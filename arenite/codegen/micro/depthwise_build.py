@@ -1,6 +1,6 @@
 """A depthwise_last of the schedule becomes a DepthwiseKernel, where its input lies as it must.
 
-Channels have to lie side by side, and lines have to be of a length that is known.
+Channels have to lie side by side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from arenite.codegen.micro.conv_base import LastBuilder, Lies
 from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, lanes_for
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
-from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, Strip
+from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine, Strip
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import Operand, Product
 from arenite.codegen.target import Target
@@ -57,9 +57,6 @@ class _DepthwiseBuilder(LastBuilder):
             and self.sum_dtype.kind is self.w.dtype.kind is Kind.FLOAT
             and all(side.is_always_inside for _, side in self.clipped)
             and self.line.taps <= MOST_TAPS
-            and isinstance(self.line.places, int)
-            and isinstance(self.line.size, int)
-            and isinstance(self.line.before, int)
             and self.lies is not None
             and self.lies.is_whole
             and self.lies.channel == 1
@@ -70,7 +67,8 @@ class _DepthwiseBuilder(LastBuilder):
         cut = self._cut(target)
         n_tiles, place = self._place(cut)
         line = self.line
-        pixel, before = bounds(lies.pixel)[1], bounds(line.before)[1]
+        pixel = bounds(lies.pixel)[1]
+        before = index_expr(line.before)
         loops, below = [], self.channels * prod(self.taps)
         weights_at: ir.Expr = _START
         for (name, side), step in zip(self.clipped, lies.lines, strict=True):
@@ -111,6 +109,7 @@ class _DepthwiseBuilder(LastBuilder):
         )
         depthwise = Depthwise(
             strips(line, cut.heights[0]),
+            cut.heights[0],
             tuple(loops),
             line.taps,
             line.stride,
@@ -147,13 +146,15 @@ class _DepthwiseBuilder(LastBuilder):
         n_vectors = -(-self.channels // lanes)
         n_chunks = max(1, min(n_vectors, wanted // -(-lines // block)))
         fits = target.n_vector_registers - 2 - self.line.taps
-        strip = max(2, min(MOST_PIXELS, fits, pixels))
+        strip = max(1, min(max(2, min(MOST_PIXELS, fits)), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
         return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
 
 
-def strips(line: Side, most: int) -> tuple[Strip, ...]:
+def strips(line: Side, most: int) -> tuple[Strip, ...] | OpenLine:
     """A line cut into strips of pixels, as even as may be; equal neighbours made one."""
+    if not all(isinstance(n, int) for n in (line.places, line.size, line.before)):
+        return _open(line)
     places, size = bounds(line.places)[1], bounds(line.size)[1]
     n_strips = -(-places // most)
     made: list[Strip] = []
@@ -173,3 +174,19 @@ def strips(line: Side, most: int) -> tuple[Strip, ...]:
             made.append(Strip(first, pixels, 1, outside))
         first += pixels
     return tuple(made)
+
+
+def _open(line: Side) -> OpenLine:
+    pixel, places = ir.Name(line.var.name), index_expr(line.places)
+    outside = index_expr(line.before) + (line.stride - 1)
+    first = ir.Binary("min", outside // line.stride, places)
+    inside = index_expr(line.size) + index_expr(line.before) - (line.reach + 1)
+    last = ir.Binary("min", inside // line.stride + 1, places)
+    return OpenLine(
+        pixel.name,
+        places,
+        first,
+        ir.Binary("max", last, first),
+        line.first_tap(pixel),
+        line.last_tap(pixel),
+    )
