@@ -87,9 +87,10 @@ def cut(x: Node, count: Node) -> Node:
     """The first `count` rows of x. Sizes that one count makes of as many rows are one size."""
     rows = x.shape[0]
     known = _found.setdefault(count, {})
-    if rows not in known:
-        known[rows] = Found(f"found_{next(_numbers)}", 0, bounds(rows)[1])
-    return make("cut", x, count, size=known[rows])
+    size = known.get(rows)
+    if size is None:  # another thread may have been quicker
+        size = known.setdefault(rows, Found(f"found_{next(_numbers)}", 0, bounds(rows)[1]))
+    return make("cut", x, count, size=size)
 
 
 def regions_of(node: Node) -> tuple[Region, ...]:
