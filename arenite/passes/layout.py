@@ -23,7 +23,7 @@ from arenite.ir.ops.sources import full
 
 Axes = tuple[int, ...]
 
-_CONVOLUTIONS = frozenset({"conv_last", "depthwise_last"})
+_CONVOLUTIONS = frozenset({"conv_last", "depthwise_last", "conv_bytes"})
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 _FOLLOWED = _REDUCTIONS | frozenset(
     {"argmax", "argmin", "pad", "slice", "expand", "concat", "window", "gather", "reshape"}
@@ -48,7 +48,7 @@ def layout(node: Node) -> Node:
     axes: Axes = moved.attr("axes")
     if OPS[node.op].family == "elementwise":
         inner = [unpermuted(value, axes) for value in node.inputs]
-        return _permute(make(node.op, *inner, **dict(node.attrs)), axes)
+        return permuted(make(node.op, *inner, **dict(node.attrs)), axes)
     return _moved_through(node, axes)
 
 
@@ -84,11 +84,11 @@ def _with_channels_last(node: Node) -> Node:
     attrs = {"strides": strides, "dilations": dilations, "padding": tuple(padding)}
     if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
         w = make("reshape", w, shape=(groups, *taps))
-        w = _permute(w, (*range(1, 1 + n_spatial), 0))
-        return _permute(make("depthwise_last", x, w, **attrs), first)
+        w = permuted(w, (*range(1, 1 + n_spatial), 0))
+        return permuted(make("depthwise_last", x, w, **attrs), first)
     channels = w.shape[0]
     made = make("conv_last", x, panels_of(w, groups), channels=channels, **attrs)
-    return _permute(made, first)
+    return permuted(made, first)
 
 
 def panels_of(w: Node, groups: int) -> Node:
@@ -101,7 +101,7 @@ def panels_of(w: Node, groups: int) -> Node:
         padding = ((0, 0), (0, n_panels * PANEL - own), *[(0, 0)] * (w.ndim - 2))
         w = make("pad", w, padding=padding, value=0.0)
     w = make("reshape", w, shape=(groups, n_panels, PANEL, depth, *taps))
-    return _permute(w, (0, 1, *range(4, w.ndim), 3, 2))
+    return permuted(w, (0, 1, *range(4, w.ndim), 3, 2))
 
 
 def _is_always_inside(size: Dim, taps: Dim, dilation: int, pair: tuple[Dim, Dim]) -> bool:
@@ -115,19 +115,19 @@ def _is_always_inside(size: Dim, taps: Dim, dilation: int, pair: tuple[Dim, Dim]
 # Permutes that move.
 
 
-def _permute(node: Node, axes: Axes) -> Node:
+def permuted(node: Node, axes: Axes) -> Node:
     """The node permuted; nothing where that changes nothing."""
     if axes == tuple(range(len(axes))):
         return node
     if node.op == "permute":
         inner = node.attr("axes")
-        return _permute(node.inputs[0], tuple(inner[axis] for axis in axes))
+        return permuted(node.inputs[0], tuple(inner[axis] for axis in axes))
     return make("permute", node, axes=axes)
 
 
 def _composed(node: Node) -> Node:
     [x] = node.inputs
-    return _permute(x, node.attr("axes")) if x.op == "permute" else node
+    return permuted(x, node.attr("axes")) if x.op == "permute" else node
 
 
 def _inverse(axes: Axes) -> Axes:
@@ -145,7 +145,7 @@ def unpermuted(node: Node, axes: Axes) -> Node:
     """A node that gives this one when permuted by `axes`."""
     back = _inverse(axes)
     if node.op == "permute":
-        return _permute(node, back)
+        return permuted(node, back)
     shape = tuple(node.shape[axis] for axis in back)
     if node.op == "full":
         return full(shape, node.attr("value"), node.dtype)
@@ -163,7 +163,7 @@ def _turned(node: Node, back: Axes) -> Node:
         while node.op == "reshape":
             node = node.inputs[0]
         return node if node.shape == shape else make("reshape", node, shape=shape)
-    return _permute(node, back)
+    return permuted(node, back)
 
 
 #: Whether channels were last where a node was made; a node never changes, nor does the answer.
@@ -203,25 +203,25 @@ def _moved_through(node: Node, axes: Axes) -> Node:
         if indices.ndim != 1 or not _comes_from_conv(x):
             return node
         made = make("gather", unpermuted(x, axes), indices, axis=axes[attrs["axis"]])
-        return _permute(made, axes)
+        return permuted(made, axes)
     inner = [unpermuted(value, axes) for value in node.inputs]
     if node.op in _REDUCTIONS:
         attrs["axes"] = tuple(sorted(axes[axis] for axis in attrs["axes"]))
-        return _permute(make(node.op, *inner, **attrs), _without(axes, attrs["axes"]))
+        return permuted(make(node.op, *inner, **attrs), _without(axes, attrs["axes"]))
     if node.op in ("argmax", "argmin"):
         attrs["axis"] = axes[attrs["axis"]]
-        return _permute(make(node.op, *inner, **attrs), _without(axes, (attrs["axis"],)))
+        return permuted(make(node.op, *inner, **attrs), _without(axes, (attrs["axis"],)))
     if node.op == "window":
         attrs["axes"] = tuple(axes[axis] for axis in attrs["axes"])
         more = range(len(axes), node.ndim)
-        return _permute(make("window", *inner, **attrs), (*axes, *more))
+        return permuted(make("window", *inner, **attrs), (*axes, *more))
     if node.op == "concat":
         attrs["axis"] = axes[attrs["axis"]]
-        return _permute(make("concat", *inner, **attrs), axes)
+        return permuted(make("concat", *inner, **attrs), axes)
     for name in ("padding", "start", "stop", "step", "shape"):
         if name in attrs:
             attrs[name] = tuple(attrs[name][axis] for axis in _inverse(axes))
-    return _permute(make(node.op, *inner, **attrs), axes)
+    return permuted(make(node.op, *inner, **attrs), axes)
 
 
 def _without(axes: Axes, gone: Sequence[int]) -> Axes:
@@ -243,4 +243,4 @@ def _reshaped(node: Node) -> Node:
     if not is_first or node.ndim < 3 or node.shape[:2] != x.shape[:2]:
         return node
     inner = make("reshape", x.inputs[0], shape=(node.shape[0], *node.shape[2:], node.shape[1]))
-    return _permute(inner, (0, node.ndim - 1, *range(1, node.ndim - 1)))
+    return permuted(inner, (0, node.ndim - 1, *range(1, node.ndim - 1)))

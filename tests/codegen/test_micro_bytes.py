@@ -502,9 +502,10 @@ def test_nothing_behind_the_end_is_read(target: str) -> None:
 def main(target: str) -> None:
     for one in EDGES:
         print(one, flush=True)
-        is_product = isinstance(one, Shape)
-        made = made_product(one, target) if is_product else made_conv(one, target)
-        arrays, expected = product_arrays(one) if is_product else conv_arrays(one)
+        if isinstance(one, Shape):
+            made, (arrays, expected) = made_product(one, target), product_arrays(one)
+        else:
+            made, (arrays, expected) = made_conv(one, target), conv_arrays(one)
         edges = [AtTheEdge(array) for array in arrays]
         np.testing.assert_array_equal(made.run([edge.array for edge in edges]), expected)
 

@@ -1,0 +1,295 @@
+"""Products of bytes by constant weights are done by dot products of bytes, with packed weights.
+
+    matmul(a - za, w - zw)    matmul_bytes(a, panels of w) - za * (sums of w - K * zw)
+                                                           - zw * sums of a
+    conv likewise, with channels last
+
+a and w are 8-bit integers, seen through casts to wider ones; za and zw are zero points, which may
+be missing. Signed activations become unsigned and unsigned weights signed by turning one bit, which
+adds 128 to the one and takes it from the other: zero points move along. All of this is exact modulo
+2**32. What depends on constants alone is computed at load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import BY_NAME
+from arenite.ir.dim import Dim, bounds
+from arenite.ir.node import Node
+from arenite.ir.ops.byte_products import INT8, UINT8, WORD
+from arenite.ir.ops.convolution import PANEL
+from arenite.ir.ops.define import INT32, INTEGER, OPS, make
+from arenite.ir.ops.sources import full
+from arenite.passes.layout import permuted, unpermuted
+
+_BYTES = (INT8, UINT8)
+#: Wider integers whose products of bytes are exact in int32, as far as they go.
+_SUMS = (BY_NAME["int16"], INT32)
+#: What turning the highest bit of a byte adds to what it stands for.
+_TURN = 128
+
+#: Families of ops that make constants of constants.
+_PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
+
+#: A zero point: one number, or one for each row or column.
+Zero = int | Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """Bytes, and what is taken from each of them: of the shape of the bytes."""
+
+    bytes: Node
+    zero: Node | None
+
+
+def integers(node: Node) -> Node:
+    """One step, or the node itself."""
+    if node.op not in ("matmul", "conv"):
+        return node
+    a, w = (_factor(value) for value in node.inputs)
+    if a is None or w is None or not _is_known(w.bytes):
+        return node
+    made = _matmul(node, a, w) if node.op == "matmul" else _conv(node, a, w)
+    if made is None:
+        return node
+    return made if made.dtype == node.dtype else make("cast", made, dtype=node.dtype)
+
+
+def _factor(node: Node) -> _Factor | None:
+    """A factor as bytes minus a zero point, if it is that."""
+    zero = None
+    if node.op == "sub" and node.dtype in _SUMS:
+        node, zero = node.inputs
+    if node.op == "cast" and node.dtype in _SUMS:
+        [node] = node.inputs
+    elif zero is not None:
+        return None
+    return _Factor(node, zero) if node.dtype in _BYTES else None
+
+
+# Products.
+
+
+def _matmul(node: Node, a: _Factor, w: _Factor) -> Node | None:
+    transpose_a, transpose_b = node.attr("transpose_a"), node.attr("transpose_b")
+    k_of_a, k_of_w = (a.bytes.ndim - (2 if transpose_a else 1)), (1 if transpose_b else 0)
+    if not _is_matrix(w.bytes) or w.bytes.ndim > a.bytes.ndim:
+        return None
+    matrix = w.bytes.shape[-2:]
+    za = _zero(a.zero, (k_of_a,))
+    zw = _zero(w.zero, (w.bytes.ndim - 2 + k_of_w,))
+    depth = a.bytes.shape[k_of_a]
+    if za is None or zw is None or not isinstance(depth, int) or depth < 1:
+        return None
+    x, za = _unsigned(a.bytes, za)
+    own, zw = _signed(_reshaped(w.bytes, matrix), zw)
+    if transpose_a:
+        x, za = _turned(x), za if isinstance(za, int) else _turned(za)
+    if transpose_b:
+        own = permuted(own, (1, 0))
+    columns = bounds(own.shape[1])[1]
+    made = make("matmul_bytes", x, matmul_panels(own), columns=columns)
+    sums = make("sum", make("cast", own, dtype=INT32), axes=(0,))
+    shift = zw if isinstance(zw, int) else _reshaped(zw, (columns,))
+    if za != 0:
+        made = make("sub", made, _times(za, _less(sums, shift, depth), made.shape))
+    if shift != 0:
+        rows = make("sum", make("cast", x, dtype=INT32), axes=(x.ndim - 1,))
+        rows = _reshaped(rows, (*x.shape[:-1], 1))
+        made = make("sub", made, _times(rows, _vector(shift, columns), made.shape))
+    return made
+
+
+def _is_matrix(w: Node) -> bool:
+    """Whether weights are one matrix, of fixed size."""
+    return all(size == 1 for size in w.shape[:-2]) and _is_fixed(w)
+
+
+def _turned(x: Node) -> Node:
+    return permuted(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def matmul_panels(w: Node) -> Node:
+    """Weights [K, N] as panels [P, K/4, 16, 4]."""
+    depth, columns = (bounds(size)[1] for size in w.shape)
+    words, n_panels = -(-depth // WORD), -(-columns // PANEL)
+    w = _filled(w, (words * WORD, n_panels * PANEL))
+    w = make("reshape", w, shape=(words, WORD, n_panels, PANEL))
+    return permuted(w, (2, 0, 3, 1))
+
+
+# Convolutions.
+
+
+def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
+    groups: int = node.attr("groups")
+    x, own = a.bytes, w.bytes
+    channels, per_group = own.shape[0], own.shape[1]
+    inner = tuple(range(1, x.ndim))
+    za, zw = _zero(a.zero, inner), _zero(w.zero, inner)
+    is_depthwise = groups > 1 and per_group == 1
+    if za is None or zw is None or is_depthwise or not _is_fixed(own):
+        return None
+    x, za = _unsigned(x, za)
+    own, zw = _signed(own, zw)
+    is_padded = any(pair != (0, 0) for pair in node.attr("padding"))
+    if is_padded and not (isinstance(za, int) and 0 <= za <= 255):
+        return None
+    if zw != 0 and groups > 1:
+        return None
+    first = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    x = unpermuted(x, first)
+    attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
+    attrs["pad_value"] = za if is_padded else 0
+    made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs)
+    sums = make("sum", make("cast", own, dtype=INT32), axes=inner)
+    depth = prod(bounds(size)[1] for size in own.shape[1:])
+    shift = zw if isinstance(zw, int) else _reshaped(zw, (channels,))
+    if za != 0:
+        made = make("sub", made, _times(za, _less(sums, shift, depth), made.shape))
+    if shift != 0:
+        ones = full((1, *own.shape[1:]), 1, INT8)
+        seen = make("conv_bytes", x, conv_panels(ones, 1), channels=1, **attrs)
+        made = make("sub", made, _times(seen, _vector(shift, channels), made.shape))
+    return permuted(made, first)
+
+
+def conv_panels(w: Node, groups: int) -> Node:
+    """Weights [O, C/groups, *K] as panels [groups, P, *K, C/groups/4, 16, 4]."""
+    channels, depth, *taps = (bounds(size)[1] for size in w.shape)
+    own = channels // groups
+    n_panels, words = -(-own // PANEL), -(-depth // WORD)
+    w = make("reshape", w, shape=(groups, own, depth, *taps))
+    w = _filled(w, (groups, n_panels * PANEL, words * WORD, *taps))
+    w = make("reshape", w, shape=(groups, n_panels, PANEL, words, WORD, *taps))
+    return permuted(w, (0, 1, *range(5, w.ndim), 3, 2, 4))
+
+
+# Zero points.
+
+
+def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
+    """A zero point that is the same along some axes, which have size 1 then; None if it is not."""
+    if zero is None:
+        return 0
+    numbers = _numbers(zero)
+    if numbers is not None and numbers.size and numbers.min() == numbers.max():
+        return int(numbers.min())
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(zero.shape))
+    while zero.op == "expand":
+        [zero] = zero.inputs
+        if all(zero.shape[axis] == 1 for axis in axes):
+            made = zero if zero.shape == shape else make("expand", zero, shape=shape)
+            return made if made.dtype == INT32 else make("cast", made, dtype=INT32)
+    return None
+
+
+def _numbers(node: Node) -> NDArray[np.int64] | None:
+    """The numbers that a constant is made of, whatever their order; None if it is none."""
+    while node.op in ("expand", "reshape", "permute", "cast") and _keeps_numbers(node):
+        [node] = node.inputs
+    if node.op == "full":
+        return np.asarray(node.attr("value"), np.int64)
+    if node.op == "constant" and node.dtype.kind in INTEGER and node.dtype.has_numpy:
+        return np.asarray(node.attr("data").array, np.int64)
+    return None
+
+
+def _keeps_numbers(node: Node) -> bool:
+    """Whether what a cast gives is what it takes: bytes become wider."""
+    return node.op != "cast" or (node.inputs[0].dtype in _BYTES and node.dtype in _SUMS)
+
+
+def _unsigned(node: Node, zero: Zero) -> tuple[Node, Zero]:
+    if node.dtype == UINT8:
+        return node, zero
+    bits = make("bitcast", node, dtype=UINT8)
+    return make("xor", bits, full(node.shape, _TURN, UINT8)), _more(zero, _TURN)
+
+
+def _signed(node: Node, zero: Zero) -> tuple[Node, Zero]:
+    if node.dtype == INT8:
+        return node, zero
+    bits = make("xor", node, full(node.shape, _TURN, UINT8))
+    return make("bitcast", bits, dtype=INT8), _more(zero, -_TURN)
+
+
+def _more(zero: Zero, number: int) -> Zero:
+    if isinstance(zero, int):
+        return zero + number
+    return make("add", zero, full(zero.shape, number, INT32))
+
+
+def _less(sums: Node, shift: Zero, depth: int) -> Node:
+    """Sums of columns, less what a shift of all of their numbers adds to them."""
+    if shift == 0:
+        return sums
+    times = full(sums.shape, depth, INT32)
+    return make("sub", sums, make("mul", _vector(shift, sums.shape[0]), times))
+
+
+def _times(rows: Zero, columns: Node, shape: tuple[Dim, ...]) -> Node:
+    """A number for each row, its last axis 1, times a vector of columns."""
+    if isinstance(rows, int):
+        return _spread(make("mul", columns, full(columns.shape, rows, INT32)), shape)
+    return make("mul", _spread(rows, shape), _spread(columns, shape))
+
+
+def _vector(zero: Zero, length: Dim) -> Node:
+    return full((length,), zero, INT32) if isinstance(zero, int) else zero
+
+
+def _spread(node: Node, shape: tuple[Dim, ...]) -> Node:
+    aligned = _reshaped(node, (*[1] * (len(shape) - node.ndim), *node.shape))
+    return aligned if aligned.shape == shape else make("expand", aligned, shape=shape)
+
+
+# Weights.
+
+
+def _is_fixed(w: Node) -> bool:
+    return all(isinstance(size, int) and size > 0 for size in w.shape)
+
+
+def _filled(w: Node, shape: Sequence[int]) -> Node:
+    """Zeros behind each axis, up to a shape."""
+    padding = tuple((0, size - had) for size, had in zip(shape, w.shape, strict=True))
+    if all(pair == (0, 0) for pair in padding):
+        return w
+    return make("pad", w, padding=padding, value=0)
+
+
+def _reshaped(node: Node, shape: Sequence[Dim]) -> Node:
+    return node if node.shape == tuple(shape) else make("reshape", node, shape=tuple(shape))
+
+
+#: Whether nodes follow from constants alone; a node never changes, nor does the answer.
+_known: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
+
+
+def _is_known(node: Node) -> bool:
+    """Whether a node follows from constants alone."""
+    pending = [node]
+    while pending:
+        current = pending[-1]
+        if current in _known:
+            pending.pop()
+            continue
+        if current.op in ("constant", "buffer", "full"):
+            _known[current] = True
+            continue
+        is_pure = bool(current.inputs) and OPS[current.op].family in _PURE
+        unknown = [value for value in current.inputs if value not in _known]
+        if is_pure and all(_known.get(value, True) for value in current.inputs) and unknown:
+            pending.append(unknown[0])
+        else:
+            _known[current] = is_pure and all(_known.get(value, True) for value in current.inputs)
+    return _known[node]
