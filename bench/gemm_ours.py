@@ -21,7 +21,7 @@ TURNS = 20_000
 
 def prepare(case: str, threads: int) -> Callable[[], None]:
     if case == "peak":
-        return _peak()
+        return chains(VType("f", 32, host().vector_bits // 32), lambda x, y: fma(x, y, y))
     a, b = inputs(case)
     transposed = is_transposed(case)
     compiled = arenite.compile(
@@ -38,16 +38,17 @@ def peak_operations() -> int:
     return 2 * CHAINS * TURNS * (host().vector_bits // 32)
 
 
-def _peak() -> Callable[[], None]:
-    """A loop of multiply-adds in registers, as many a turn as hide their latency."""
+def chains(t: VType, step: Callable[[Vec, Vec], Vec]) -> Callable[[], None]:
+    """A loop of steps in registers, as many a turn as hide their latency; each takes what the one
+    before it in its chain gave, and a number."""
     b = Builder(host())
-    t = VType("f", 32, host().vector_bits // 32)
     front, head, done = b.block, b.new_block("loop"), b.new_block("done")
-    scale = b.broadcast(b.emit("load float, ptr %window, align 4", t.scalar), t.lanes)
+    number = b.emit(f"load {t.scalar}, ptr %window, align 4", t.scalar)
+    spread = b.broadcast(number, t.lanes)
     front.end = f"br label %{head.name}"
     b.block = head
     left, sums = Vec(b, b.new_name(), I64), [Vec(b, b.new_name(), t) for _ in range(CHAINS)]
-    made = [fma(total, scale, scale) for total in sums]
+    made = [step(total, spread) for total in sums]
     after = left - 1
     again = after.ne(0)
     head.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
