@@ -16,6 +16,7 @@ from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.attention_driver import AttentionDriver
 from arenite.codegen.micro.attention_kernel import AttentionKernel
 from arenite.codegen.micro.blocks_kernel import BlocksDriver, BlocksKernel
+from arenite.codegen.micro.blocks_runs import RunsDriver, RunsKernel
 from arenite.codegen.micro.bytes_kernel import BytesDriver, BytesKernel
 from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
@@ -45,6 +46,8 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
             attention = AttentionDriver(builder, kernel)
             attention.run()
             functions += attention.texts.values()
+        elif isinstance(kernel, RunsKernel):
+            RunsDriver(builder, kernel).run()
         else:
             _function(builder, kernel)
         declarations |= builder.declarations

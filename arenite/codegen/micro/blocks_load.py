@@ -11,19 +11,12 @@ from collections.abc import Callable
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
-from arenite.codegen.micro.blocks_read import INT32, RUN, UINT16, BlockReader, number
-from arenite.dtype import DType, float32, uint8
+from arenite.codegen.micro.blocks_read import RUN, UINT16, BlockReader, number
+from arenite.codegen.micro.blocks_runs import quantise
+from arenite.dtype import uint8
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, form_of
-from arenite.ir.ops.blocks import (
-    HALF_SUM_WORD,
-    LEAST_NORMAL,
-    RUN_WORDS,
-    SCALE_WORD,
-    SCALED_SUM_WORD,
-    SUM_WORD,
-)
 from arenite.schedule.kernel import Kernel
 
 _LANE = ir.Name("lane")
@@ -165,83 +158,9 @@ def _scales(reader: BlockReader, at: ir.Expr, column: ir.Expr) -> list[ir.Stmt]:
     return made
 
 
-def _quantise(draft: Draft) -> Built:
-    """Row `row` of the work is one run of 32."""
-    [x] = draft.node.inputs
-    n_runs = product(x.shape[:-1]) * (_size(x, -1) // BLOCK)
-    scale, inverse = ir.Name("scale", float32), ir.Name("inverse", float32)
-    most, total, half = (ir.Name("most", float32), ir.Name("total", INT32), ir.Name("half", INT32))
-    word, four = ir.Name("word"), ir.Name("four", INT32)
-    first = _ROW * RUN_WORDS
-
-    def constant(value: float, dtype: DType = float32) -> ir.Expr:
-        return ir.Const(value, dtype)
-
-    largest = ir.Unary("abs", draft.load(x, _ROW * BLOCK + _LANE))
-    raw = ir.Binary("div", most, constant(127.0))
-    one_over = ir.Binary("div", constant(1.0), scale)
-    pieces, lets = [], []
-    for k in range(STEP):
-        scaled = ir.Binary("mul", draft.load(x, _ROW * BLOCK + word * STEP + k), inverse)
-        lets.append(ir.Let(f"q{k}", ir.Cast(ir.Unary("round", scaled), INT32)))
-        pieces.append(ir.Name(f"q{k}", INT32))
-    packed: ir.Expr = number(0)
-    for k, piece in enumerate(pieces):
-        low = ir.Binary("and", piece, number(255))
-        packed = ir.Binary("or", packed, ir.Binary("shift_left", low, number(8 * k)))
-    is_first = ir.Binary("lt", word, ir.index(RUN // STEP))
-    body: ir.Block = (
-        ir.Accumulator("most", constant(0.0)),
-        ir.For(
-            "lane",
-            ir.index(0),
-            ir.index(BLOCK),
-            (ir.Accumulate("most", "max", largest),),
-            vector=True,
-        ),
-        ir.Let("raw", raw),
-        ir.Let(
-            "scale",
-            ir.Select(
-                ir.Binary("lt", ir.Name("raw", float32), constant(LEAST_NORMAL)),
-                constant(0.0),
-                ir.Name("raw", float32),
-            ),
-        ),
-        ir.Let(
-            "inverse",
-            ir.Select(ir.Binary("eq", scale, constant(0.0)), constant(0.0), one_over),
-        ),
-        ir.Accumulator("total", number(0)),
-        ir.Accumulator("half", number(0)),
-        ir.For(
-            "word",
-            ir.index(0),
-            ir.index(BLOCK // STEP),
-            (
-                *lets,
-                ir.Let("four", pieces[0] + pieces[1] + pieces[2] + pieces[3]),
-                ir.Accumulate("total", "add", four),
-                ir.Accumulate("half", "add", ir.Select(is_first, four, number(0))),
-                ir.Store("out0", first + word, packed),
-            ),
-            vector=True,
-        ),
-        ir.Store("out0", first + SCALE_WORD, ir.Bitcast(scale, INT32)),
-        ir.Store(
-            "out0",
-            first + SCALED_SUM_WORD,
-            ir.Bitcast(ir.Binary("mul", scale, ir.Cast(total, float32)), INT32),
-        ),
-        ir.Store("out0", first + SUM_WORD, ir.Unary("neg", total)),
-        ir.Store("out0", first + HALF_SUM_WORD, ir.Unary("neg", half)),
-    )
-    return draft.finish(n_runs, BLOCK, body)
-
-
 _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "dequantise": _dequantise,
     "rows_of_blocks": _rows,
     "pack_blocks": _pack,
-    "quantise_blocks": _quantise,
+    "quantise_blocks": quantise,
 }

@@ -1,0 +1,89 @@
+"""Products with block-quantised weights on the CPU, beside what the machine can do.
+
+    python -m bench.blocks [word ...]      only cases with one of these words in their name
+
+For one row, as in decoding, a program multiplies by so many matrices that they do not fit the
+caches; for 128 rows by one. Best of many runs: microseconds for one product, bytes of packed
+weights a second and their share of what as many cores read from memory, byte multiplications and
+additions a second and their share of the peak (four times that of float32 where the target has dot
+products of bytes).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from arenite.codegen.target import host
+from arenite.device import Buffer
+from arenite.dtype import BY_NAME, float32
+from arenite.dtype.blocks import LAYOUTS
+from arenite.ir import Node, buffer, graph_input
+from arenite.ir.graph import Graph
+from arenite.ir.ops.block_forms import PANEL, form_of
+from arenite.ir.ops.blocks import matmul_blocks
+from arenite.pipeline import compile_graph
+from arenite.runtime.limits import limits
+
+TYPES = ("q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "q5_0", "q5_1", "q5_k", "q2_k", "q3_k")
+TYPES += ("iq4_nl", "iq4_xs")
+SHAPES = ((576, 576), (576, 1536), (1536, 576), (2048, 2048), (4096, 4096))
+#: Bytes of weights that no cache holds, and seconds to measure for.
+MANY_NBYTES = 160 * 2**20
+SECONDS = 0.6
+
+
+def main(words: list[str]) -> None:
+    print("| K x N | type | rows | threads | µs | GB/s | of reading | GOP/s | of the peak |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for name in TYPES:
+        for depth, columns in SHAPES:
+            for rows in (1, 128):
+                case = f"{depth}x{columns} {name} r{rows}"
+                if depth % BY_NAME[name].block_length == 0 and all(w in case for w in words):
+                    _measure(name, depth, columns, rows)
+
+
+def _measure(name: str, depth: int, columns: int, rows: int) -> None:
+    dtype = BY_NAME[name]
+    nbytes = -(-columns // PANEL) * form_of(dtype).panel_nbytes(depth)
+    count = max(1, MANY_NBYTES // nbytes) if rows == 1 else 1
+    x = graph_input("x", 0, (rows, depth), float32)
+    graph = Graph.of([matmul_blocks(x, w) for w in _weights(name, columns, depth, count)])
+    array = np.random.default_rng(0).standard_normal((rows, depth)).astype(np.float32)
+    for threads in (1, 2):
+        with compile_graph(graph, threads=threads) as exe:
+            exe(array)
+            best, end = float("inf"), time.perf_counter() + SECONDS
+            while time.perf_counter() < end:
+                began = time.perf_counter()
+                exe(array)
+                best = min(best, time.perf_counter() - began)
+        seconds = best / count
+        operations = 2 * rows * depth * columns
+        peak = limits().gflops * (4 if host().has_vnni else 1) * threads
+        print(
+            f"| {depth} x {columns} | {name} | {rows} | {threads} | {seconds * 1e6:.1f} "
+            f"| {nbytes / seconds / 1e9:.1f} "
+            f"| {nbytes / seconds / 1e9 / limits().read_gbytes / threads:.0%} "
+            f"| {operations / seconds / 1e9:.0f} | {operations / seconds / 1e9 / peak:.0%} |",
+            flush=True,
+        )
+
+
+def _weights(name: str, columns: int, depth: int, count: int) -> list[Node]:
+    """Nodes over the same bytes, each packed by itself."""
+    dtype = BY_NAME[name]
+    rng = np.random.default_rng(1)
+    raw = rng.integers(0, 256, dtype.nbytes((columns, depth)), dtype=np.uint8)
+    blocks = raw.view(LAYOUTS[name])
+    for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
+        blocks[field] = rng.uniform(0.001, 0.01, len(blocks)).astype(np.float16)
+    held = Buffer.from_array(raw)
+    return [buffer(held.view(0, held.nbytes, dtype, (columns, depth))) for _ in range(count)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
