@@ -34,7 +34,7 @@ DOT_DEPTH = 8
 #: stream take so many bytes in all, and so many columns are worth a stream of their own.
 STREAM_REGISTERS = 4
 STREAM_NBYTES = 1 << 14
-STREAM_RUN = 1024
+STREAM_RUN = 2048
 FAR_NBYTES = 2048
 #: Rows from which on columns of B are copied side by side if they don't fit the cache as they lie.
 COPY_ROWS = 64

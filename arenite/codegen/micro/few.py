@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from arenite.codegen import loop_ir as ir
 from arenite.codegen.access import load_contiguous
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
@@ -137,7 +138,9 @@ class FewRows(TileFunction):
                 own = [moved(b, part.first, at * b_step) for at in steps]
                 b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
 
-        phases = [Phase(1, rows_at_once(b.target, rows)), Phase(1, 1)]
+        step = b_step if isinstance(b_step, int) else None
+        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        phases = [Phase(1, rows_at_once(b.target, rows, step, depth)), Phase(1, 1)]
         self.counted_loop(zero, self.depth, phases, (), turn)
         phase = Phase(1, lanes)
         self.counted_loop(

@@ -16,11 +16,23 @@ from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec
 
+#: Rows of B this far apart fall into one set of the first cache, which has eight places; two are
+#: for the sums. Of a B that no cache holds, reading more at once counts for more.
+SET_NBYTES = 4096
+SET_ROWS = 6
+MOST_ROWS = 12
 
-def rows_at_once(target: Target, rows: int) -> int:
-    """Rows of B read side by side with so many rows of A, whose numbers all stay in registers."""
+
+def rows_at_once(target: Target, rows: int, step_nbytes: int | None, depth: int | None) -> int:
+    """Rows of B read side by side with so many rows of A, whose numbers all stay in registers.
+
+    `step_nbytes` from row to row of B and `depth` are None where they are known only later.
+    """
     kept = target.n_vector_registers * 3 // 4
-    return max(1, min(6, kept // rows))
+    shares_set = step_nbytes is not None and step_nbytes % SET_NBYTES == 0
+    is_cached = (step_nbytes or 0) * (depth or 0) <= target.l3_nbytes
+    most = SET_ROWS if shares_set and is_cached else MOST_ROWS
+    return max(1, min(most, kept // rows))
 
 
 class Stretch:
