@@ -305,14 +305,21 @@ def test_sizes_that_are_known_later(
 
 def test_scratch_does_not_grow_with_the_images() -> None:
     case = replace(PLAIN, image=(30, 31), end="none")
-    shape: tuple[Dim, ...] = (Var("n", 1, 256), *case.image, case.n_in)
+    first: tuple[Dim, ...] = (Var("n", 1, 256), case.n_in, *case.image)
     panels = inputs(case)[0][1]
-    made = Made(lambda x, w: convolved(case, x, w), [shape, panels])
+    made = Made(lambda x, w: convolved(case, x.permute(0, 2, 3, 1), w), [first, panels])
     [scratch] = made.built.scratch
     assert bounds(scratch.count)[1] <= 2 * evaluate(scratch.count, {"n": 16})
     x, w = (array.astype(np.float32) for array in inputs(replace(case, images=40))[1])
-    [result] = made.run([x, w], {"n": 40})
+    [result] = made.run([np.moveaxis(x, -1, 1), w], {"n": 40})
     np.testing.assert_array_equal(result, expected(replace(case, images=40)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 14, 15, 56])
+def test_zeros_around_a_known_image_take_no_memory(width: int) -> None:
+    case = replace(PLAIN, image=(5, width), kernel=(3, 5), padding=((1, 1), (2, 3)))
+    assert not made_of(case).built.scratch
+    check(case)
 
 
 @pytest.mark.parametrize("case", [PLAIN, DEEP], ids=["dense", "depthwise"])

@@ -19,10 +19,11 @@ from arenite.codegen.micro.build import SHORT_OPS
 from arenite.codegen.micro.conv_base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv
-from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Taps
+from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends, Taps
 from arenite.codegen.micro.conv_sides import ZERO
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
+from arenite.codegen.micro.strips import strips
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
@@ -35,6 +36,8 @@ SET_NBYTES = 4096
 SET_ROWS = 6
 #: Bytes that are put between pixels then: a cache line.
 _GAP_NBYTES = 64
+#: Taps of a line that its ends may leave out one by one.
+MOST_TAPS = 11
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -81,7 +84,8 @@ class ConvBuilder(LastBuilder):
 
     def built(self, target: Target) -> Built:
         lies = self._lies()
-        in_place = lies is not None and self._can_walk(lies)
+        leaves_out = lies is not None and self._can_leave_out(lies)
+        in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = (
             lies is not None and lies.channel != 1 and lies.pixel == 1 and self.depth <= PLANES
         )
@@ -103,11 +107,16 @@ class ConvBuilder(LastBuilder):
             walked = _copied(inside, self.copied_dtype, len(self.deep))
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
+        ends = self._ends(walked, cut, len(loops)) if leaves_out else None
         made = Product(
             a=Operand(
                 walked.array,
                 walked.dtype,
-                self._line_start(lies) if lies and in_place else self._copy_start(walked),
+                (
+                    self._line_start(lies) - index_expr(self.line.before * lies.pixel)
+                    if lies and in_place
+                    else self._copy_start(walked)
+                ),
                 index_expr(walked.pixel * (self.line.stride if in_place else self.line.place_step)),
                 ir.index(1),
             ),
@@ -141,6 +150,7 @@ class ConvBuilder(LastBuilder):
             self.block.var.name,
             self._on_line(),
             copied,
+            ends,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays
@@ -160,6 +170,27 @@ class ConvBuilder(LastBuilder):
             made,
             conv,
         )
+
+    def _can_leave_out(self, lies: Lies) -> bool:
+        """Whether tiles can read x where it is, without the taps that are not there."""
+        return (
+            lies.is_whole
+            and lies.channel == 1
+            and isinstance(lies.pixel, int)
+            and lies.dtype.kind is Kind.FLOAT
+            and self.line.is_padded
+            and self.line.fixed is not None
+            and self.line.taps <= MOST_TAPS
+            and self.block.places != 1
+        )
+
+    def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
+        fixed = self.line.fixed
+        assert fixed is not None
+        tap, depth = bounds(lies.pixel)[1] * self.line.dilation, self.depth
+        inner = 1 if tap == depth or self.line.taps == 1 else 2
+        cuts = strips(fixed, cut.heights[0])
+        return Ends(cuts, n_loops - inner, self.line.taps, tap, depth)
 
     def _can_walk(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is."""

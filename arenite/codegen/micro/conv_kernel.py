@@ -12,16 +12,22 @@ image, which may be fewer at its edges, and over the input channels. Weights lie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.driver import _REST, Driver, _Emit
+from arenite.codegen.convert import register_type
+from arenite.codegen.micro.driver import _REST, _START, Driver, _Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
-from arenite.codegen.micro.tile import KLoop, Tile, moved, multiply
+from arenite.codegen.micro.strips import Strip
+from arenite.codegen.micro.tile import KLoop, Tile, load_wide, moved, multiply, summed
+from arenite.codegen.numeric import fma
+from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR
-from arenite.codegen.vector import Builder
+from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.convolution import PANEL
 
 #: The lines of a tile.
@@ -38,6 +44,18 @@ class Taps:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """A line read in place, whose strips leave out the taps outside: what K loops run around the
+    taps of a line, and how far it is from one of these to the next."""
+
+    strips: tuple[Strip, ...]
+    n_around: int
+    taps: int
+    tap: int  # elements of the input
+    depth: int  # channels, side by side
+
+
+@dataclass(frozen=True, slots=True)
 class Conv:
     """`loops` outermost first; `line` is the variable of the lines and `on_line` names, for one of
     them, the taps inside; `panels_at` is where the first of a group's columns begins."""
@@ -48,6 +66,7 @@ class Conv:
     line: str
     on_line: ir.Block
     copied: ir.Block  # what a block begins with
+    ends: Ends | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +89,9 @@ def _(kernel: ConvKernel) -> str:
         f"// rows of {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}, "
         f"{expression_text(product.a.line)} apart, depth {expression_text(product.depth)}",
     ]
+    if conv.ends is not None:
+        cut = (f"{s.count} {s.name} from {s.first}" for s in conv.ends.strips)
+        head.append(f"// {', '.join(cut)}, {conv.ends}")
     placed = loop_text(replace(kernel, body=(*product.place, *conv.copied, *conv.on_line)))
     return "\n".join([*head, placed, loop_text(kernel)])
 
@@ -82,22 +104,8 @@ class ConvFunction(TileFunction):
         self.conv = kernel.conv
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        product, conv, lanes = self.product, self.conv, self.product.lanes
-        size = product.b.dtype.bits // 8
-        loops = [
-            KLoop(
-                self.value(taps.count, SCALAR),
-                self.nbytes(taps.step, product.a),
-                taps.panel_step * size,
-            )
-            for taps in conv.loops
-        ]
+        product, lanes = self.product, self.product.lanes
         line = self.nbytes(product.a.line, product.a)
-
-        def column_offset(column: int) -> int:
-            panel, lane = divmod(column * lanes, PANEL)
-            return (panel * conv.panel + lane) * size
-
         sums = multiply(
             self.builder,
             Tile(rows, columns, lanes),
@@ -105,12 +113,78 @@ class ConvFunction(TileFunction):
             "%a",
             "%b",
             lambda row: line * row,
-            column_offset,
-            loops,
+            self._column_offset,
+            self._loops(),
             [None] * columns,
         )
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish(sums, masks)
+
+    def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
+        """A tile of which some rows lack some taps: the taps of a line one after the other."""
+        b, product, lanes, dot = self.builder, self.product, self.product.lanes, self.dot
+        line = self.nbytes(product.a.line, product.a)
+        a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
+
+        def step(rows: Sequence[int], a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            made = list(sums)
+            vectors = [
+                load_wide(
+                    b, b.offset(b_at, self._column_offset(column)), dot.b, dot.sum, lanes, None
+                )
+                for column in range(columns)
+            ]
+            for row in rows:
+                number = load_wide(b, moved(b, a_at, line * row), dot.a, dot.sum, 1, None)
+                spread = b.broadcast(number, lanes)
+                for at, vector in enumerate(vectors, row * columns):
+                    made[at] = fma(spread, vector, made[at])
+            return made
+
+        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            for first, count, rows in _runs(strip, ends):
+                loop = KLoop(b.constant(count * ends.depth, I64), a_size, PANEL * b_size)
+                a_here = b.offset(a_at, first * ends.tap * a_size)
+                b_here = b.offset(b_at, first * ends.depth * PANEL * b_size)
+                sums = summed(b, [loop], a_here, b_here, sums, partial(step, rows))
+            return sums
+
+        start = [b.constant(0, register_type(dot.sum, lanes))] * (strip.pixels * columns)
+        flat = summed(b, self._loops()[: ends.n_around], "%a", "%b", start, taps)
+        sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
+        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
+        self.finish(sums, masks)
+
+    def _column_offset(self, column: int) -> int:
+        panel, lane = divmod(column * self.product.lanes, PANEL)
+        return (panel * self.conv.panel + lane) * (self.product.b.dtype.bits // 8)
+
+    def _loops(self) -> list[KLoop]:
+        size = self.product.b.dtype.bits // 8
+        return [
+            KLoop(
+                self.value(taps.count, SCALAR),
+                self.nbytes(taps.step, self.product.a),
+                taps.panel_step * size,
+            )
+            for taps in self.conv.loops
+        ]
+
+
+def _runs(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Taps of a line that the same rows have: the first, how many, the rows.
+
+    Taps are walked together where their channels follow each other.
+    """
+    runs: list[tuple[int, int, tuple[int, ...]]] = []
+    for tap in range(ends.taps):
+        rows = tuple(row for row in range(strip.pixels) if (row, tap) not in strip.outside)
+        if runs and runs[-1][2] == rows and ends.tap == ends.depth:
+            first, count, _ = runs.pop()
+            runs.append((first, count + 1, rows))
+        else:
+            runs.append((tap, 1, rows))
+    return [run for run in runs if run[2]]
 
 
 class ConvDriver(Driver):
@@ -141,7 +215,43 @@ class ConvDriver(Driver):
             name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
             return self._function(name, lambda f: f.tile(rows, columns, is_masked))
 
-        self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
+        ends = self.convolution.conv.ends
+        if ends is None:
+            self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
+            return
+        for strip in ends.strips:
+            name = (
+                build(strip.pixels) if not strip.outside else self._end(strip, columns, is_masked)
+            )
+            self._strip(strip, name, columns_at)
+
+    def _end(self, strip: Strip, columns: int, is_masked: bool) -> str:
+        ends = self.convolution.conv.ends
+        assert ends is not None
+
+        def fill(function: TileFunction) -> None:
+            assert isinstance(function, ConvFunction)
+            function.strip(strip, ends, columns, is_masked)
+
+        return self._function(f"{strip.name}x{columns}{'m' if is_masked else ''}", fill)
+
+    def _strip(self, strip: Strip, name: str, columns_at: str) -> None:
+        """Calls the function of a strip, as often as there are some."""
+        b, product = self.builder, self.product
+        numbers = [product.depth, _START, _REST, *map(ir.Name, product.batch)]
+        depth, column, rest, *batch = (self.value(number, SCALAR) for number in numbers)
+        base = self._address(product.a, b.constant(0, I64))
+        line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
+
+        def turn(_: Phase, row: Vec) -> None:
+            given = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
+            b.emit_void(
+                f"call fastcc void @{name}(ptr %window, ptr {moved(b, base, row * line)}, "
+                f"ptr {columns_at}, {given})"
+            )
+
+        first, last = b.constant(strip.first, I64), b.constant(strip.end, I64)
+        self.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
 
     def new_function(self, builder: Builder) -> ConvFunction:
         return ConvFunction(builder, self.convolution)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.micro.strips import Line
 from arenite.ir.dim import Dim, Var, known_le
 from arenite.ir.node import Node
 
@@ -29,6 +30,14 @@ class Side:
     @property
     def is_padded(self) -> bool:
         return self.before != 0 or self.after != 0
+
+    @property
+    def fixed(self) -> Line | None:
+        """The same in numbers, if it is known in numbers."""
+        size, places, before = self.size, self.places, self.before
+        if isinstance(size, int) and isinstance(places, int) and isinstance(before, int):
+            return Line(size, places, self.taps, self.stride, self.dilation, before)
+        return None
 
     @property
     def is_plain(self) -> bool:

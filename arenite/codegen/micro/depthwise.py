@@ -23,22 +23,13 @@ from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.codegen.micro.driver import _REST, _START, Driver, _Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
+from arenite.codegen.micro.strips import Strip
 from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
 from arenite.codegen.numeric import fma
 from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """`count` times `pixels` from `first` on; (pixel, tap) in `outside` are not there."""
-
-    first: int
-    pixels: int
-    count: int
-    outside: frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +198,7 @@ class DepthwiseDriver(Driver):
         for strip in strips:
             name = self._strip_function(strip, is_masked)
             first = b.constant(strip.first, I64)
-            last = b.constant(strip.first + strip.count * strip.pixels, I64)
+            last = b.constant(strip.end, I64)
 
             def turn(_: Phase, row: Vec, name: str = name) -> None:
                 call(name, row, None)
@@ -269,12 +260,7 @@ class DepthwiseDriver(Driver):
         return call
 
     def _strip_function(self, strip: Strip, is_masked: bool) -> str:
-        """The function for a strip; those that differ only in where they begin share it."""
-        outside = "_".join(f"{pixel}.{tap}" for pixel, tap in sorted(strip.outside))
-        suffix = f"strip{strip.pixels}{'m' if is_masked else ''}" + (
-            f"_{outside}" if outside else ""
-        )
-
+        suffix = f"{strip.name}{'m' if is_masked else ''}"
         return self._function(suffix, lambda f: _as_strip(f).strip(strip, is_masked))
 
 

@@ -16,9 +16,10 @@ from arenite.codegen.micro.conv_base import LastBuilder, Lies
 from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, lanes_for
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
-from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine, Strip
+from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import Operand, Product
+from arenite.codegen.micro.strips import strips
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
@@ -108,7 +109,7 @@ class _DepthwiseBuilder(LastBuilder):
             is_short=self._epilogue_ops() <= SHORT_OPS,
         )
         depthwise = Depthwise(
-            strips(line, cut.heights[0]),
+            _open(line) if line.fixed is None else strips(line.fixed, cut.heights[0]),
             cut.heights[0],
             tuple(loops),
             line.taps,
@@ -149,31 +150,6 @@ class _DepthwiseBuilder(LastBuilder):
         strip = max(1, min(max(2, min(MOST_PIXELS, fits)), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
         return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
-
-
-def strips(line: Side, most: int) -> tuple[Strip, ...] | OpenLine:
-    """A line cut into strips of pixels, as even as may be; equal neighbours made one."""
-    if not all(isinstance(n, int) for n in (line.places, line.size, line.before)):
-        return _open(line)
-    places, size = bounds(line.places)[1], bounds(line.size)[1]
-    n_strips = -(-places // most)
-    made: list[Strip] = []
-    first = 0
-    for number in range(n_strips):
-        pixels = -(-(places - first) // (n_strips - number))
-        outside = frozenset(
-            (pixel, tap)
-            for pixel in range(pixels)
-            for tap in range(line.taps)
-            if not 0 <= bounds(line.position(first + pixel))[1] + tap * line.dilation < size
-        )
-        last = made[-1] if made else None
-        if last is not None and (last.pixels, last.outside) == (pixels, outside):
-            made[-1] = Strip(last.first, pixels, last.count + 1, outside)
-        else:
-            made.append(Strip(first, pixels, 1, outside))
-        first += pixels
-    return tuple(made)
 
 
 def _open(line: Side) -> OpenLine:

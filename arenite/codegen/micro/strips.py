@@ -1,0 +1,68 @@
+"""Strips: a line of known length cut into runs of pixels, with the taps that lie outside of it.
+
+taps 3, one pixel of padding, strips of 4      . a b c d e f g h .
+                                                 └─────┘ └─────┘
+                                pixel 0 lacks tap 0      pixel 3 lacks tap 2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """`count` times `pixels` from `first` on; (pixel, tap) in `outside` are not there."""
+
+    first: int
+    pixels: int
+    count: int
+    outside: frozenset[tuple[int, int]]
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count * self.pixels
+
+    @property
+    def name(self) -> str:
+        """Equal for strips that differ in where they are alone."""
+        missing = "_".join(f"{pixel}.{tap}" for pixel, tap in sorted(self.outside))
+        return f"strip{self.pixels}_{missing}" if missing else f"strip{self.pixels}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Sizes in and out, and how taps walk."""
+
+    size: int
+    places: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+
+
+def strips(line: Line, most: int) -> tuple[Strip, ...]:
+    """Strips of at most so many pixels, as even as may be; equal neighbours made one."""
+    n_strips = -(-line.places // most)
+    made: list[Strip] = []
+    first = 0
+    for number in range(n_strips):
+        pixels = -(-(line.places - first) // (n_strips - number))
+        outside = frozenset(
+            (pixel, tap)
+            for pixel in range(pixels)
+            for tap in range(line.taps)
+            if not 0 <= _position(line, first + pixel, tap) < line.size
+        )
+        last = made[-1] if made else None
+        if last is not None and (last.pixels, last.outside) == (pixels, outside):
+            made[-1] = Strip(last.first, pixels, last.count + 1, outside)
+        else:
+            made.append(Strip(first, pixels, 1, outside))
+        first += pixels
+    return tuple(made)
+
+
+def _position(line: Line, pixel: int, tap: int) -> int:
+    return pixel * line.stride + tap * line.dilation - line.before
