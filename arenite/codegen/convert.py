@@ -106,8 +106,22 @@ def _cast_wide(x: Vec, to: VType, target: DType) -> Vec:
         if target.bits < 32:
             return narrow(x, target)
         return x.convert("fptrunc" if to.bits < x.type.bits else "fpext", to)
+    if to.bits < 32:
+        return _to_small_integer(x, to, target)
     name = "fptosi" if target.kind is Kind.SIGNED else "fptoui"
     return x.builder.call(f"llvm.{name}.sat.{to.mangled}.{x.type.mangled}", to, x)
+
+
+def _to_small_integer(x: Vec, to: VType, target: DType) -> Vec:
+    """Kept within bounds first: a conversion that saturates by itself goes lane by lane."""
+    is_signed = target.kind is Kind.SIGNED
+    low = -float(2 ** (to.bits - 1)) if is_signed else 0.0
+    high = low + 2**to.bits - 1
+    inside = x.gt(low).select(x, low)  # NaN becomes the lower bound
+    inside = inside.lt(high).select(inside, high)
+    if is_signed:
+        inside = x.is_nan().select(0.0, inside)
+    return inside.convert("fptosi", x.type.of("i", 32)).convert("trunc", to)
 
 
 def widen(x: Vec, source: DType) -> Vec:

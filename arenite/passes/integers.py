@@ -8,24 +8,26 @@ a and w are 8-bit integers, seen through casts to wider ones; za and zw are zero
 be missing. Signed activations become unsigned and unsigned weights signed by turning one bit, which
 adds 128 to the one and takes it from the other: zero points move along. All of this is exact modulo
 2**32. What depends on constants alone is computed at load.
+
+    cast(clip(x, 0, 255), uint8)    cast(x, uint8): casts keep within bounds by themselves
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BY_NAME, Kind
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.define import INT32, INTEGER, OPS, make
+from arenite.ir.ops.define import INT32, OPS, REAL, make
 from arenite.ir.ops.sources import full
 from arenite.passes.layout import permuted, unpermuted
 
@@ -52,6 +54,8 @@ class _Factor:
 
 def integers(node: Node) -> Node:
     """One step, or the node itself."""
+    if node.op == "cast" and node.dtype in _BYTES:
+        return _without_clip(node)
     if node.op not in ("matmul", "conv"):
         return node
     a, w = (_factor(value) for value in node.inputs)
@@ -97,14 +101,13 @@ def _matmul(node: Node, a: _Factor, w: _Factor) -> Node | None:
         own = permuted(own, (1, 0))
     columns = bounds(own.shape[1])[1]
     made = make("matmul_bytes", x, matmul_panels(own), columns=columns)
-    sums = make("sum", make("cast", own, dtype=INT32), axes=(0,))
-    shift = zw if isinstance(zw, int) else _reshaped(zw, (columns,))
+    zw = zw if isinstance(zw, int) else _reshaped(zw, (1, columns))
     if za != 0:
-        made = make("sub", made, _times(za, _less(sums, shift, depth), made.shape))
-    if shift != 0:
+        made = make("sub", made, _zero_sums(za, _less(own, zw), (0,), made.shape))
+    if zw != 0:
         rows = make("sum", make("cast", x, dtype=INT32), axes=(x.ndim - 1,))
         rows = _reshaped(rows, (*x.shape[:-1], 1))
-        made = make("sub", made, _times(rows, _vector(shift, columns), made.shape))
+        made = make("sub", made, _outer(rows, _vector(zw, columns), made.shape))
     return made
 
 
@@ -150,15 +153,12 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
     attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
     attrs["pad_value"] = za if is_padded else 0
     made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs)
-    sums = make("sum", make("cast", own, dtype=INT32), axes=inner)
-    depth = prod(bounds(size)[1] for size in own.shape[1:])
-    shift = zw if isinstance(zw, int) else _reshaped(zw, (channels,))
     if za != 0:
-        made = make("sub", made, _times(za, _less(sums, shift, depth), made.shape))
-    if shift != 0:
+        made = make("sub", made, _zero_sums(za, _less(own, zw), inner, made.shape))
+    if zw != 0:
         ones = full((1, *own.shape[1:]), 1, INT8)
         seen = make("conv_bytes", x, conv_panels(ones, 1), channels=1, **attrs)
-        made = make("sub", made, _times(seen, _vector(shift, channels), made.shape))
+        made = make("sub", made, _outer(seen, _vector(zw, channels), made.shape))
     return permuted(made, first)
 
 
@@ -171,6 +171,24 @@ def conv_panels(w: Node, groups: int) -> Node:
     w = _filled(w, (groups, n_panels * PANEL, words * WORD, *taps))
     w = make("reshape", w, shape=(groups, n_panels, PANEL, words, WORD, *taps))
     return permuted(w, (0, 1, *range(5, w.ndim), 3, 2, 4))
+
+
+# Bounds.
+
+
+def _without_clip(node: Node) -> Node:
+    """A cast of a float without the bounds it has anyway."""
+    low, high = (-128, 127) if node.dtype == INT8 else (0, 255)
+    [x] = node.inputs
+    if x.dtype.kind is not Kind.FLOAT or x.op not in ("maximum", "minimum"):
+        return node
+    for value, other in (x.inputs, x.inputs[::-1]):
+        bound = _numbers(other)
+        if bound is None or bound.size == 0:
+            continue
+        if bound.max() <= low if x.op == "maximum" else bound.min() >= high:
+            return make("cast", value, dtype=node.dtype)
+    return node
 
 
 # Zero points.
@@ -192,15 +210,15 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
     return None
 
 
-def _numbers(node: Node) -> NDArray[np.int64] | None:
+def _numbers(node: Node) -> NDArray[Any] | None:
     """The numbers that a constant is made of, whatever their order; None if it is none."""
     while node.op in ("expand", "reshape", "permute", "cast") and _keeps_numbers(node):
         [node] = node.inputs
+    if node.dtype.bits < 8 or node.dtype.kind not in REAL:
+        return None
     if node.op == "full":
-        return np.asarray(node.attr("value"), np.int64)
-    if node.op == "constant" and node.dtype.kind in INTEGER and node.dtype.has_numpy:
-        return np.asarray(node.attr("data").array, np.int64)
-    return None
+        return np.asarray(node.attr("value"))
+    return np.asarray(node.attr("data").array) if node.op == "constant" else None
 
 
 def _keeps_numbers(node: Node) -> bool:
@@ -228,23 +246,31 @@ def _more(zero: Zero, number: int) -> Zero:
     return make("add", zero, full(zero.shape, number, INT32))
 
 
-def _less(sums: Node, shift: Zero, depth: int) -> Node:
-    """Sums of columns, less what a shift of all of their numbers adds to them."""
-    if shift == 0:
-        return sums
-    times = full(sums.shape, depth, INT32)
-    return make("sub", sums, make("mul", _vector(shift, sums.shape[0]), times))
+def _less(w: Node, zero: Zero) -> Node:
+    """Weights, widened, less their zero point."""
+    wide = make("cast", w, dtype=INT32)
+    if zero == 0:
+        return wide
+    spread = full(w.shape, zero, INT32) if isinstance(zero, int) else _spread(zero, w.shape)
+    return make("sub", wide, spread)
 
 
-def _times(rows: Zero, columns: Node, shape: tuple[Dim, ...]) -> Node:
-    """A number for each row, its last axis 1, times a vector of columns."""
-    if isinstance(rows, int):
-        return _spread(make("mul", columns, full(columns.shape, rows, INT32)), shape)
+def _zero_sums(zero: Zero, w: Node, axes: Sequence[int], shape: tuple[Dim, ...]) -> Node:
+    """What the zero point of the rows adds to each sum: itself times the sum of a column."""
+    if isinstance(zero, int):
+        # Multiplied first, all of it is done at load.
+        scaled = make("mul", w, full(w.shape, zero, INT32))
+        return _spread(make("sum", scaled, axes=tuple(axes)), shape)
+    return _outer(zero, make("sum", w, axes=tuple(axes)), shape)
+
+
+def _outer(rows: Node, columns: Node, shape: tuple[Dim, ...]) -> Node:
+    """A number for each row, its last axis 1, times one for each column."""
     return make("mul", _spread(rows, shape), _spread(columns, shape))
 
 
 def _vector(zero: Zero, length: Dim) -> Node:
-    return full((length,), zero, INT32) if isinstance(zero, int) else zero
+    return full((length,), zero, INT32) if isinstance(zero, int) else _reshaped(zero, (length,))
 
 
 def _spread(node: Node, shape: tuple[Dim, ...]) -> Node:

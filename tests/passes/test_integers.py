@@ -337,6 +337,28 @@ def test_a_network_of_quantised_convolutions_stays_in_channels_last(kind: Any) -
     assert len(moved) == 2, "one at the entry, one at the exit"
 
 
+# Bounds.
+
+
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_a_cast_needs_no_bounds_before_it(kind: Any, is_exact: bool) -> None:
+    info = np.iinfo(kind)
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 0.9, -0.9, 126.7, 127.5, 128, 254.9, 256, -127.9])
+    x = np.concatenate([x, -x, [1e30, -1e30, -128.5, -129.5]]).astype(np.float32)
+    low, high = float(info.min), float(info.max)
+    if not is_exact:
+        low, high = low + 1, high - 1
+    graph = Graph.of([given_tensor(x).clip(low, high).astype(kind).node])
+    made, _ = run(graph, PASSES)
+    assert ("maximum" in ops_of(made)) == ("minimum" in ops_of(made)) == (not is_exact)
+    expected = np.nan_to_num(np.trunc(np.clip(x, low, high)), nan=0.0).astype(kind)
+    [interpreted] = reference.evaluate(made, [x])
+    np.testing.assert_array_equal(interpreted, expected)
+    with compile_graph(graph) as program:
+        np.testing.assert_array_equal(program(x)[0], expected)
+
+
 # What is left alone.
 
 
