@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.device import Buffer
-from arenite.dtype import DType
+from arenite.dtype import DType, uint8
 
 Array = NDArray[Any]
 
@@ -70,16 +70,20 @@ class _Kept:
 class Results:
     """New arrays of one dtype, each the caller's own as long as a view of it exists."""
 
-    __slots__ = ("_dtype", "_is_kept", "_kept", "_numpy_dtype", "_shape")
+    __slots__ = ("_dtype", "_element", "_is_kept", "_kept", "_numpy_dtype", "_shape")
 
     def __init__(self, dtype: DType) -> None:
-        self._dtype = dtype
-        self._numpy_dtype = dtype.to_numpy()
+        #: Elements narrower than a byte are handed out as the bytes they are packed in.
+        self._element = dtype if dtype.bits < 8 else None
+        self._dtype = uint8 if dtype.bits < 8 else dtype
+        self._numpy_dtype = self._dtype.to_numpy()
         self._shape: tuple[int, ...] | None = None
         self._is_kept = False
         self._kept: list[_Kept] = []
 
     def new(self, shape: tuple[int, ...]) -> Array:
+        if self._element is not None:
+            shape = (self._element.nbytes(shape),)
         if shape != self._shape:
             self._shape = shape
             self._is_kept = self._dtype.nbytes(shape) >= KEPT_FROM_NBYTES

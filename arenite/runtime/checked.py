@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import NotSupported, UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
+from arenite.ir.ops.element import unpacked
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import ValueSpec
@@ -74,8 +75,8 @@ def run_checked(program: BoundProgram, given: Mapping[int, Array]) -> list[Array
     for number in program.outputs:
         value, start = program.values[number], memory.spans[number].start
         content = memory.bytes[start : start + evaluate(value.nbytes, sizes)].copy()
-        shape = [evaluate(size, sizes) for size in value.shape]
-        results.append(content.view(value.dtype.to_numpy()).reshape(shape))
+        shape = tuple(evaluate(size, sizes) for size in value.shape)
+        results.append(unpacked(content, value.dtype, shape))
     return results
 
 

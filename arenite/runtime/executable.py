@@ -37,6 +37,7 @@ from arenite.errors import (
 from arenite.ir.dim import Dim, Var, check_binding, evaluate, found_in
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
+from arenite.ir.ops.element import numpy_dtype, packed, unpacked
 from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime import forks
 from arenite.runtime.arrays import Results, address_of
@@ -136,8 +137,13 @@ class Executable(Closing):
         self._variables = graph.vars
         # What a call checks of every input, looked up once.
         self._wanted = [
-            (node.dtype.to_numpy(), None if _is_open(node) else node.shape) for node in graph.inputs
+            (numpy_dtype(node.dtype), None if _is_open(node) else node.shape)
+            for node in graph.inputs
         ]
+        self._has_narrow_inputs = any(node.dtype.bits < 8 for node in graph.inputs)
+        self._has_narrow_outputs = any(
+            self._values[number].dtype.bits < 8 for number in compiled.outputs
+        )
         self._is_open = any(shape is None for _, shape in self._wanted)
 
     def _find_constants(self) -> dict[int, Array]:
@@ -209,10 +215,14 @@ class Executable(Closing):
                 self._check_usable()
             arrays = self._fitting(arrays)
             binding = self._binding_for(arrays)
+            if self._has_narrow_inputs:
+                arrays = self._packed(arrays)
             results = self._prepare(binding, arrays)
             outcome = binding.table.run(self.threads, binding.bind, self._is_short)
             if outcome.kind is not OutcomeKind.END:
                 self._check_outcome(outcome)
+            if self._has_narrow_outputs:
+                results = self._unpacked(binding, results)
             if self.compiled.found:
                 results = self._cut_down(binding, results)
         return results if out is None else _written_to(out, results)
@@ -237,6 +247,23 @@ class Executable(Closing):
             else self._constants[k].copy()
             for kind, k in self._returned
         ]
+
+    def _packed(self, arrays: list[Array]) -> list[Array]:
+        """The arrays as memory has them: elements narrower than a byte side by side."""
+        return [
+            packed(array, node.dtype) if node.dtype.bits < 8 else array
+            for node, array in zip(self.graph.inputs, arrays, strict=True)
+        ]
+
+    def _unpacked(self, binding: _Binding, results: list[Array]) -> list[Array]:
+        """The results one element a byte, where they are narrower."""
+        made = []
+        for number, array in zip(self.compiled.outputs, results, strict=True):
+            dtype = self._values[number].dtype
+            if dtype.bits < 8:
+                array = unpacked(array, dtype, self._room_for(number, binding.plan, binding.sizes))
+            made.append(array)
+        return made
 
     def _cut_down(self, binding: _Binding, results: list[Array]) -> list[Array]:
         """Results whose size was found while running, which were made as large as they may get."""
@@ -407,6 +434,7 @@ class Executable(Closing):
             self._check_usable()
             fitting = self._fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
+            fitting = self._packed(fitting)
             held = self._prepare(binding, fitting)
             stamps = Stamps(self.threads)
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
@@ -424,6 +452,7 @@ class Executable(Closing):
             self._check_usable()
             fitting = self._fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
+            fitting = self._packed(fitting)
             given = {
                 number: fitting[value.source]
                 for number, value in enumerate(self._values)
@@ -527,8 +556,17 @@ def _error(kernel: CachedKernel | None, outcome: Outcome) -> AreniteError:
 
 
 def _constant_array(node: Node) -> Array:
+    if node.dtype.bits < 8:
+        return _packed_bytes(node)
     array = node.attr("data").array if node.op == "constant" else node.attr("source").array()
     return _in_order(array)
+
+
+def _packed_bytes(node: Node) -> Array:
+    """The bytes of elements narrower than a byte; those of a buffer in place."""
+    if node.op == "constant":
+        return packed(node.attr("data").array, node.dtype)
+    return np.frombuffer(node.attr("source").storage.as_host_bytes(), np.uint8)
 
 
 def _in_order(array: Array) -> Array:
@@ -543,7 +581,7 @@ def _is_open(node: Node) -> bool:
 def _explain(array: Array, node: Node) -> NoReturn:
     """Say what is wrong with an array for an input."""
     name = node.attr("name")
-    if array.dtype != node.dtype.to_numpy():
+    if array.dtype != numpy_dtype(node.dtype):
         raise TypeMismatch(f"input {name!r} is {node.dtype}, the array given {array.dtype}")
     raise ShapeMismatch(
         f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "

@@ -27,7 +27,7 @@ from arenite.ir import (
 from arenite.ir.dim import Found
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
-BOOL, U8, I8 = BY_NAME["bool"], BY_NAME["uint8"], BY_NAME["int8"]
+BOOL, U8, I8, I4 = (BY_NAME[name] for name in ("bool", "uint8", "int8", "int4"))
 
 
 def x(*shape: Any, index: int = 0, dtype: DType = F32) -> Node:
@@ -177,6 +177,8 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "dequantise": lambda: _of_weights("dequantise"),
     "pack_blocks": lambda: _of_weights("pack_blocks"),
     "quantise_blocks": lambda: make("quantise_blocks", x(2, 3, 64)),
+    "pack": lambda: make("pack", x(3, 5, dtype=U8), dtype=I4),
+    "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=U8), dtype=I4)),
     "matmul_blocks": lambda: _of_weights("matmul_blocks", x(2, 3, 64)),
     "rows_of_blocks": lambda: make(
         "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype

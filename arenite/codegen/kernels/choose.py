@@ -6,6 +6,7 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.contraction import Contraction
+from arenite.codegen.kernels.narrow import build_packing, is_packing
 from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.micro.attention_build import build_attention, is_attention
@@ -26,6 +27,8 @@ def build(kernel: Kernel, target: Target) -> Built:
         return build_sort(kernel)
     if is_special(kernel):
         return build_special(kernel)
+    if is_packing(kernel):
+        return build_packing(kernel)
     if reads_blocks(kernel):
         return build_blocks(kernel)
     if is_attention(kernel):

@@ -9,6 +9,7 @@ from arenite.ir.ops import (  # noqa: F401
     elementwise,
     indexing,
     movement,
+    narrow,
     reductions,
     sources,
 )
