@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from arenite.errors import InvalidArgument
-from arenite.ir.graph import topological
+from arenite.ir.dim import Found
+from arenite.ir.graph import found_sizes, topological
 from arenite.ir.node import Node, Origins
 from arenite.ir.ops import OPS, Region, full, make, parameter
 from arenite.ir.ops.control import cut
@@ -93,15 +94,13 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
     Where only one side of an `if` needs it, nothing that may fail: it would fail before the choice.
     """
     order = topological(results)
-    depends: set[Node] = set(parameters)
+    depends = _dependent(order, parameters)
     inside: set[Node] = set()  # made up where it is needed
     may_fail: set[Node] = set()
     for node in order:
         if node in depends:
             continue
-        if any(value in depends for value in node.inputs):
-            depends.add(node)
-        elif _stays_inside(node, inside):
+        if _stays_inside(node, inside):
             inside.add(node)
         elif OPS[node.op].family == "indexing" or any(v in may_fail for v in node.inputs):
             may_fail.add(node)
@@ -120,6 +119,23 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
         elif node not in inside:
             found[node] = None
     return [node for node in found if node not in parameters]
+
+
+def _dependent(order: Sequence[Node], parameters: Sequence[Node]) -> set[Node]:
+    """The nodes that depend on parameters: on their values, or on a size found with these."""
+    depends: set[Node] = set(parameters)
+    found: set[Found] = set()
+    n_known = -1
+    while len(found) > n_known:
+        n_known = len(found)
+        for node in order:
+            if node not in depends and (
+                any(value in depends for value in node.inputs)
+                or (found and not found.isdisjoint(found_sizes(node)))
+            ):
+                depends.add(node)
+        found = {node.attr("size") for node in depends if node.op == "cut"}
+    return depends
 
 
 def _needed(results: Sequence[Node]) -> set[Node]:

@@ -146,6 +146,10 @@ class _Lowering:
                 self._loop(step, scope, dying)
 
     def _kernel(self, kernel: Kernel, scope: Scope) -> None:
+        for size in kernel.space:
+            for var in found_in(size):
+                if var.name not in self.book.found:
+                    raise InvalidGraph(f"kernel {kernel.name} needs size {var} before it is found")
         reads = tuple(self.book.number(node, scope) for node in kernel.inputs)
         fresh = [node for node in kernel.outputs if node not in scope]
         for k, node in enumerate(kernel.outputs):

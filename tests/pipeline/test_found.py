@@ -124,6 +124,27 @@ def test_inside_loops_and_branches() -> None:
     check(network, expected, numbers(9, 8))
 
 
+def test_what_has_a_size_of_its_iteration_stays_in_the_body() -> None:
+    def network(xs: Tensor) -> Any:
+        def step(total: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            kept = x[x > 0]
+            weights = arenite.tensor.ones(kept.shape[:1], "int64").cumsum() * 3
+            return total + (kept * weights).sum(), weights.sum()
+
+        return arenite.scan(step, np.int64(0), xs)
+
+    def expected(xs: Array) -> tuple[Array, Array]:
+        total, sums = 0, []
+        for x in xs:
+            kept = x[x > 0]
+            weights = np.arange(1, len(kept) + 1) * 3
+            total += (kept * weights).sum()
+            sums.append(weights.sum())
+        return np.asarray(total), np.array(sums)
+
+    check(network, expected, numbers(9, 8))
+
+
 def test_a_loop_over_what_was_found() -> None:
     def network(x: Tensor) -> Any:
         kept = x[x[:, 0] > 0]
@@ -180,5 +201,5 @@ def test_a_size_that_nobody_finds_is_an_error() -> None:
     stray = full((Found("found_stray", 0, 4),), 1, arenite.dtype.of("int64"))
     with pytest.raises(InvalidGraph, match="no cut of the graph says what size found_stray is"):
         verify(Graph.of([stray]))
-    with pytest.raises(InvalidGraph, match="found_stray"):
+    with pytest.raises(InvalidGraph, match="needs size found_stray before it is found"):
         compile_anew(Graph.of([stray]))
