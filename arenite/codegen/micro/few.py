@@ -140,7 +140,10 @@ class FewRows(TileFunction):
 
         step = b_step if isinstance(b_step, int) else None
         depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
-        phases = [Phase(1, rows_at_once(b.target, rows, step, depth)), Phase(1, 1)]
+        side_by_side = rows_at_once(b.target, rows, step, depth)
+        phases = [Phase(1, side_by_side)]
+        if depth is None or depth % side_by_side:
+            phases.append(Phase(1, 1))
         self.counted_loop(zero, self.depth, phases, (), turn)
         phase = Phase(1, lanes)
         self.counted_loop(
