@@ -255,6 +255,21 @@ def test_an_input_with_channels_first_is_read_through_its_view(channels: int) ->
     np.testing.assert_array_equal(result, expected(case))
 
 
+@pytest.mark.parametrize("channels", [3, 40])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_input_with_channels_first_of_any_size(channels: int, side: int) -> None:
+    case = replace(PLAIN, channels=channels, padding=((1, 1), (side, side)), end="none")
+    w = inputs(case)[0][1]
+    sizes = {"n": 2, "h": 9, "w": 21}
+    shape = (Var("n", 0, 4), channels, Var("h", 3, 64), Var("w", 3, 400))
+    made = Made(lambda x, w: convolved(case, x.permute(0, 2, 3, 1), w), [shape, w])
+    assert isinstance(made.built.loops, ConvKernel)
+    here = replace(case, images=2, image=(9, 21))
+    x, panels = (array.astype(np.float32) for array in inputs(here)[1])
+    [result] = made.run([np.moveaxis(x, -1, 1), panels], sizes)
+    np.testing.assert_array_equal(result, expected(here))
+
+
 def test_some_channels_of_an_input_are_read_in_place() -> None:
     case = replace(PLAIN, kernel=(1, 1), padding=((0, 0), (0, 0)), channels=8, end="none")
 

@@ -86,9 +86,7 @@ class ConvBuilder(LastBuilder):
         lies = self._lies()
         leaves_out = lies is not None and self._can_leave_out(lies)
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
-        are_planes = (
-            lies is not None and lies.channel != 1 and lies.pixel == 1 and self.depth <= PLANES
-        )
+        are_planes = self._are_planes(lies)
         cut = cut_conv(self._sizes(lies if in_place else None), self.sum_dtype, target)
         n_blocks, place = self._place(cut)
         n_tiles = n_blocks
@@ -174,9 +172,9 @@ class ConvBuilder(LastBuilder):
     def _can_leave_out(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is, without the taps that are not there."""
         return (
-            lies.is_whole
-            and lies.channel == 1
+            self._is_near(lies)
             and isinstance(lies.pixel, int)
+            and isinstance(lies.channel, int)
             and lies.dtype.kind is Kind.FLOAT
             and self.line.is_padded
             and self.line.fixed is not None
@@ -187,15 +185,23 @@ class ConvBuilder(LastBuilder):
     def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
         fixed = self.line.fixed
         assert fixed is not None
-        tap, depth = bounds(lies.pixel)[1] * self.line.dilation, self.depth
-        inner = 1 if tap == depth or self.line.taps == 1 else 2
+        taps, depth, channel = self.line.taps, self.depth, bounds(lies.channel)[1]
+        tap = bounds(lies.pixel)[1] * self.line.dilation
+        n_inner = 1 if (channel == 1 and tap == depth) or taps == 1 else 2
         cuts = strips(fixed, cut.heights[0])
-        return Ends(cuts, n_loops - inner, self.line.taps, tap, depth)
+        return Ends(cuts, n_loops - n_inner, taps, tap, depth, channel)
+
+    def _is_near(self, lies: Lies) -> bool:
+        """Whether a pixel's channels lie side by side, or are few and come as planes."""
+        is_near = lies.channel == 1 or self.depth == 1
+        return lies.is_whole and (is_near or self._are_planes(lies))
+
+    def _are_planes(self, lies: Lies | None) -> bool:
+        return lies is not None and lies.pixel == 1 and lies.channel != 1 and self.depth <= PLANES
 
     def _can_walk(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is."""
-        is_near = lies.channel == 1 or self.depth == 1
-        return lies.is_whole and is_near and not self.line.is_padded
+        return self._is_near(lies) and not self.line.is_padded
 
     def _most_pixels(self, lies: Lies) -> int:
         """Pixels that a tile can walk in place without their pushing each other out of a set."""

@@ -52,7 +52,8 @@ class Ends:
     n_around: int
     taps: int
     tap: int  # elements of the input
-    depth: int  # channels, side by side
+    depth: int
+    channel: int  # elements of the input from one to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,13 @@ class ConvFunction(TileFunction):
 
         def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
             for first, count, rows in _runs(strip, ends):
-                loop = KLoop(b.constant(count * ends.depth, I64), a_size, PANEL * b_size)
+                loops = [
+                    KLoop(b.constant(n, I64), far * a_size, further * b_size)
+                    for n, far, further in _tap_loops(ends, count)
+                ]
                 a_here = b.offset(a_at, first * ends.tap * a_size)
                 b_here = b.offset(b_at, first * ends.depth * PANEL * b_size)
-                sums = summed(b, [loop], a_here, b_here, sums, partial(step, rows))
+                sums = summed(b, loops, a_here, b_here, sums, partial(step, rows))
             return sums
 
         start = [b.constant(0, register_type(dot.sum, lanes))] * (strip.pixels * columns)
@@ -171,15 +175,21 @@ class ConvFunction(TileFunction):
         ]
 
 
-def _runs(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Taps of a line that the same rows have: the first, how many, the rows.
+def _tap_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
+    """Loops over so many taps and their channels: how often, and steps of input and panels."""
+    if ends.channel == 1 and ends.tap == ends.depth:
+        return [(count * ends.depth, 1, PANEL)]
+    taps = (count, ends.tap, PANEL * ends.depth)
+    channels = (ends.depth, ends.channel, PANEL)
+    return [taps, channels] if ends.depth >= count else [channels, taps]
 
-    Taps are walked together where their channels follow each other.
-    """
+
+def _runs(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Taps of a line that the same rows have: the first, how many, the rows."""
     runs: list[tuple[int, int, tuple[int, ...]]] = []
     for tap in range(ends.taps):
         rows = tuple(row for row in range(strip.pixels) if (row, tap) not in strip.outside)
-        if runs and runs[-1][2] == rows and ends.tap == ends.depth:
+        if runs and runs[-1][2] == rows:
             first, count, _ = runs.pop()
             runs.append((first, count + 1, rows))
         else:
