@@ -8,32 +8,23 @@ a and w are 8-bit integers, seen through casts to wider ones; za and zw are zero
 be missing. Signed activations become unsigned and unsigned weights signed by turning one bit, which
 adds 128 to the one and takes it from the other: zero points move along. All of this is exact modulo
 2**32. What depends on constants alone is computed at load.
-
-    cast(clip(x, 0, 255), uint8)    cast(x, uint8): casts keep within bounds by themselves
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
-from arenite.dtype import BY_NAME, Kind
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.define import INT32, OPS, REAL, make
+from arenite.ir.ops.define import INT32, OPS, make
 from arenite.ir.ops.sources import full
+from arenite.passes.byte_casts import BYTES, SUMS, cast_to_byte, numbers_of
 from arenite.passes.layout import permuted, unpermuted
 
-_BYTES = (INT8, UINT8)
-#: Wider integers whose products of bytes are exact in int32, as far as they go.
-_SUMS = (BY_NAME["int16"], INT32)
 #: What turning the highest bit of a byte adds to what it stands for.
 _TURN = 128
 
@@ -54,8 +45,8 @@ class _Factor:
 
 def integers(node: Node) -> Node:
     """One step, or the node itself."""
-    if node.op == "cast" and node.dtype in _BYTES:
-        return _without_clip(node)
+    if node.op == "cast" and node.dtype in BYTES:
+        return cast_to_byte(node)
     if node.op not in ("matmul", "conv"):
         return node
     a, w = (_factor(value) for value in node.inputs)
@@ -70,13 +61,13 @@ def integers(node: Node) -> Node:
 def _factor(node: Node) -> _Factor | None:
     """A factor as bytes minus a zero point, if it is that."""
     zero = None
-    if node.op == "sub" and node.dtype in _SUMS:
+    if node.op == "sub" and node.dtype in SUMS:
         node, zero = node.inputs
-    if node.op == "cast" and node.dtype in _SUMS:
+    if node.op == "cast" and node.dtype in SUMS:
         [node] = node.inputs
     elif zero is not None:
         return None
-    return _Factor(node, zero) if node.dtype in _BYTES else None
+    return _Factor(node, zero) if node.dtype in BYTES else None
 
 
 # Products.
@@ -173,24 +164,6 @@ def conv_panels(w: Node, groups: int) -> Node:
     return permuted(w, (0, 1, *range(5, w.ndim), 3, 2, 4))
 
 
-# Bounds.
-
-
-def _without_clip(node: Node) -> Node:
-    """A cast of a float without the bounds it has anyway."""
-    low, high = (-128, 127) if node.dtype == INT8 else (0, 255)
-    [x] = node.inputs
-    if x.dtype.kind is not Kind.FLOAT or x.op not in ("maximum", "minimum"):
-        return node
-    for value, other in (x.inputs, x.inputs[::-1]):
-        bound = _numbers(other)
-        if bound is None or bound.size == 0:
-            continue
-        if bound.max() <= low if x.op == "maximum" else bound.min() >= high:
-            return make("cast", value, dtype=node.dtype)
-    return node
-
-
 # Zero points.
 
 
@@ -198,7 +171,7 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
     """A zero point that is the same along some axes, which have size 1 then; None if it is not."""
     if zero is None:
         return 0
-    numbers = _numbers(zero)
+    numbers = numbers_of(zero)
     if numbers is not None and numbers.size and numbers.min() == numbers.max():
         return int(numbers.min())
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(zero.shape))
@@ -208,22 +181,6 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
             made = zero if zero.shape == shape else make("expand", zero, shape=shape)
             return made if made.dtype == INT32 else make("cast", made, dtype=INT32)
     return None
-
-
-def _numbers(node: Node) -> NDArray[Any] | None:
-    """The numbers that a constant is made of, whatever their order; None if it is none."""
-    while node.op in ("expand", "reshape", "permute", "cast") and _keeps_numbers(node):
-        [node] = node.inputs
-    if node.dtype.bits < 8 or node.dtype.kind not in REAL:
-        return None
-    if node.op == "full":
-        return np.asarray(node.attr("value"))
-    return np.asarray(node.attr("data").array) if node.op == "constant" else None
-
-
-def _keeps_numbers(node: Node) -> bool:
-    """Whether what a cast gives is what it takes: bytes become wider."""
-    return node.op != "cast" or (node.inputs[0].dtype in _BYTES and node.dtype in _SUMS)
 
 
 def _unsigned(node: Node, zero: Zero) -> tuple[Node, Zero]:

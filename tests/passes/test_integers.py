@@ -359,6 +359,25 @@ def test_a_cast_needs_no_bounds_before_it(kind: Any, is_exact: bool) -> None:
         np.testing.assert_array_equal(program(x)[0], expected)
 
 
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("zero", [0, 3, -128, 131, 65536, 65537, 2.5])
+def test_rounded_floats_become_bytes(kind: Any, zero: float) -> None:
+    info = np.iinfo(kind)
+    near = np.arange(-300, 300) / np.float32(2.0) - np.float32(int(zero))
+    ends = [np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30, 2.0**22 + 0.5, 2.0**23 + 1, 2.0**31, 1e-30]
+    x = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf), ends])
+    x = x.astype(np.float32)
+    graph = Graph.of([(given_tensor(x).round() + float(zero)).astype(kind).node])
+    made, _ = run(graph, PASSES)
+    assert ("round" in ops_of(made)) == (zero in (65537, 2.5))
+    sums = np.rint(x) + np.float32(zero)
+    expected = np.trunc(np.clip(np.nan_to_num(sums, nan=0.0), info.min, info.max)).astype(kind)
+    [interpreted] = reference.evaluate(made, [x])
+    np.testing.assert_array_equal(interpreted, expected)
+    with compile_graph(graph) as program:
+        np.testing.assert_array_equal(program(x)[0], expected)
+
+
 # What is left alone.
 
 
