@@ -12,11 +12,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ROOMS = (
-    "codegen device dtype errors fetch frontends hazards ir memory passes pipeline runtime schedule "
-    "tensor"
+    "codegen device dtype errors fetch frontends hazards ir memory passes pipeline runtime "
+    "schedule tensor"
 ).split()
 #: What a user reaches for first, and the room it lives in.
 _NAMES = {
+    "State": "arenite.tensor",
     "Tensor": "arenite.tensor",
     "Var": "arenite.ir",
     "compile": "arenite.tensor.compile",
