@@ -23,7 +23,7 @@ from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends
 from arenite.codegen.micro.conv_sides import ZERO
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
-from arenite.codegen.micro.strips import strips
+from arenite.codegen.micro.strips import are_few, strips
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
@@ -36,8 +36,6 @@ SET_NBYTES = 4096
 SET_ROWS = 6
 #: Bytes that are put between pixels then: a cache line.
 _GAP_NBYTES = 64
-#: Taps of a line that its ends may leave out one by one.
-MOST_TAPS = 11
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -178,7 +176,7 @@ class ConvBuilder(LastBuilder):
             and lies.dtype.kind is Kind.FLOAT
             and self.line.is_padded
             and self.line.fixed is not None
-            and self.line.taps <= MOST_TAPS
+            and are_few(self.line.fixed)
             and self.block.places != 1
         )
 

@@ -19,7 +19,7 @@ from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
 from arenite.codegen.micro.driver import _START
 from arenite.codegen.micro.kernel import Operand, Product
-from arenite.codegen.micro.strips import strips
+from arenite.codegen.micro.strips import are_few, strips
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
@@ -109,7 +109,11 @@ class _DepthwiseBuilder(LastBuilder):
             is_short=self._epilogue_ops() <= SHORT_OPS,
         )
         depthwise = Depthwise(
-            _open(line) if line.fixed is None else strips(line.fixed, cut.heights[0]),
+            (
+                strips(line.fixed, cut.heights[0])
+                if line.fixed is not None and are_few(line.fixed)
+                else _open(line)
+            ),
             cut.heights[0],
             tuple(loops),
             line.taps,

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Kinds of strips that code is made for, and how many pixels one has, about.
+MOST_KINDS = 12
+_USUAL = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Strip:
@@ -62,6 +66,11 @@ def strips(line: Line, most: int) -> tuple[Strip, ...]:
             made.append(Strip(first, pixels, 1, outside))
         first += pixels
     return tuple(made)
+
+
+def are_few(line: Line) -> bool:
+    """Whether a line has few kinds of strips, so that code for each of them is no burden."""
+    return len({strip.outside for strip in strips(line, _USUAL)}) <= MOST_KINDS
 
 
 def _position(line: Line, pixel: int, tap: int) -> int:
