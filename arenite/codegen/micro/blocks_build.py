@@ -31,7 +31,7 @@ from arenite.codegen.micro.tile import lanes_of
 from arenite.codegen.target import Target
 from arenite.dtype import float32
 from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.ops.block_forms import PANEL
+from arenite.ir.ops.block_forms import LANES, PANEL
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.schedule.access import coefficient, linear, substitute
 from arenite.schedule.kernel import Kernel, space_vars
@@ -114,10 +114,8 @@ class _PackedBuilder(_ProductBuilder):
     def _cut(self, batch: Dim, target: Target) -> Cut:
         """Blocks whose runs stay in the second cache, and chunks of columns of enough work."""
         lanes = lanes_of(target, float32)
-        columns = max(1, PANEL // lanes)
         n_rows, n_columns = bounds(self.row.size)[1], bounds(self.column.size)[1]
-        if lanes == PANEL and n_columns > PANEL:
-            columns = 2
+        columns = LANES // lanes * (PANEL // LANES if lanes == LANES and n_columns > LANES else 1)
         tallest = max(1, (target.n_vector_registers - OTHER_REGISTERS) // (2 * columns))
         kept = target.l2_nbytes // 2 // (self.n_deep // 32 * RUN_WORDS * 4)
         most = max(tallest, kept // tallest * tallest)

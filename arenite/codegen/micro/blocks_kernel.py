@@ -25,7 +25,7 @@ from arenite.codegen.printer import kernel_text
 from arenite.codegen.vector import I64, Builder, Vec, VType
 from arenite.dtype import BY_NAME, DType, float32
 from arenite.dtype.blocks import IQ4_VALUES
-from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, Form, form_of
+from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, Form, form_of
 from arenite.ir.ops.blocks import (
     HALF_SUM_WORD,
     RUN_WORDS,
@@ -71,45 +71,57 @@ class BlocksFunction(TileFunction):
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         b, lanes, form = self.builder, self.product.lanes, self.form
         line = self.nbytes(self.product.a.line, self.product.a)
-        places = [_Place(self.made, column * lanes) for column in range(columns)]
-        row_offsets = [line * row for row in range(rows)]
+        first = self._first_place()
+        places = [_Place.of(self.made, column * lanes) for column in range(columns)]
 
         def step(a_at: str, b_at: str, state: list[Vec]) -> list[Vec]:
             *sums, number = state
-            own_rows = [moved(b, a_at, offset) for offset in row_offsets]
-            halves_at, codes_at = self._scales_at(number)
+            own_rows = [moved(b, a_at, line * row) for row in range(rows)]
+            shared_at = b_at
+            if form.blocks > 1:
+                # As many blocks back as there are before this one.
+                shared_at = moved(b, b_at, (number & (form.blocks - 1)) * -form.block_nbytes)
+            shared_at, codes_at, numbers_at = (
+                moved(b, at, offset)
+                for at, offset in zip((shared_at, b_at, b_at), first, strict=True)
+            )
             for part in range(form.parts):
-                wholes = self._wholes(own_rows, b_at, places, part)
-                scales = [self._scales(halves_at, codes_at, place, part) for place in places]
+                wholes = self._wholes(own_rows, numbers_at, places, part)
+                scales = [self._scales(shared_at, codes_at, place, part) for place in places]
                 sums = self._scaled(own_rows, wholes, scales, part, sums)
             return [*sums, number + 1]
 
+        run_nbytes = RUN_WORDS * WORD_NBYTES
+        n_shared = self.made.depth // (BLOCK * form.blocks)
+        loops = [
+            KLoop(b.constant(n_shared, I64), run_nbytes * form.blocks, form.shared_nbytes),
+            KLoop(b.constant(form.blocks, I64), run_nbytes, form.block_nbytes),
+        ]
         zero = b.constant(0, VType("f", 32, lanes))
-        n_blocks = b.constant(self.made.depth // BLOCK, I64)
-        loop = KLoop(n_blocks, RUN_WORDS * WORD_NBYTES, form.block_nbytes)
         start = [*[zero] * (rows * columns), b.constant(0, I64)]
-        *sums, _ = summed(b, [loop], "%a", "%b", start, step)
+        *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish([sums[row * columns : (row + 1) * columns] for row in range(rows)], masks)
 
-    def _scales_at(self, number: Vec) -> tuple[str, str]:
-        """Where the float16 scales and the codes of a block are, in the first panel."""
-        b, form = self.builder, self.form
-        first = b.offset("%b", form.scales_at(self.made.depth))
-        if form.blocks == 1:
-            return moved(b, first, number * form.scales_nbytes), first
-        shared = number.shr(form.blocks.bit_length() - 1, signed=False)
-        halves_at = moved(b, first, shared * form.scales_nbytes)
-        within = (number & (form.blocks - 1)) * (form.parts * form.code_nbytes)
-        return halves_at, moved(b, b.offset(halves_at, form.halves_nbytes), within)
+    def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
+        """Bytes before the scales, codes and numbers of the tile's first column."""
+        form = self.form
+        codes = form.halves_nbytes
+        numbers = codes + form.codes_nbytes
+        if self.product.width >= PANEL:
+            return 0, codes, numbers
+        lane = self.column & (PANEL - 1)
+        half = lane.shr(LANES.bit_length() - 1, signed=False)
+        within = (lane & (LANES - 1)) * STEP
+        return lane * 2, lane + codes, half * form.numbers_nbytes + within + numbers
 
     def _wholes(
-        self, rows: Sequence[str], b_at: str, places: Sequence[_Place], part: int
+        self, rows: Sequence[str], numbers_at: str, places: Sequence[_Place], part: int
     ) -> list[list[Vec]]:
         """The sums of whole numbers of one part, by row and column."""
         b, lanes, dot = self.builder, self.product.lanes, self.word_dot
         sums = [[self._taken_off(row, part)] * len(places) for row in rows]
-        columns = [_Planes(self, b_at, place) for place in places]
+        columns = [_Planes(self, numbers_at, place) for place in places]
         groups = self.form.part // STEP
         for group in range(part * groups, (part + 1) * groups):
             vectors = [dot.a(column.group(group)) for column in columns]
@@ -143,24 +155,17 @@ class BlocksFunction(TileFunction):
             return self.builder.constant(0, self.ints)
         return self._minus_sum(row, part) << self.form.zero.bit_length() - 1
 
-    def _scales(self, halves_at: str, codes_at: str, place: _Place, part: int) -> list[Vec]:
+    def _scales(self, shared_at: str, codes_at: str, place: _Place, part: int) -> list[Vec]:
         """What a part of the weights is multiplied with, then what is added, for each column."""
         b, form, lanes = self.builder, self.form, self.product.lanes
         half = BY_NAME["float16"]
+        wanted = [b.offset(shared_at, place.halves + 2 * PANEL * k) for k in (0, 1)]
         halves = [
-            load_wide(
-                b,
-                b.offset(halves_at, place.panel_nbytes + 2 * (PANEL * k + place.lane)),
-                half,
-                float32,
-                lanes,
-                None,
-            )
-            for k in range(1 + form.has_least)
+            load_wide(b, at, half, float32, lanes, None) for at in wanted[: 1 + form.has_least]
         ]
         if form.codes == "none":
             return halves
-        codes = self._codes(b.offset(codes_at, place.panel_nbytes + place.lane), part)
+        codes = self._codes(b.offset(codes_at, place.codes), part)
         made = [h * code for h, code in zip(halves, codes, strict=True)]
         return [made[0], *(-least for least in made[1:])]
 
@@ -207,12 +212,21 @@ class BlocksFunction(TileFunction):
         return run * total.convert("sitofp", self.ints.as_float)
 
 
+@dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a vector of columns is: bytes of panels before its own, and its first lane."""
+    """Where a vector of columns has its scales, codes and numbers, in bytes from the first's."""
 
-    def __init__(self, kernel: BlocksKernel, column: int) -> None:
-        panel, self.lane = divmod(column, PANEL)
-        self.panel_nbytes = panel * kernel.panel_nbytes
+    halves: int
+    codes: int
+    numbers: int
+
+    @classmethod
+    def of(cls, kernel: BlocksKernel, column: int) -> _Place:
+        panel, lane = divmod(column, PANEL)
+        before = panel * kernel.panel_nbytes
+        half, within = divmod(lane, LANES)
+        numbers = before + half * kernel.form.numbers_nbytes + within * STEP
+        return cls(before + 2 * lane, before + lane, numbers)
 
 
 class _Planes:
@@ -221,7 +235,7 @@ class _Planes:
     def __init__(self, function: BlocksFunction, at: str, place: _Place) -> None:
         self.function = function
         b = function.builder
-        self.at = b.offset(at, place.panel_nbytes + place.lane * STEP)
+        self.at = b.offset(at, place.numbers)
         self.loaded: dict[int, Vec] = {}
 
     def group(self, group: int) -> Vec:

@@ -16,7 +16,7 @@ from arenite.codegen.micro.blocks_runs import quantise
 from arenite.dtype import uint8
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
-from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, form_of
+from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
 from arenite.schedule.kernel import Kernel
 
 _LANE = ir.Name("lane")
@@ -83,19 +83,20 @@ def _pack(draft: Draft) -> Built:
     form, depth = form_of(w.dtype), _size(w, 1)
     length, n_columns = w.dtype.block_length, _size(w, 0)
     block, column, place = ir.Name("block"), ir.Name("column"), ir.Name("place")
-    start = ir.Name("start")
     at = place + block * w.dtype.block_nbytes
     reader = BlockReader(w.dtype, draft.names[w], at)
     step = ir.Name("step")
     panel = _ROW * form.panel_nbytes(depth)
+    shared = panel + block * form.shared_nbytes
+    half, in_half = column // LANES, column % LANES
     stores: list[ir.Stmt] = []
     for part in range(length // BLOCK):
-        first = panel + (block * (length // BLOCK) + part) * form.block_nbytes
+        first = shared + (form.halves_nbytes + part * form.block_nbytes + form.codes_nbytes)
         vectors = _vectors(reader, part, step)
         for k, value in enumerate(vectors):
-            where = first + (k * LINE_NBYTES) + column * STEP + step
+            where = first + half * form.numbers_nbytes + k * LINE_NBYTES + in_half * STEP + step
             stores.append(ir.Store("out0", where, ir.Cast(value, uint8)))
-    scales = _scales(reader, panel + form.scales_at(depth) + block * form.scales_nbytes, column)
+    scales = _scales(reader, shared, column)
     numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores))
     blocks = ir.For("block", ir.index(0), ir.index(depth // length), (numbers, *scales))
     source = ir.Binary("min", _ROW * PANEL + column, ir.index(n_columns - 1))
@@ -105,13 +106,7 @@ def _pack(draft: Draft) -> Built:
         ir.index(PANEL),
         (ir.Let("place", source * _row_nbytes(w)), blocks),
     )
-    used = form.scales_at(depth) + depth // (BLOCK * form.blocks) * form.scales_nbytes
-    rest = form.panel_nbytes(depth) - used
-    body: ir.Block = (columns,)
-    if rest:
-        zero = ir.Store("out0", panel + used + start, ir.Const(0, uint8))
-        body = (columns, ir.For("start", ir.index(0), ir.index(rest), (zero,)))
-    return draft.finish(draft.node.shape[0], draft.node.shape[1], body)
+    return draft.finish(draft.node.shape[0], draft.node.shape[1], (columns,))
 
 
 def _vectors(reader: BlockReader, part: int, step: ir.Expr) -> list[ir.Expr]:
@@ -152,8 +147,10 @@ def _scales(reader: BlockReader, at: ir.Expr, column: ir.Expr) -> list[ir.Stmt]:
     if form.codes == "none":
         return made
     for part in range(form.blocks * form.parts):
+        block, within = divmod(part, form.parts)
+        first = form.halves_nbytes + block * form.block_nbytes + within * form.code_nbytes
         for k, code in enumerate(reader.codes(part)):
-            where = at + (form.halves_nbytes + part * form.code_nbytes + k * PANEL) + column
+            where = at + (first + k * PANEL) + column
             made.append(ir.Store("out0", where, ir.Cast(code, uint8)))
     return made
 

@@ -26,7 +26,7 @@ from arenite.codegen.micro.kernel import (
     in_blocks,
 )
 from arenite.dtype import DType, float32, uint8
-from arenite.ir.ops.block_forms import BLOCK, LINE_NBYTES, PANEL, STEP, form_of
+from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
 from arenite.ir.ops.blocks import RUN_WORDS, SCALE_WORD
 
 _BLOCK, _STEP = ir.Name("_run"), ir.Name("_step")
@@ -54,10 +54,13 @@ class _Element:
         self.made, self.form = made, form_of(weights)
         column = ir.Name(made.column)
         self.lane = column % PANEL
-        self.panel = column // PANEL * self.form.panel_nbytes(depth)
-        self.scales = self.panel + self.form.scales_at(depth)
-        self.shared: ir.Expr = _BLOCK // self.form.blocks
-        self.within: ir.Expr = _BLOCK % self.form.blocks
+        panel = column // PANEL * self.form.panel_nbytes(depth)
+        self.shared = panel + _BLOCK // self.form.blocks * self.form.shared_nbytes
+        self.within = (
+            self.shared
+            + self.form.halves_nbytes
+            + _BLOCK % self.form.blocks * self.form.block_nbytes
+        )
 
     def block(self) -> ir.Block:
         form, made = self.form, []
@@ -101,7 +104,8 @@ class _Element:
         """The number of this column and step in a group of four."""
         value = number(0)
         first, below = 0, 0
-        at = self.panel + _BLOCK * self.form.block_nbytes + self.lane * STEP + _STEP
+        half = self.lane // LANES * self.form.numbers_nbytes
+        at = self.within + self.form.codes_nbytes + half + self.lane % LANES * STEP + _STEP
         for plane in self.form.planes:
             vector, piece = divmod(group, 8 // plane)
             byte = self._byte(at + (first + vector) * LINE_NBYTES)
@@ -113,13 +117,13 @@ class _Element:
 
     def _scales(self, part: int) -> list[ir.Expr]:
         form = self.form
-        start = self.scales + self.shared * form.scales_nbytes
         halves = [
-            self._half(start + 2 * PANEL * k + self.lane * 2) for k in range(1 + form.has_least)
+            self._half(self.shared + 2 * PANEL * k + self.lane * 2)
+            for k in range(1 + form.has_least)
         ]
         if form.codes == "none":
             return halves
-        at = start + form.halves_nbytes + (self.within * form.parts + part) * form.code_nbytes
+        at = self.within + part * form.code_nbytes
         codes = [self._byte(at + k * PANEL + self.lane) for k in range(form.code_nbytes // PANEL)]
         if form.codes == "nibbles":
             codes = [bits(codes[0], 0, 4), bits(codes[0], 4, 4)]

@@ -1,13 +1,15 @@
 """How blocks of weights are laid out for kernels: planes of bits, and scales beside them.
 
-A panel is 16 columns of a product (16 rows of the weights) with all of K:
+A panel is 32 columns of a product (32 rows of the weights) with all of K, in the order in which a
+kernel reads it, in whole cache lines:
 
-    panel    numbers of all blocks of 32, then scales; whole cache lines
-    numbers  one plane after the other; a vector is 64 bytes: 16 columns x 4 neighbours in K, so
-             eight groups of 4 make a block, and 8 // bits of them share the bytes of a vector,
-             the first in the lowest bits
-    scales   float16 for each column, then what is added; where parts of 256 elements have codes,
-             these two serve all parts, whose codes follow, part by part
+    shared   float16 scales of 32 columns, then what is added, for as many blocks as share them: one
+             block of 32 elements, or eight
+    codes    of each block, where parts of it are scaled by whole numbers: part by part
+    numbers  of each block: of the first 16 columns, then of the others; one plane of bits after the
+             other. A vector is 64 bytes, 16 columns x 4 neighbours in K, so eight groups of 4 make
+             a block, and 8 // bits of them share the bytes of a vector, the first in the lowest
+             bits
 
 Columns past the last repeat the last one. A weight is scale * (number - zero) + least.
 """
@@ -27,12 +29,13 @@ from arenite.errors import TypeMismatch
 
 Array = NDArray[Any]
 
-#: Elements of activations with one scale, and columns of a panel.
+#: Elements of activations with one scale, columns of a panel, and of a vector.
 BLOCK = 32
-PANEL = 16
+PANEL = 32
+LANES = 16
 #: Elements beside each other in K that one step of a dot product takes.
 STEP = 4
-LINE_NBYTES = 64
+LINE_NBYTES = LANES * STEP
 #: What is added to a table's values, which makes all of them positive.
 TABLE_ZERO = 128
 
@@ -53,11 +56,6 @@ class Form:
     has_table: bool = False  # numbers stand for others
 
     @property
-    def block_nbytes(self) -> int:
-        """Bytes of the numbers of one block."""
-        return LINE_NBYTES * sum(self.planes)
-
-    @property
     def blocks(self) -> int:
         """Blocks that share their float16 scales."""
         return 1 if self.codes == "none" else 8
@@ -69,6 +67,7 @@ class Form:
 
     @property
     def halves_nbytes(self) -> int:
+        """Bytes of the float16 of a panel that blocks share."""
         return 2 * PANEL * (1 + self.has_least)
 
     @property
@@ -79,17 +78,26 @@ class Form:
         return PANEL * (1 + (self.has_least and self.codes != "nibbles"))
 
     @property
-    def scales_nbytes(self) -> int:
-        """Bytes of all scales of as many blocks as share some."""
-        return self.halves_nbytes + self.blocks * self.parts * self.code_nbytes
+    def codes_nbytes(self) -> int:
+        """Bytes of the codes of one block."""
+        return self.parts * self.code_nbytes
 
-    def scales_at(self, depth: int) -> int:
-        """Where scales begin in a panel."""
-        return depth // BLOCK * self.block_nbytes
+    @property
+    def numbers_nbytes(self) -> int:
+        """Bytes of the numbers of one block, for the columns of a vector."""
+        return LINE_NBYTES * sum(self.planes)
+
+    @property
+    def block_nbytes(self) -> int:
+        return self.codes_nbytes + PANEL // LANES * self.numbers_nbytes
+
+    @property
+    def shared_nbytes(self) -> int:
+        """Bytes of all blocks that share scales, with these."""
+        return self.halves_nbytes + self.blocks * self.block_nbytes
 
     def panel_nbytes(self, depth: int) -> int:
-        used = self.scales_at(depth) + depth // (BLOCK * self.blocks) * self.scales_nbytes
-        return -(-used // LINE_NBYTES) * LINE_NBYTES
+        return depth // (BLOCK * self.blocks) * self.shared_nbytes
 
 
 FORMS = {
@@ -130,61 +138,61 @@ def packed_panels(raw: Array, dtype: DType) -> NDArray[np.uint8]:
     rows = np.minimum(np.arange(-(-n_rows // PANEL) * PANEL), n_rows - 1)
     blocks = np.ascontiguousarray(raw).view(layout)[rows]
     apart = _TAKEN_APART[dtype.name](blocks)
-    depth = apart.numbers.shape[1]
     n_panels = len(rows) // PANEL
-    panels = np.zeros((n_panels, form.panel_nbytes(depth)), np.uint8)
-    # panel, column, block, group, neighbour -> panel, block, group, column, neighbour
-    groups = apart.numbers.reshape(n_panels, PANEL, -1, 8, STEP).transpose(0, 2, 3, 1, 4)
+    n_shared = apart.halves[0].shape[1]
+    halves = [
+        np.ascontiguousarray(half.reshape(n_panels, PANEL, n_shared).transpose(0, 2, 1))
+        for half in apart.halves
+    ]
+    shared = np.concatenate([half.view(np.uint8) for half in halves], axis=2)
+    made = _planes(form, apart.numbers.reshape(n_panels, PANEL // LANES, LANES, -1, 8, STEP))
+    inside = [made.reshape(n_panels, n_shared, form.blocks, -1)]
+    if apart.codes:
+        # panel, column, shared, block, part -> panel, shared, block, part, column
+        codes = [
+            code.reshape(n_panels, PANEL, n_shared, form.blocks, form.parts).transpose(
+                0, 2, 3, 4, 1
+            )
+            for code in apart.codes
+        ]
+        inside.insert(0, np.concatenate(codes, axis=4).reshape(*inside[0].shape[:3], -1))
+    whole = np.concatenate(inside, axis=3).reshape(n_panels, n_shared, -1)
+    return np.concatenate([shared, whole], axis=2).reshape(n_panels, -1)
+
+
+def _planes(form: Form, numbers: Array) -> Array:
+    """[panel, half, column, block, group, step] -> [panel, block, half, vector, byte]"""
+    groups = numbers.transpose(0, 3, 1, 4, 2, 5).reshape(
+        len(numbers), -1, PANEL // LANES, 8, LINE_NBYTES
+    )
     planes, below = [], 0
     for bits in form.planes:
         piece = groups >> np.uint8(below) & np.uint8(2**bits - 1)
-        shared = piece.reshape(*piece.shape[:2], bits, 8 // bits, LINE_NBYTES)
+        together = piece.reshape(*piece.shape[:3], bits, 8 // bits, LINE_NBYTES)
         shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-        planes.append(np.bitwise_or.reduce(shared << shifts, axis=3))
+        planes.append(np.bitwise_or.reduce(together << shifts, axis=4))
         below += bits
-    panels[:, : form.scales_at(depth)] = np.concatenate(planes, axis=2).reshape(n_panels, -1)
-    scales = [
-        np.ascontiguousarray(half.reshape(n_panels, PANEL, -1).transpose(0, 2, 1)).view(np.uint8)
-        for half in apart.halves
-    ]
-    n_shared = scales[0].shape[1]
-    codes = [
-        code.reshape(n_panels, PANEL, n_shared, -1).transpose(0, 2, 3, 1) for code in apart.codes
-    ]
-    if codes:
-        scales.append(np.concatenate(codes, axis=3).reshape(n_panels, n_shared, -1))
-    used = np.concatenate(scales, axis=2).reshape(n_panels, -1)
-    panels[:, form.scales_at(depth) :][:, : used.shape[1]] = used
-    return panels
+    return np.concatenate(planes, axis=3)
 
 
 def panel_weights(panels: Array, dtype: DType, columns: int, depth: int) -> NDArray[np.float32]:
     """The weights that panels stand for, (columns, depth)."""
     form = form_of(dtype)
-    n_panels = len(panels)
-    numbers_at = form.scales_at(depth)
-    vectors = panels[:, :numbers_at].reshape(n_panels, -1, sum(form.planes), LINE_NBYTES)
-    groups = np.zeros((n_panels, depth // BLOCK, 8, LINE_NBYTES), np.uint8)
-    first, below = 0, 0
-    for bits in form.planes:
-        shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-        piece = vectors[:, :, first : first + bits, None] >> shifts & np.uint8(2**bits - 1)
-        groups |= piece.reshape(groups.shape) << np.uint8(below)
-        first, below = first + bits, below + bits
-    numbers = groups.reshape(n_panels, -1, 8, PANEL, STEP).transpose(0, 3, 1, 2, 4)
-    whole = numbers.reshape(n_panels * PANEL, -1, form.part).astype(np.float32)
-    if form.has_table:
-        whole = np.array(IQ4_VALUES, np.float32)[whole.astype(np.uint8)] + np.float32(form.zero)
-    n_shared = depth // (BLOCK * form.blocks)
-    used = panels[:, numbers_at : numbers_at + n_shared * form.scales_nbytes]
-    shared = used.reshape(n_panels, n_shared, form.scales_nbytes)
+    n_panels, n_shared = len(panels), depth // (BLOCK * form.blocks)
+    shared = panels.reshape(n_panels, n_shared, form.shared_nbytes)
     halves = np.ascontiguousarray(shared[:, :, : form.halves_nbytes]).view("<f2")
+    blocks = shared[:, :, form.halves_nbytes :].reshape(n_panels, n_shared, form.blocks, -1)
+    numbers = _numbers(form, blocks[..., form.codes_nbytes :].reshape(n_panels, -1))
+    if form.has_table:
+        numbers = np.array(IQ4_VALUES, np.float32)[numbers.astype(np.uint8)] + np.float32(form.zero)
+    # kind, column, shared, part
     of_columns = halves.reshape(n_panels, n_shared, -1, PANEL).transpose(2, 0, 3, 1)
     scales = of_columns.reshape(-1, n_panels * PANEL, n_shared, 1).astype(np.float32)
     if form.codes != "none":
-        scales = scales * _codes(form, shared[:, :, form.halves_nbytes :])
+        scales = scales * _codes(form, blocks[..., : form.codes_nbytes])
     scales = scales.reshape(len(scales), n_panels * PANEL, -1, 1)
-    weights = scales[0] * (whole - np.float32(form.zero))
+    whole = numbers.reshape(n_panels * PANEL, -1, form.part) - np.float32(form.zero)
+    weights = scales[0] * whole
     if form.has_least:
         sign = np.float32(1 if form.codes == "none" else -1)
         weights = weights + sign * scales[1]
@@ -192,8 +200,23 @@ def panel_weights(panels: Array, dtype: DType, columns: int, depth: int) -> NDAr
     return made
 
 
+def _numbers(form: Form, raw: Array) -> Array:
+    """Whole numbers of all columns, (columns, depth), as floats."""
+    n_halves = PANEL // LANES
+    vectors = raw.reshape(len(raw), -1, n_halves, sum(form.planes), LINE_NBYTES)
+    groups = np.zeros((*vectors.shape[:3], 8, LINE_NBYTES), np.uint8)
+    first, below = 0, 0
+    for bits in form.planes:
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+        piece = vectors[:, :, :, first : first + bits, None] >> shifts & np.uint8(2**bits - 1)
+        groups |= piece.reshape(groups.shape) << np.uint8(below)
+        first, below = first + bits, below + bits
+    columns = groups.reshape(*groups.shape[:4], LANES, STEP).transpose(0, 2, 4, 1, 3, 5)
+    return columns.reshape(len(raw) * PANEL, -1).astype(np.float32)
+
+
 def _codes(form: Form, raw: Array) -> NDArray[np.float32]:
-    """Codes as numbers: (scales or least values, rows, blocks that share halves, parts)."""
+    """Codes as numbers: (scales or least values, columns, shared, parts)."""
     n_panels, n_shared = raw.shape[:2]
     codes = raw.reshape(n_panels, n_shared, -1, form.code_nbytes // PANEL, PANEL)
     if form.codes == "nibbles":
