@@ -63,12 +63,13 @@ class Tiles(Loops):
     ) -> None:
         """One full tile whose first element is (at, across)."""
         along_rows: dict[int, list[Vec]] = {id(load): [] for load in loads}
+        needed = _names_below(inner.body, [load.index for load in loads])
         for column in range(side):
             self._afresh()
             self._bind(i, at, True, inner.var, across + column, False)
             self.vector = VectorMode(i, side, 1, {})
             for stmt in inner.body:
-                if isinstance(stmt, ir.Let) and stmt.value.dtype == ir.INT64:
+                if isinstance(stmt, ir.Let) and stmt.name in needed:
                     self.simple(stmt, 0)
             for load in loads:
                 along_rows[id(load)].append(self.value(load, 0))
@@ -146,6 +147,18 @@ def _transposed_loads(i: str, inner: ir.For) -> list[ir.Load]:
             if down == 1 and _coefficient(load.index, inner.var, lets) not in (0, 1):
                 found[id(load)] = load
     return list(found.values())
+
+
+def _names_below(block: ir.Block, roots: Sequence[ir.Expr]) -> set[str]:
+    """The names that expressions are made of, through what a block lets them stand for."""
+    lets = {stmt.name: stmt.value for stmt in block if isinstance(stmt, ir.Let)}
+    found: set[str] = set()
+    pending = list(roots)
+    while pending:
+        names = {x.name for x in ir.walk(pending.pop()) if isinstance(x, ir.Name)} - found
+        found |= names
+        pending += [lets[name] for name in names if name in lets]
+    return found
 
 
 def _coefficient(expr: ir.Expr, variable: str, lets: dict[str, ir.Expr]) -> int | None:

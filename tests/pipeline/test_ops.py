@@ -314,3 +314,14 @@ def test_types_below_a_byte_are_refused_with_what_works_instead(name: str) -> No
     inlined = ir.make("cast", ir.full((4,), 1, BY_NAME[name]), dtype=FLOAT32)
     with pytest.raises(NotCompiled, match="use "):
         compile_graph(Graph((x,), (ir.make("add", x, inlined),)))
+
+
+def test_whole_numbers_and_their_transpose_in_one_kernel() -> None:
+    """Elements of the same dtype as positions, in square tiles."""
+    trial = Trial()
+    x = trial.input(np.random.default_rng(8).integers(-9, 9, (64, 64)))
+    turned = ir.make("permute", x, axes=(1, 0))
+    less = ir.make("lt", x, turned)
+    trial.expect(turned)
+    trial.expect(ir.make("where", less, ir.make("add", x, turned), ir.make("neg", x)))
+    trial.run()
