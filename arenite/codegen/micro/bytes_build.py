@@ -30,6 +30,9 @@ from arenite.ir.ops.byte_products import UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
+#: Operations up to which an epilogue is done on the sums in registers: bias, scale, rounding.
+SHORT_OPS = 14
+
 
 def build_bytes(kernel: Kernel, target: Target) -> Built | None:
     """The kernel as a BytesKernel, or None if it is not one that register tiles fit."""
@@ -54,6 +57,8 @@ def _panels(node: Node) -> Panels:
 
 
 class _BytesBuilder(ConvBuilder):
+    short_ops = SHORT_OPS
+
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         super().__init__(kernel, node, weights)
         self.copied_dtype = UINT8

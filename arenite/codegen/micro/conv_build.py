@@ -36,6 +36,8 @@ SET_NBYTES = 4096
 SET_ROWS = 6
 #: Bytes that are put between pixels then: a cache line.
 _GAP_NBYTES = 64
+#: Output channels from which on a line alone is cut into chunks of them and nothing else.
+WIDE = 128
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -67,6 +69,8 @@ class Panels:
 
 
 class ConvBuilder(LastBuilder):
+    short_ops = SHORT_OPS
+
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         groups, taps, depth = weights.groups, weights.taps, weights.depth
         super().__init__(kernel, node, taps, groups, weights.channels // groups, depth)
@@ -85,7 +89,8 @@ class ConvBuilder(LastBuilder):
         leaves_out = lies is not None and self._can_leave_out(lies)
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = self._are_planes(lies)
-        cut = cut_conv(self._sizes(lies if in_place else None), self.sum_dtype, target)
+        sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
+        cut = cut_conv(sizes, self.sum_dtype, target)
         n_blocks, place = self._place(cut)
         n_tiles = n_blocks
         blocks_a_tile: Dim = 1
@@ -137,7 +142,7 @@ class ConvBuilder(LastBuilder):
             few_columns=PANEL,
             few_heights=(),
             epilogue=self._epilogue(),
-            is_short=self._epilogue_ops() <= SHORT_OPS,
+            is_short=self._epilogue_ops() <= self.short_ops,
         )
         conv = Conv(
             loops,
@@ -177,7 +182,7 @@ class ConvBuilder(LastBuilder):
             and self.line.is_padded
             and self.line.fixed is not None
             and are_few(self.line.fixed)
-            and self.block.places != 1
+            and (self.block.places != 1 or self.channels >= WIDE)
         )
 
     def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
