@@ -15,8 +15,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import BY_NAME, DType, uint8
-from arenite.ir.dim import ceildiv, product, variables
-from arenite.ir.node import Node
+from arenite.ir.dim import Dim, ceildiv, product
 from arenite.schedule.kernel import Kernel
 
 #: Bytes of packed elements in one tile.
@@ -35,25 +34,27 @@ def build_packing(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     is_pack = node.op == "pack"
     narrow = node if is_pack else node.inputs[0]
-    is_whole = narrow.nbytes * (8 // narrow.dtype.bits) == product(narrow.shape)
-    wide = _WORDS[8 // narrow.dtype.bits] if is_whole else uint8
-    if is_pack:
-        body = (_pack_words if is_whole else _pack_elements)(narrow, wide)
-        arrays = (ir.ArrayArg("in0", wide, "in"), ir.ArrayArg("out0", uint8, "out"))
-    else:
-        body = (_unpack_words if is_whole else _unpack_elements)(narrow, wide)
-        arrays = (ir.ArrayArg("in0", uint8, "in"), ir.ArrayArg("out0", wide, "out"))
+    bits, count, nbytes = narrow.dtype.bits, product(narrow.shape), narrow.nbytes
     first = ir.Name("tile") * TILE_NBYTES
-    last = ir.Binary("min", first + TILE_NBYTES, index_expr(narrow.nbytes))
-    tiles = ceildiv(narrow.nbytes, TILE_NBYTES)
-    sizes = {var.name for dim in narrow.shape for var in variables(dim)}
+    last = ir.Binary("min", first + TILE_NBYTES, index_expr(nbytes))
+    wide = uint8
+    if nbytes * (8 // bits) == count:
+        wide = _WORDS[8 // bits]
+        word = (_pack_word if is_pack else _unpack_word)(bits, wide)
+        body: ir.Block = (ir.For("byte", first, last, word, vector=True),)
+    else:
+        full = index_expr(count // (8 // bits))  # bytes with no bit unused
+        one_by_one = _pack_elements if is_pack else _unpack_elements
+        body = (
+            ir.For("byte", first, ir.Binary("min", last, full), one_by_one(bits), vector=True),
+            ir.For("byte", ir.Binary("max", first, full), last, one_by_one(bits, count)),
+        )
+    read, written = (wide, uint8) if is_pack else (uint8, wide)
+    arrays = (ir.ArrayArg("in0", read, "in"), ir.ArrayArg("out0", written, "out"))
+    tiles = ceildiv(nbytes, TILE_NBYTES)
+    sizes = {part.name for part in ir.walk(index_expr(count)) if isinstance(part, ir.Name)}
     loops = ir.LoopKernel(
-        kernel.name,
-        arrays,
-        tuple(sorted(sizes)),
-        index_expr(tiles),
-        "tile",
-        (ir.For("byte", first, last, body, vector=True),),
+        kernel.name, arrays, tuple(sorted(sizes)), index_expr(tiles), "tile", body
     )
     return Built(loops, tiles)
 
@@ -73,8 +74,7 @@ def _joined(parts: list[ir.Expr]) -> ir.Expr:
     return whole
 
 
-def _unpack_words(narrow: Node, wide: DType) -> ir.Block:
-    bits = narrow.dtype.bits
+def _unpack_word(bits: int, wide: DType) -> ir.Block:
     value = ir.Cast(ir.Load("in0", _BYTE, uint8), wide)
     parts = [
         _masked(_shifted(value, "shift_left", k * (8 - bits)), (1 << bits) - 1 << 8 * k)
@@ -83,8 +83,7 @@ def _unpack_words(narrow: Node, wide: DType) -> ir.Block:
     return (ir.Store("out0", _BYTE, _joined(parts)),)
 
 
-def _pack_words(narrow: Node, wide: DType) -> ir.Block:
-    bits = narrow.dtype.bits
+def _pack_word(bits: int, wide: DType) -> ir.Block:
     word = ir.Load("in0", _BYTE, wide)
     parts = [
         _masked(_shifted(word, "shift_right", k * (8 - bits)), (1 << bits) - 1 << bits * k)
@@ -93,27 +92,23 @@ def _pack_words(narrow: Node, wide: DType) -> ir.Block:
     return (ir.Store("out0", _BYTE, ir.Cast(_joined(parts), uint8)),)
 
 
-def _elements(narrow: Node) -> list[tuple[ir.Expr, ir.Expr]]:
-    """The places of the elements of a byte, and whether there is one."""
-    n = 8 // narrow.dtype.bits
-    count = index_expr(product(narrow.shape))
-    places = [_BYTE * n + k for k in range(n)]
-    return [(place, place < count) for place in places]
+def _places(bits: int, count: Dim | None) -> list[tuple[ir.Expr, ir.Expr | None]]:
+    """Where the elements of a byte are, and whether they are, where `count` may end before."""
+    places = [_BYTE * (8 // bits) + k for k in range(8 // bits)]
+    return [(place, None if count is None else place < index_expr(count)) for place in places]
 
 
-def _unpack_elements(narrow: Node, wide: DType) -> ir.Block:
-    bits = narrow.dtype.bits
+def _unpack_elements(bits: int, count: Dim | None = None) -> ir.Block:
     stores: list[ir.Stmt] = [ir.Let("packed", ir.Load("in0", _BYTE, uint8))]
-    for k, (place, exists) in enumerate(_elements(narrow)):
+    for k, (place, exists) in enumerate(_places(bits, count)):
         shifted = _shifted(ir.Name("packed", uint8), "shift_right", bits * k)
         stores.append(ir.Store("out0", place, _masked(shifted, (1 << bits) - 1), exists))
     return tuple(stores)
 
 
-def _pack_elements(narrow: Node, wide: DType) -> ir.Block:
-    bits = narrow.dtype.bits
+def _pack_elements(bits: int, count: Dim | None = None) -> ir.Block:
     parts = []
-    for k, (place, exists) in enumerate(_elements(narrow)):
+    for k, (place, exists) in enumerate(_places(bits, count)):
         code = _masked(ir.Load("in0", place, uint8, exists), (1 << bits) - 1)
         parts.append(_shifted(code, "shift_left", bits * k))
     return (ir.Store("out0", _BYTE, _joined(parts)),)

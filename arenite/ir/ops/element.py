@@ -58,6 +58,14 @@ def packed(array: Array, dtype: DType) -> NDArray[np.uint8]:
     contiguous = np.ascontiguousarray(array).reshape(-1)
     if dtype.bits >= 8:
         return contiguous.view(np.uint8)
+    if 8 % dtype.bits == 0:
+        n = 8 // dtype.bits
+        codes = np.zeros((-(-contiguous.size // n), n), np.uint8)
+        codes.reshape(-1)[: contiguous.size] = bits_of(contiguous, dtype)
+        joined = codes[:, 0]
+        for k in range(1, n):
+            joined = joined | codes[:, k] << np.uint8(dtype.bits * k)
+        return joined
     bits = np.unpackbits(contiguous.view(np.uint8)[:, None], axis=1, bitorder="little")
     return np.packbits(bits[:, : dtype.bits], bitorder="little")
 
@@ -68,6 +76,12 @@ def unpacked(data: NDArray[np.uint8], dtype: DType, shape: tuple[int, ...]) -> A
         held_shape, held = held_as(shape, dtype)
         return data.view(held).reshape(held_shape)
     count = int(np.prod(shape, dtype=np.int64))
+    if 8 % dtype.bits == 0:
+        n = 8 // dtype.bits
+        codes = np.empty((len(data), n), np.uint8)
+        for k in range(n):
+            codes[:, k] = data >> np.uint8(dtype.bits * k)
+        return _of_low_bits(bits_of(codes.reshape(-1)[:count], dtype).reshape(shape), dtype)
     bits = np.unpackbits(data, bitorder="little")[: count * dtype.bits].reshape(count, dtype.bits)
     low = np.packbits(bits, axis=1, bitorder="little").reshape(shape)
     return _of_low_bits(low, dtype)
