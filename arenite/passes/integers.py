@@ -134,21 +134,29 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
         return None
     x, za = _unsigned(x, za)
     own, zw = _signed(own, zw)
-    is_padded = any(pair != (0, 0) for pair in node.attr("padding"))
-    if is_padded and not (isinstance(za, int) and 0 <= za <= 255):
-        return None
-    if zw != 0 and groups > 1:
-        return None
     first = (0, x.ndim - 1, *range(1, x.ndim - 1))
     x = unpermuted(x, first)
     attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
-    attrs["pad_value"] = za if is_padded else 0
-    made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs)
-    if za != 0:
+    is_padded = any(pair != (0, 0) for pair in attrs["padding"])
+    is_byte = isinstance(za, int) and 0 <= za <= 255
+    pad = {"pad_value": za if is_padded and is_byte else 0}
+    made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs, **pad)
+    if za != 0 and is_padded and not is_byte:
+        # What is around the image is 0 and not the zero point, so places at its edges see less.
+        sums = make("sum", _less(own, zw), axes=(1,))
+        sums = _reshaped(sums, (channels, 1, *own.shape[2:]))
+        ones = full((1, 1, *x.shape[1:-1]), 1, INT32)
+        inside = permuted(make("conv", ones, sums, groups=1, **attrs), (0, *inner[1:], 1))
+        zero = full(made.shape, za, INT32) if isinstance(za, int) else _spread(za, made.shape)
+        made = make("sub", made, make("mul", zero, _spread(inside, made.shape)))
+    elif za != 0:
         made = make("sub", made, _zero_sums(za, _less(own, zw), inner, made.shape))
     if zw != 0:
-        ones = full((1, *own.shape[1:]), 1, INT8)
-        seen = make("conv_bytes", x, conv_panels(ones, 1), channels=1, **attrs)
+        ones = full((groups, *own.shape[1:]), 1, INT8)
+        seen = make("conv_bytes", x, conv_panels(ones, groups), channels=groups, **attrs, **pad)
+        each = (*made.shape[:-1], groups, channels // groups)
+        seen = make("expand", _reshaped(seen, (*each[:-1], 1)), shape=each)
+        seen = _reshaped(seen, made.shape)
         made = make("sub", made, _outer(seen, _vector(zw, channels), made.shape))
     return permuted(made, first)
 
@@ -222,7 +230,7 @@ def _zero_sums(zero: Zero, w: Node, axes: Sequence[int], shape: tuple[Dim, ...])
 
 
 def _outer(rows: Node, columns: Node, shape: tuple[Dim, ...]) -> Node:
-    """A number for each row, its last axis 1, times one for each column."""
+    """A number for each row, its last axis 1 or all columns, times one for each column."""
     return make("mul", _spread(rows, shape), _spread(columns, shape))
 
 

@@ -265,6 +265,21 @@ def test_convolutions_of_bytes_as_they_are(a_type: Any, w_type: Any) -> None:
     check([y], [x], [convolved(PLAIN, x, w, 0, 0)], "conv_bytes")
 
 
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("zero", [3, 200, 300, -5])
+@pytest.mark.parametrize("is_later", [True, False])
+def test_zero_points_that_no_byte_around_the_image_can_be(
+    kind: Any, zero: int, is_later: bool
+) -> None:
+    case = Case((6, 7), 5, 8, (3, 2), padding=((1, 2), (2, 1)), groups=2, images=2, stride=2)
+    x, w = conv_arrays(case, kind, np.uint8)
+    given = np.asarray(zero, np.int32)
+    za = given_tensor(given, 1) if is_later else zero
+    y = conv_node(case, less(given_tensor(x), za), less(known(w), 5))
+    arrays = [x, given] if is_later else [x]
+    check([y], arrays, [convolved(case, x, w, zero, 5)], "conv_bytes")
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     n = draw(st.integers(1, 3))
@@ -302,8 +317,7 @@ def test_convolutions_of_any_shape(
     case: Case, kinds: tuple[Any, Any], zeros: tuple[int, int], spread: str
 ) -> None:
     x, w = conv_arrays(case, *kinds, spread)
-    zw = zeros[1] if case.groups == 1 else 0
-    w = w.view(np.int8) if case.groups > 1 else w
+    zw = zeros[1]
     graph = Graph.of([conv_node(case, less(given_tensor(x), zeros[0]), less(known(w), zw)).node])
     with compile_graph(graph, threads=2) as program:
         [got] = program(x)
@@ -398,11 +412,6 @@ def test_what_is_left_to_loops() -> None:
     image, w = conv_arrays(deep, np.uint8, np.int8)
     assert left(conv_node(deep, given_tensor(image), known(w))), "one channel each"
     image, w = conv_arrays(PLAIN, np.uint8, np.int8)
-    zero = given_tensor(np.asarray(3, np.int32), 1)
-    assert left(conv_node(PLAIN, less(given_tensor(image), zero), less(known(w), 0))), (
-        "unknown padding"
-    )
-    assert left(conv_node(PLAIN, less(given_tensor(image), 300), less(known(w), 0))), "no such byte"
     n = ir.graph_input("w", 1, (Var("n", 1, 9), 5, 3, 3), BY_NAME["int8"])
     assert left(conv_node(PLAIN, given_tensor(image), Tensor.of_node(n)))
 
