@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, bounds, known_le
-from arenite.ir.node import Node
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import full
@@ -81,14 +81,33 @@ def _with_channels_last(node: Node) -> Node:
             outside[axis], padding[axis] = padding[axis], (0, 0)
     if any(pair != (0, 0) for pair in outside):
         x = make("pad", x, padding=((0, 0), *outside, (0, 0)), value=0.0)
-    attrs = {"strides": strides, "dilations": dilations, "padding": tuple(padding)}
+    kept = _kept_axes(x.shape[1:-1], taps, padding)
+    if len(kept) < n_spatial:
+        x = _as(x, (x.shape[0], *(x.shape[1 + axis] for axis in kept), x.shape[-1]))
+        w = _as(w, (*w.shape[:2], *(taps[axis] for axis in kept)))
+        taps = w.shape[2:]
+    attrs = {
+        "strides": tuple(strides[axis] for axis in kept),
+        "dilations": tuple(dilations[axis] for axis in kept),
+        "padding": tuple(padding[axis] for axis in kept),
+    }
+    shape = (node.shape[0], *node.shape[2:], node.shape[1])
     if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
         w = make("reshape", w, shape=(groups, *taps))
-        w = permuted(w, (*range(1, 1 + n_spatial), 0))
-        return permuted(make("depthwise_last", x, w, **attrs), first)
-    channels = w.shape[0]
-    made = make("conv_last", x, panels_of(w, groups), channels=channels, **attrs)
-    return permuted(made, first)
+        w = permuted(w, (*range(1, 1 + len(kept)), 0))
+        return permuted(_as(make("depthwise_last", x, w, **attrs), shape), first)
+    made = make("conv_last", x, panels_of(w, groups), channels=w.shape[0], **attrs)
+    return permuted(_as(made, shape), first)
+
+
+def _kept_axes(sizes: Sequence[Dim], taps: Sequence[Dim], padding: Sequence[object]) -> list[int]:
+    """The spatial axes that a convolution walks: those of one place and one tap it does not."""
+    axes = range(len(sizes))
+    return [a for a in axes if (sizes[a], taps[a], padding[a]) != (1, 1, (0, 0))] or [0]
+
+
+def _as(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else make("reshape", node, shape=shape)
 
 
 def panels_of(w: Node, groups: int) -> Node:

@@ -186,6 +186,18 @@ def test_padding_beyond_the_reach_of_the_kernel() -> None:
     check(graph, made)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 9, 1), (2, 3, 1, 9), (2, 3, 1, 1), (2, 3, 1, 5, 1)])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_axes_of_one_place_are_not_walked(shape: tuple[int, ...], groups: int) -> None:
+    taps = tuple(min(size, 3) for size in shape[2:])
+    x = tensor(*shape).conv(weights(6, 3 // groups, *taps), groups=groups, stride=2).relu()
+    graph = Graph.of([conv(x, 4, 1).node])
+    made = apply(graph, layout)
+    ranks = {node.ndim for node in made.nodes if node.op in LAST}
+    assert ranks == {3}
+    check(graph, made)
+
+
 def test_why_a_convolution_is_left_alone() -> None:
     attrs: Any = {"strides": (1,), "padding": ((0, 0),), "dilations": (1,), "groups": 1}
     image = ir.graph_input("x", 0, (1, 2, 9), BY_NAME["int8"])

@@ -44,6 +44,7 @@ class ConvSizes:
     more_lines: int
     is_copied: bool
     most_pixels: int  # that a tile may have
+    is_whole: bool = False  # a line is never cut into blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
 def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[int, int, int]:
     """Lines of a block (0: it is a block of pixels), pixels, and channels of a chunk."""
     images = max(1, bounds(sizes.images)[1] if isinstance(sizes.images, int) else 1)
-    is_line = sizes.lines == 1
+    is_line = sizes.lines == 1 and not sizes.is_whole
     units = pixels if is_line else sizes.lines if isinstance(sizes.lines, int) else LATER_LINES
     unit_nbytes = sizes.line_nbytes // pixels if is_line else sizes.line_nbytes
     least = min(units, most_rows(target, 2)) if is_line else 1
