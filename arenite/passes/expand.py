@@ -1,6 +1,7 @@
 """Ops that have no kernel of their own, written out in those that have.
 
-attention        matmul, mask, softmax in float32, matmul, where no kernel is made for it
+attention        matmul, mask, softmax in float32, matmul, where no kernel is made for it; parts,
+                 where one would leave threads without work
 conv_transpose   zeros between the elements, then a convolution with the kernel flipped
 sum, max, ...    over no axes, are what they reduce
 """
@@ -13,7 +14,8 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import make
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.sources import full, size
+from arenite.passes.parts import in_parts
 
 FLOAT32, INT64, BOOL = BY_NAME["float32"], BY_NAME["int64"], BY_NAME["bool"]
 
@@ -27,9 +29,10 @@ _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
 def expand(node: Node) -> Node:
     if node.op == "attention":
+        node = _with_shared_heads(node)
         reason = why_expanded(node)
         if reason is None:
-            return node
+            return in_parts(node)
         log.info("%r is written out: %s", node, reason)
         return _attention(node)
     if node.op == "conv_transpose":
@@ -42,14 +45,38 @@ def expand(node: Node) -> Node:
 def why_expanded(node: Node) -> str | None:
     """Why an attention has no kernel of its own; None where it has one."""
     depth, width = node.inputs[0].shape[-1], node.shape[-1]
-    for size in (depth, width):
-        if not isinstance(size, int):
-            return f"its width {size} is not known before it runs"
-        if not 1 <= size <= MAX_WIDTH:
-            return f"its width {size} is not in 1..{MAX_WIDTH}"
+    for one in (depth, width):
+        if not isinstance(one, int):
+            return f"its width {one} is not known before it runs"
+        if not 1 <= one <= MAX_WIDTH:
+            return f"its width {one} is not in 1..{MAX_WIDTH}"
     if not node.dtype.has_numpy:
         return f"kernels do not compute with {node.dtype}"
     return None
+
+
+def _with_shared_heads(node: Node) -> Node:
+    """An attention without copies of keys and values for each of the heads that share them."""
+    q, k, v, *mask = node.inputs
+    k, v = (_uncopied(value) for value in (k, v))
+    if k.shape[:-1] != v.shape[:-1] or k.shape == node.inputs[1].shape:
+        return node
+    return make("attention", q, k, v, *mask, **dict(node.attrs))
+
+
+def _uncopied(node: Node) -> Node:
+    """[..., G, S, D] of [..., G * n, S, D], where each head stands n times."""
+    wide = node.inputs[0] if node.op == "reshape" else node
+    if wide.op != "expand" or wide.ndim != node.ndim + 1:
+        return node
+    [one] = wide.inputs
+    *batch, _, length, width = node.shape
+    groups, times = wide.shape[-4:-2]
+    if wide.shape != (*batch, groups, times, length, width):
+        return node
+    if one.shape != (*batch, groups, 1, length, width):
+        return node
+    return make("reshape", one, shape=(*batch, groups, length, width))
 
 
 def _spread(node: Node, shape: Shape) -> Node:
@@ -58,6 +85,14 @@ def _spread(node: Node, shape: Shape) -> Node:
 
 def _cast(node: Node, dtype: DType) -> Node:
     return node if node.dtype == dtype else make("cast", node, dtype=dtype)
+
+
+def _whole(dim: Dim, shape: Shape) -> Node:
+    """A number or a size everywhere."""
+    if isinstance(dim, int):
+        return full(shape, dim, INT64)
+    one = make("reshape", size(dim, INT64), shape=(1,) * len(shape))
+    return make("expand", one, shape=shape)
 
 
 def _attention(node: Node) -> Node:
@@ -78,10 +113,7 @@ def _attention(node: Node) -> Node:
     if node.attr("causal"):
         query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
         key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
-        offset = node.attr("offset")
-        if not isinstance(offset, int):
-            return node  # an offset that is a size has no constant yet
-        seen = make("le", key, make("add", query, full(shape, offset, INT64)))
+        seen = make("le", key, make("add", query, _whole(node.attr("offset"), shape)))
         scores = make("where", seen, scores, lowest)
     if len(node.inputs) == 4:
         mask = node.inputs[3]

@@ -195,7 +195,10 @@ def _unscaled(node: Node) -> tuple[Node, float]:
 
 def _turned(node: Node) -> Node:
     last = node.ndim - 1
-    return make("permute", node, axes=(*range(last - 1), last, last - 1))
+    axes = (*range(last - 1), last, last - 1)
+    if node.op == "permute" and node.attr("axes") == axes:
+        return node.inputs[0]
+    return make("permute", node, axes=axes)
 
 
 def _mask(node: Node, hides: bool, q: Node) -> Node:

@@ -23,6 +23,7 @@ from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, outer_i
 from arenite.schedule.outline import outline
 from arenite.schedule.reduce import reduction_of
 from arenite.schedule.roots import (
+    ATTENTIONS,
     CONSTRUCTS,
     CONTRACTIONS,
     COSTS,
@@ -175,7 +176,7 @@ class _Drafts:
             draft.n_ops += 0 if is_view(node) else 1
             return list(sources(node, index))
         read = read_by_construct(node) if node.op in CONSTRUCTS else node.inputs
-        if node.op == "attention":
+        if node.op in ATTENTIONS:
             read = tuple(self._behind_views(value) for value in read)
         for value in read:
             draft.reads[value] = None

@@ -15,6 +15,7 @@ from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.define import OPS
 from arenite.schedule.access import (
     Source,
+    coefficient,
     is_affine,
     is_elementwise,
     is_view,
@@ -54,6 +55,9 @@ PACKED = frozenset({"conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"}
 #: Whose first operand is read in runs, from memory.
 IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
 
+#: Kernels of their own that read operands through views.
+ATTENTIONS = frozenset({"attention", "attention_parts"})
+
 #: Sources that take no memory: made up where they are needed.
 MADE_UP = frozenset({"full", "iota", "size"})
 
@@ -92,7 +96,7 @@ def attention_in(node: Node, written: Container[Node]) -> Node | None:
     results it shows in another order."""
     if node.op == "permute" and node.inputs[0].op == "attention":
         return None if node.inputs[0] in written else node.inputs[0]
-    return node if node.op == "attention" else None
+    return node if node.op in ATTENTIONS else None
 
 
 def _turned_attentions(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
@@ -106,9 +110,9 @@ def _turned_attentions(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> 
     return found
 
 
-def is_readable_in_place(node: Node) -> bool:
+def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
     """Whether a node is a view whose elements lie in memory at even distances, whichever of the
-    nodes that it shows is written."""
+    nodes that it shows is written; along its last axis side by side if they are read in runs."""
     variables = space_vars(node.shape)
     source = Source(node, variables)
     while is_view(source.node):
@@ -116,7 +120,10 @@ def is_readable_in_place(node: Node) -> bool:
         if len(inner) != 1 or inner[0].guards:
             return False
         [source] = inner
-        if not is_affine(linear(source.index, source.node.shape), variables):
+        position = linear(source.index, source.node.shape)
+        if not is_affine(position, variables):
+            return False
+        if in_runs and coefficient(position, variables[-1]) != 1:
             return False
     return source.node is not node and source.node.op not in MADE_UP
 
@@ -184,8 +191,10 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
     for user in users:
         if user.op in CONSTRUCTS and node not in read_by_construct(user):
             continue
-        if user.op == "attention" and is_readable_in_place(node):
-            continue
+        if user.op in ATTENTIONS:
+            in_runs = user.op == "attention_parts" and node in user.inputs[1:3]
+            if is_readable_in_place(node, in_runs=in_runs):
+                continue
         if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
             return f"{user.op} reads it from memory"
         if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
@@ -208,7 +217,7 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"
-        if (user.op in ("window", "attention") or user.op in CONTRACTIONS) and ops > 0:
+        if (user.op == "window" or user.op in CONTRACTIONS | ATTENTIONS) and ops > 0:
             return f"each element is read many times by {user.op}"
         if user.op in CONTRACTIONS and _is_pieced_together(node):
             return f"{user.op} would choose between pieces for every product"

@@ -23,7 +23,8 @@ from arenite.codegen import target as targets
 from arenite.codegen.kernels.choose import build
 from arenite.codegen.micro.attention_kernel import Attention, AttentionKernel
 from arenite.dtype import of as dtype_of
-from arenite.ir import graph_input
+from arenite.errors import NotCompiled
+from arenite.ir import graph_input, make
 from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.reference import evaluate as evaluate_graph
@@ -58,6 +59,7 @@ class Case:
     mask_axes: str = "bhts"  # those along which the mask has its full size
     dtype: Any = np.float32
     spread: float = 1.0
+    chunk: int = 0  # keys of a part; 0: no parts
 
     @property
     def scores(self) -> tuple[int, ...]:
@@ -100,7 +102,11 @@ class Case:
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (self.seen(x) for x in (q, k, v))
-        return q.attention(k, v, mask, causal=self.causal, offset=self.offset)
+        if not self.chunk:
+            return q.attention(k, v, mask, causal=self.causal, offset=self.offset)
+        nodes = [x.node for x in (q, k, v, mask) if x is not None]
+        attrs = {"causal": self.causal, "offset": self.offset, "chunk": self.chunk}
+        return Tensor.of_node(make("attention_parts", *nodes, scale=self.depth**-0.5, **attrs))
 
 
 def reference(case: Case, arrays: Sequence[Array]) -> tuple[Array, Array]:
@@ -201,9 +207,22 @@ def check(case: Case, target: str = "host", plain: bool = False) -> Made:
 
 def compare(case: Case, arrays: Sequence[Array], got: Array) -> None:
     want, limit = reference(case, arrays)
+    if case.chunk:
+        assert got.shape[-2] == -(-case.keys // case.chunk)
+        got = joined(got.astype(np.float64))
     assert got.shape == want.shape
     error = np.abs(got.astype(np.float64) - want)
     assert (error <= limit).all(), (case, float((error / limit).max()))
+
+
+def joined(parts: Array) -> Array:
+    """Parts of an attention as one."""
+    sums, highest, total = parts[..., :-2], parts[..., -2], parts[..., -1]
+    top = highest.max(axis=-1, keepdims=True, initial=-np.inf)
+    factor = np.exp2(highest - np.where(np.isneginf(top), 0, top))
+    whole = (total * factor).sum(axis=-1)
+    mixed = (sums * factor[..., None]).sum(axis=-2)
+    return np.asarray(mixed / np.where(whole == 0, 1, whole)[..., None])
 
 
 @st.composite
@@ -230,6 +249,25 @@ def cases(draw: st.DrawFn) -> Case:
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_attention_of_any_shape(case: Case, target: str) -> None:
     check(case, target)
+
+
+@given(cases(), st.integers(1, 8), st.integers(1, 300), st.sampled_from(RUNNABLE))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_parts_of_any_shape(case: Case, queries: int, chunk: int, target: str) -> None:
+    lies = "htd" if case.lies == "hdt" else case.lies
+    check(replace(case, queries=queries, lies=lies, chunk=chunk), target)
+
+
+def test_parts_of_many_queries_are_refused() -> None:
+    case = Case(queries=9, keys=30, chunk=10)
+    with pytest.raises(NotCompiled, match="has 9 queries; parts are made of at most 8"):
+        Made(case, [x.shape for x in case.operands()])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=str)
+def test_parts_of_small_floats(dtype: Any) -> None:
+    case = Case(queries=3, keys=700, chunk=128, causal=True, offset=600, dtype=dtype)
+    assert check(case).built.loops.array("out0").dtype == dtype_of("float32")
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16], ids=str)
@@ -366,6 +404,8 @@ def test_forms_are_chosen() -> None:
     assert forms(replace(case, queries=64)) == (0, True)
     assert forms(replace(case, queries=131)) == (8, True)  # the last three are few
     assert forms(replace(case, queries=3, lies="hdt")) == (0, True)
+    assert check(replace(case, queries=77)).attention.has_narrow
+    assert not check(replace(case, queries=64)).attention.has_narrow
     one = check(replace(case, queries=1, heads=12, groups=3)).attention
     assert one.n_queries == ir.index(4)  # heads that share keys
 
@@ -376,6 +416,7 @@ def test_forms_are_chosen() -> None:
         Case(queries=5, keys=9, causal=True, offset=2),
         Case(queries=40, keys=30, heads=4, mask="bool", lies="thd"),
         Case(queries=1, keys=30, heads=4, mask="add", mask_axes="hs"),
+        Case(queries=2, keys=30, causal=True, offset=3, chunk=7),
     ],
     ids=str,
 )

@@ -147,6 +147,17 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         causal=True,
         offset=2,
     ),
+    "attention_parts": lambda: make(
+        "attention_parts",
+        x(1, 4, 3, 2),
+        x(1, 2, 5, 2, index=1),
+        x(1, 2, 5, 3, index=2),
+        x(1, 1, 3, 5, index=3),
+        scale=0.5,
+        causal=True,
+        offset=2,
+        chunk=2,
+    ),
     "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),
     "conv_transpose": lambda: make(
         "conv_transpose",

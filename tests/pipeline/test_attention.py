@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import ir
 from arenite.dtype import BY_NAME
-from arenite.ir.dim import evaluate
+from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.passes import PASSES, run
@@ -101,6 +101,43 @@ def test_what_is_computed_is_written_before_it_is_read() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("heads", "groups", "queries"), [(2, 2, 1), (8, 2, 1), (2, 1, 5)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_few_queries_over_many_keys(heads: int, groups: int, queries: int, dtype: str) -> None:
+    """Chunks of keys side by side, joined in a fixed order."""
+    keys = Var("keys", 1, 5000)
+    shapes: list[tuple[Dim, ...]] = [(1, heads, queries, 16)] + [(1, keys, groups, 16)] * 2
+    nodes = [ir.graph_input(f"x{k}", k, shape, BY_NAME[dtype]) for k, shape in enumerate(shapes)]
+    q, k, v = (Tensor.of_node(node) for node in nodes)
+    result = q.attention(k.swapaxes(1, 2), v.swapaxes(1, 2), causal=True, offset=keys - queries)
+    graph = Graph(tuple(nodes), (result.node,))
+    made, _ = run(graph, PASSES)
+    assert "attention_parts" in [node.op for node in made.nodes]
+    assert all(node.op != "permute" for node in fuse(made).kernels[0].inputs)
+    with compile_graph(graph, threads=1) as alone, compile_graph(graph, threads=2) as both:
+        for n in (5, 1024, 4000):
+            rng = np.random.default_rng(n)
+            given = [
+                rng.standard_normal([evaluate(s, {"keys": n}) for s in shape]).astype(dtype)
+                for shape in shapes
+            ]
+            [one], [two] = (p.run(by_name(given)) for p in (alone, both))
+            assert (one == two).all()
+            [want] = ir.evaluate(graph, given)
+            tolerance = 2e-3 if dtype == "float16" else 1e-5
+            np.testing.assert_allclose(one, want, rtol=tolerance, atol=tolerance)
+
+
+def test_queries_that_see_nothing_of_many_keys() -> None:
+    graph, _ = attention_of((1, 2, 4, 8), (1, 2, 3000, 8), (1, 2, 3000, 8), causal=True, offset=-2)
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    assert (got[:, :, :2] == 0).all()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("length", [0, 1, 5])
 def test_keys_that_may_be_none(length: int) -> None:
     graph, _ = attention_of((1, 2, 3, 4), (1, 2, length, 4), (1, 2, length, 4))
@@ -115,6 +152,36 @@ def test_queries_that_are_none() -> None:
     graph, _ = attention_of((2, 2, 0, 4), (2, 2, 5, 4), (2, 2, 5, 4))
     with compile_graph(graph) as program:
         assert program.run(by_name(random_arrays(graph)))[0].shape == (2, 2, 0, 4)
+
+
+@pytest.mark.parametrize("is_spelled", [False, True])
+def test_heads_that_are_copied_share_their_keys(is_spelled: bool) -> None:
+    nodes = [ir.graph_input("x0", 0, (2, 6, 20, 8), FLOAT32)]
+    nodes += [ir.graph_input(f"x{k}", k, (2, 3, 30, 8), FLOAT32) for k in (1, 2)]
+    q, k, v = (Tensor.of_node(node) for node in nodes)
+    k, v = k.repeat(2, axis=1), v.repeat(2, axis=1)
+    result = (q @ k.swapaxes(-1, -2) * 0.3).softmax() @ v if is_spelled else q.attention(k, v)
+    graph = Graph(tuple(nodes), (result.node,))
+    [kernel] = fuse(run(graph, PASSES)[0]).kernels
+    assert kernel.inputs == tuple(nodes)
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_that_are_tiled_stay() -> None:
+    """The copies of one head do not stand side by side."""
+    nodes = [ir.graph_input("x0", 0, (1, 4, 5, 8), FLOAT32)]
+    nodes += [ir.graph_input(f"x{k}", k, (1, 2, 6, 8), FLOAT32) for k in (1, 2)]
+    q, k, v = (Tensor.of_node(node) for node in nodes)
+    graph = Graph(tuple(nodes), (q.attention(k.tile(1, 2, 1, 1), v.tile(1, 2, 1, 1)).node,))
+    arrays = random_arrays(graph)
+    with compile_graph(graph) as program:
+        [got] = program.run(by_name(arrays))
+    [want] = ir.evaluate(graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [257, 300])

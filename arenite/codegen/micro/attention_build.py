@@ -14,6 +14,7 @@ from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_exp
 from arenite.codegen.micro.attention_form import cut_counts
 from arenite.codegen.micro.attention_kernel import (
     BLOCK,
+    CHUNK,
     FIRST_QUERY,
     KEY,
     QUERY,
@@ -30,8 +31,10 @@ from arenite.codegen.micro.dots import most_rows as most_dot_rows
 from arenite.codegen.micro.kernel import SCRATCH, Operand
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
+from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
+from arenite.passes.parts import FEW_QUERIES
 from arenite.schedule.access import coefficient, linear, sources, substitute
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import attention_in
@@ -42,8 +45,7 @@ BLOCK_QUERIES = 128
 BLOCK_KEYS = 128
 #: Tiles of a launch, at the most.
 MOST_TILES = 64
-#: Queries of a block that are few, those taken together, and keys of a block beside them.
-FEW_ROWS = 8
+#: Few queries that are taken together, and keys of a block beside them.
 FEW_TALLEST = 4
 FEW_KEYS = 256
 #: Elements of a cache line, or more.
@@ -76,6 +78,8 @@ class _Builder:
         assert isinstance(depth, int)
         assert isinstance(width, int)
         self.depth, self.width = depth, width
+        self.n_all_keys = self.n_keys
+        self.chunk = self.node.attr("chunk") if self.node.op == "attention_parts" else 0
         self.is_causal, self.offset = self.node.attr("causal"), self.node.attr("offset")
         ratio = self.heads // self.n_groups
         is_folded = self.n_queries == 1 and ratio != 1
@@ -86,6 +90,7 @@ class _Builder:
             **{f"batch{k}": size for k, size in enumerate(self.batch)},
             "head": self.heads,
             "group": self.n_groups,
+            CHUNK.name: self.n_all_keys,
             QUERY.name: self.n_queries,
             KEY.name: self.n_keys,
             D.name: depth,
@@ -116,13 +121,19 @@ class _Builder:
         block_queries = min(BLOCK_QUERIES // panel, -(-most_queries // panel)) * panel
         block_keys = self._block_keys()
         n_blocks = ceildiv(self.n_queries, block_queries)
-        blocks = product([*self.batch, self.heads, n_blocks])
+        n_chunks = ceildiv(self.n_all_keys, self.chunk) if self.chunk else 1
+        blocks = product([*self.batch, self.heads, n_blocks, n_chunks])
         tiles = minimum(blocks, MOST_TILES)
         q, k, v = self.node.inputs[:3]
         k_operand = self._operand(k, "group", KEY, D)
         v_operand = self._operand(v, "group", KEY, E)
         copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
         few_up_to, has_panels = self._forms(block_queries, lanes, (k_operand, v_operand))
+        if self.chunk and has_panels:
+            raise NotCompiled(
+                f"{self.node!r} has {self.n_queries} queries; parts are made of at most "
+                f"{FEW_QUERIES}, with keys and values in runs: use attention"
+            )
         columns_of_v = -(-self.width // lanes)
         few_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
         n_parts = -(-columns_of_v // most_columns(self.target, few_tallest))
@@ -148,18 +159,20 @@ class _Builder:
             scale=float(self.node.attr("scale")),
             is_causal=self.is_causal,
             offset=self._size(self.offset),
+            chunk=self.chunk,
             n_queries=self._size(self.n_queries),
             n_keys=self._size(self.n_keys),
             depth=self.depth,
             width=self.width,
             blocks=self._size(blocks),
             tiles=self._size(tiles),
-            place=self._place(n_blocks, block_queries),
+            place=self._place(n_blocks, n_chunks, block_queries),
             lanes=lanes,
             columns=columns,
             block_queries=block_queries,
             block_keys=block_keys,
             tallest=most_rows(self.target, columns),
+            has_narrow=columns > 1 and self._may_end_with(lanes, block_queries, panel),
             copies_k=copies_k,
             copies_v=copies_v,
             has_panels=has_panels,
@@ -198,13 +211,24 @@ class _Builder:
     ) -> tuple[int, bool]:
         """Queries that are few, if any block may have so few, and whether some have more."""
         one = ir.index(1)
-        if lanes < FOLDED or any(factor.step != one for factor in factors):
+        is_in_runs = all(
+            factor.step == one or width == 1
+            for factor, width in zip(factors, (self.depth, self.width), strict=True)
+        )
+        if lanes < FOLDED or not is_in_runs:
             return 0, True
         if not isinstance(self.n_queries, int):
-            return FEW_ROWS, bounds(self.n_queries)[1] > FEW_ROWS
+            return FEW_QUERIES, bounds(self.n_queries)[1] > FEW_QUERIES
         counts = [*cut_counts(self.n_queries, block_queries)]
-        is_few = any(count <= FEW_ROWS for count in counts)
-        return FEW_ROWS if is_few else 0, any(count > FEW_ROWS for count in counts)
+        is_few = any(count <= FEW_QUERIES for count in counts)
+        return FEW_QUERIES if is_few else 0, any(count > FEW_QUERIES for count in counts)
+
+    def _may_end_with(self, rows: int, block_queries: int, panel: int) -> bool:
+        """Whether the last panel of a block may have so few rows."""
+        if not isinstance(self.n_queries, int):
+            return True
+        counts = cut_counts(self.n_queries, block_queries)
+        return any(1 <= count % panel <= rows for count in counts)
 
     def _block_keys(self) -> int:
         """Keys cut into blocks as equal as may be."""
@@ -221,12 +245,14 @@ class _Builder:
         nbytes = self.wide.bits // 8
         return isinstance(line, ir.Const) and int(line.value) * nbytes % SET_NBYTES == 0
 
-    def _place(self, n_blocks: Dim, block_queries: int) -> ir.Block:
-        """A block's number taken apart: batch axes, head, and queries, which vary fastest."""
+    def _place(self, n_blocks: Dim, n_chunks: Dim, block_queries: int) -> ir.Block:
+        """A block's number taken apart: batch axes, head, queries, and part of the keys, which
+        varies fastest."""
         rest: ir.Expr = BLOCK
         lets: list[ir.Let] = []
         axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
-        for name, size in [("query_block", n_blocks), ("head", self.heads), *reversed(axes)]:
+        inner = [(CHUNK.name, n_chunks), ("query_block", n_blocks), ("head", self.heads)]
+        for name, size in [*inner, *reversed(axes)]:
             count = self._size(maximum(size, 1))
             lets.append(ir.Let(name, rest % count))
             rest = rest // count
@@ -258,6 +284,8 @@ class _Builder:
     def _out(self) -> Operand:
         """Where results go: as they are, or in the order in which they are read."""
         index = self._index("head", QUERY, E)
+        if self.chunk:
+            index.insert(-1, self.variables[CHUNK.name])
         if self.result is not self.node:
             index = [index[axis] for axis in self.result.attr("axes")]
         return self._placed(self.result, "out0", index, QUERY, E)

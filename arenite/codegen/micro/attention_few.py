@@ -31,6 +31,7 @@ from arenite.codegen.micro.attention_kernel import (
     load,
     masked,
     most,
+    stored_behind,
 )
 from arenite.codegen.micro.attention_tiles import DOT_KEYS, DotTile, RowTile
 from arenite.codegen.micro.kernel import SCRATCH
@@ -71,10 +72,18 @@ class Few(Form):
         e, total, one = ir.Name("e"), ir.Name("all", wide), constant(1.0, wide)
         divisor = ir.Select(ir.Binary("eq", total, constant(0.0, wide)), one, total)
         result = self.get(rooms.results, _ROW * made.few_width + e)
+        query = FIRST_QUERY + _ROW
+        if made.chunk:
+            kept = ir.Store(made.out.array, made.out.at(query, e), result)
+            highest, whole = self.get(rooms.highest, _ROW), self.get(rooms.total, _ROW)
+            return (
+                ir.For(e.name, ZERO, ir.index(made.width), (kept,), vector=True),
+                *stored_behind(made, query, highest, whole),
+            )
         value: ir.Expr = ir.Binary("mul", result, ir.Name("inverse", wide))
         if made.out.dtype != wide:
             value = ir.Cast(value, made.out.dtype)
-        store = ir.Store(made.out.array, made.out.at(FIRST_QUERY + _ROW, e), value)
+        store = ir.Store(made.out.array, made.out.at(query, e), value)
         return (
             ir.Let("all", self.get(rooms.total, _ROW)),
             ir.Let("inverse", ir.Binary("div", one, divisor)),

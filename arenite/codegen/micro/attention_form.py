@@ -11,6 +11,7 @@ from arenite.codegen.micro.attention_kernel import (
     N_ROWS,
     Attention,
     constant,
+    key_range,
     least,
     most,
 )
@@ -67,15 +68,15 @@ class Form:
     def each_key_block(self, length: int, body: ir.Block) -> ir.Block:
         """The body for FIRST_KEY and N_BLOCK keys, up to the last one that some query sees."""
         made = self.made
-        seen = made.n_keys
+        start, seen = key_range(made)
         if made.is_causal:
-            seen = most(least(FIRST_QUERY + N_ROWS + made.offset, made.n_keys), 0)
+            seen = most(least(FIRST_QUERY + N_ROWS + made.offset, seen), 0)
         inside = (
-            ir.Let(FIRST_KEY.name, _KEY_BLOCK * length),
+            ir.Let(FIRST_KEY.name, start + _KEY_BLOCK * length),
             ir.Let(N_BLOCK.name, least(_SEEN - FIRST_KEY, length)),
             *body,
         )
-        count = (_SEEN + (length - 1)) // length
+        count = (_SEEN - start + (length - 1)) // length
         return (ir.Let(_SEEN.name, seen), ir.For(_KEY_BLOCK.name, ZERO, count, inside))
 
     def known_counts(self, length: int) -> tuple[int, ...]:

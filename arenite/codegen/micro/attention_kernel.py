@@ -25,6 +25,8 @@ from arenite.dtype import DType
 
 TILE, BLOCK = ir.Name("tile"), ir.Name("block")
 FIRST_QUERY, N_ROWS = ir.Name("first_query"), ir.Name("n_rows")
+#: Which part of the keys a block is of.
+CHUNK = ir.Name("chunk")
 QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
 
 LOG2_E = 1.4426950408889634
@@ -59,6 +61,7 @@ class Attention:
     scale: float
     is_causal: bool
     offset: ir.Expr
+    chunk: int  # keys of one block of a part; 0 where all are seen at once
     n_queries: ir.Expr
     n_keys: ir.Expr
     depth: int  # the width of q and k
@@ -71,6 +74,7 @@ class Attention:
     block_queries: int
     block_keys: int
     tallest: int  # rows of a register tile, at the most
+    has_narrow: bool  # panels of one vector of queries, at the end of a block
     copies_k: bool
     copies_v: bool
     has_panels: bool
@@ -160,15 +164,14 @@ def tile_body(made: Attention) -> ir.Block:
             ir.Accumulate(name, op, value),
         )
         start = lowest if op == "max" else zero
-        return (
-            ir.Accumulator(name, start),
-            ir.For(KEY.name, ir.index(0), made.n_keys, inside),
-        )
+        return (ir.Accumulator(name, start), ir.For(KEY.name, *key_range(made), inside))
 
     highest, total = ir.Name("highest", wide), ir.Name("total", wide)
     weight = ir.Unary("exp2", ir.Binary("sub", ir.Name("score", wide), ir.Name("subtracted", wide)))
     mixed = ir.Binary("mul", weight, load(made.v, KEY, E, wide))
-    value: ir.Expr = ir.Binary("div", ir.Name("mixed", wide), ir.Name("divisor", wide))
+    value: ir.Expr = ir.Name("mixed", wide)
+    if not made.chunk:
+        value = ir.Binary("div", value, ir.Name("divisor", wide))
     if made.out.dtype != wide:
         value = ir.Cast(value, made.out.dtype)
     element: ir.Block = (
@@ -181,9 +184,26 @@ def tile_body(made: Attention) -> ir.Block:
         *each_key("total", "add", weight),
         ir.Let("divisor", ir.Select(ir.Binary("eq", total, zero), constant(1.0, wide), total)),
         ir.For(E.name, ir.index(0), ir.index(made.width), element),
+        *(stored_behind(made, QUERY, highest, total) if made.chunk else ()),
     )
     queries = ir.For(QUERY.name, FIRST_QUERY, FIRST_QUERY + N_ROWS, row)
     return in_blocks(made, (queries,))
+
+
+def key_range(made: Attention) -> tuple[ir.Expr, ir.Expr]:
+    """The keys that a block looks at: all, or those of its part."""
+    if not made.chunk:
+        return ir.index(0), made.n_keys
+    return CHUNK * made.chunk, least(made.n_keys, CHUNK * made.chunk + made.chunk)
+
+
+def stored_behind(
+    made: Attention, query: ir.Expr, highest: ir.Expr, total: ir.Expr
+) -> tuple[ir.Stmt, ir.Stmt]:
+    """What joins parts, behind the sums of a query."""
+    first, second = (made.out.at(query, ir.index(made.width + k)) for k in range(2))
+    array = made.out.array
+    return ir.Store(array, first, highest), ir.Store(array, second, total)
 
 
 def in_blocks(made: Attention, body: ir.Block) -> ir.Block:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_form import (
@@ -155,13 +156,10 @@ class Panels(Form):
                 is_turned = operand.step != ir.index(1)
                 copies.append(ir.For(K.name, ZERO, N_BLOCK, (row,), vector=is_turned))
         ahead = FIRST_QUERY + _PANEL * made.panel + made.offset - FIRST_KEY
-        steps: ir.Block = (
-            *self._scores(),
-            *self._mask(),
-            *(self._unseen() if made.is_causal else ()),
-            self._weights(),
-            *self._mix(),
-        )
+        steps = self._steps(made.columns)
+        if made.has_narrow:
+            is_narrow = ir.Binary("le", _PANEL_ROWS, ir.index(made.lanes))
+            steps = (ir.If(is_narrow, self._steps(1), steps),)
         if made.is_causal:
             inside: ir.Block = (
                 ir.Let(_AHEAD.name, ahead),
@@ -172,16 +170,23 @@ class Panels(Form):
             inside = (ir.Let(_COUNT.name, N_BLOCK), *steps)
         return (*copies, self._each_panel(inside))
 
-    def _scores(self) -> ir.Block:
-        """Calls for all keys of the block."""
+    def _steps(self, columns: int) -> ir.Block:
+        """A block of keys beside a panel, of which these columns are looked at."""
         made = self.made
         known = self.known_counts(made.block_keys)
-        return self.in_heights(_COUNT, known, made.tallest, self._score)
+        score = partial(self._score, columns)
+        return (
+            *self.in_heights(_COUNT, known, made.tallest, score),
+            *self._mask(),
+            *(self._unseen(columns) if made.is_causal else ()),
+            self._weights(columns),
+            *self._mix(columns),
+        )
 
-    def _score(self, rows: int, key: ir.Expr) -> ir.Block:
+    def _score(self, columns: int, rows: int, key: ir.Expr) -> ir.Block:
         made = self.made
         call = self._call(
-            rows,
+            (rows, columns),
             self.k,
             self.k.at(key, ZERO),
             self.within(self.rooms.queries, _PANEL * (made.depth * made.panel)),
@@ -192,7 +197,7 @@ class Panels(Form):
         )
         return (call,)
 
-    def _mix(self) -> ir.Block:
+    def _mix(self, columns: int) -> ir.Block:
         made = self.made
         calls: list[ir.Stmt] = []
         at = 0
@@ -201,7 +206,7 @@ class Panels(Form):
             start = _PANEL * (made.width * made.panel) + at * made.panel
             calls.append(
                 self._call(
-                    rows,
+                    (rows, columns),
                     self.v,
                     self.v.at(ZERO, ir.index(at)),
                     self.within(self.rooms.scores, ZERO),
@@ -216,7 +221,7 @@ class Panels(Form):
 
     def _call(
         self,
-        rows: int,
+        shape: tuple[int, int],
         factor: _Factor,
         a: ir.Expr,
         b: ir.Expr,
@@ -229,9 +234,9 @@ class Panels(Form):
         made, line, step = self.made, *strides
         size = self.wide.bits // 8
         tile = PanelTile(
-            rows,
-            made.columns,
+            *shape,
             made.lanes,
+            made.panel,
             self.wide,
             known_stride(depth, 1),
             known_stride(line, size),
@@ -264,16 +269,17 @@ class Panels(Form):
         lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
         return (ir.For(K.name, ZERO, _COUNT, (lanes,), vector=True),)
 
-    def _unseen(self) -> ir.Block:
+    def _unseen(self, columns: int) -> ir.Block:
         """Of keys that not all queries of the panel see, the scores of those who don't."""
         seen_by_all = most(_AHEAD + 1, 0)
         score = self.get(self.rooms.scores, self._score_at(K))
         hidden = ir.Select(_LANE >= K - _AHEAD, score, constant(float("-inf"), self.wide))
         store = self.put(self.rooms.scores, self._score_at(K), hidden)
-        lanes = ir.For(_LANE.name, ZERO, ir.index(self.made.panel), (store,), vector=True)
+        n_lanes = ir.index(columns * self.made.lanes)
+        lanes = ir.For(_LANE.name, ZERO, n_lanes, (store,), vector=True)
         return (ir.For(K.name, seen_by_all, _COUNT, (lanes,)),)
 
-    def _weights(self) -> ir.Stmt:
+    def _weights(self, columns: int) -> ir.Stmt:
         """Scores become weights beside the greatest score so far, and these are added up."""
         wide, rooms, panel = self.wide, self.rooms, self.made.panel
         at = _PANEL * panel + _LANE
@@ -322,6 +328,5 @@ class Panels(Form):
             self.put(rooms.factor, _LANE, factor),
             self.put(rooms.total, at, ir.Binary("add", kept, fresh)),
         )
-        return ir.For(
-            _LANE.name, ZERO, ir.index(panel), body, vector=True, unroll=self.made.columns
-        )
+        n_lanes = ir.index(columns * self.made.lanes)
+        return ir.For(_LANE.name, ZERO, n_lanes, body, vector=True, unroll=columns)

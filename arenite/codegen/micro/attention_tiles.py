@@ -41,6 +41,7 @@ class PanelTile:
     rows: int
     columns: int
     lanes: int
+    panel: int  # lanes from row to row of a panel
     dtype: DType
     depth: int | None
     line: int | None  # bytes
@@ -50,14 +51,14 @@ class PanelTile:
     @property
     def name(self) -> str:
         known = [str(part) for part in (self.depth, self.line, self.step)]
-        shape = f"{self.rows}x{self.columns}x{self.lanes}_{self.dtype}"
+        shape = f"{self.rows}x{self.columns}x{self.lanes}of{self.panel}_{self.dtype}"
         return f"{'mix' if self.adds else 'scores'}{shape}_{'_'.join(known)}".replace("-", "m")
 
     def emit(self, b: Builder) -> str:
         tile = Tile(self.rows, self.columns, self.lanes)
         nbytes = self.dtype.bits // 8
         vector = self.lanes * nbytes
-        panel = self.columns * vector
+        panel = self.panel * nbytes
         line = _known(b, "line", self.line)
         step = _known(b, "step", self.step)
         depth = Vec(b, "%depth", I64) if self.depth is None else b.constant(self.depth, I64)

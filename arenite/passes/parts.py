@@ -1,0 +1,82 @@
+"""Attention of few queries over many keys becomes attentions over chunks of keys, then joined.
+
+    parts     sums of weights times values, highest score, sum of weights: of each chunk by itself
+    factor    2 ** (highest - the highest of all)
+    result    sum of factor * sums / sum of factor * sum of weights
+
+One query would be the work of one thread. Chunks follow from the shape alone, so a result does not
+depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.define import make
+from arenite.ir.ops.sources import full
+
+#: Queries that are few: those of one head, or one query each of the heads that share keys.
+FEW_QUERIES = 8
+#: Keys of a chunk, and tiles from which on there is no need to cut.
+CHUNK = 1024
+FEW_TILES = 8
+
+
+def in_parts(node: Node) -> Node:
+    """The attention, cut if few tiles could share much work."""
+    return _joined(node) if _is_lopsided(node) else node
+
+
+def _is_lopsided(node: Node) -> bool:
+    q, k = node.inputs[:2]
+    *batch, heads, length, _ = q.shape
+    *_, groups, keys, _ = k.shape
+    rows: Dim = length
+    if length == 1 and heads != groups:
+        rows, heads = heads // groups, groups
+    return (
+        isinstance(rows, int)
+        and rows <= FEW_QUERIES
+        and node.dtype.bits <= 32
+        and bounds(keys)[1] >= 2 * CHUNK
+        and bounds(product([*batch, heads]))[0] < FEW_TILES
+    )
+
+
+def _joined(node: Node) -> Node:
+    parts = make("attention_parts", *node.inputs, **dict(node.attrs), chunk=CHUNK)
+    dtype, axis = parts.dtype, parts.ndim - 2
+    *front, chunks, width = parts.shape
+    sums = _part(parts, 0, width - 2)
+    highest, total = (
+        make("reshape", _part(parts, at, at + 1), shape=(*front, chunks))
+        for at in (width - 2, width - 1)
+    )
+    top = make("max", highest, axes=(axis,))
+    nothing = make("eq", top, full(top.shape, float("-inf"), dtype))
+    top = make("where", nothing, full(top.shape, 0.0, dtype), top)
+    factor = make("exp2", make("sub", highest, _along(top, axis, highest.shape)))
+    whole = make("sum", make("mul", total, factor), axes=(axis,))
+    empty = make("eq", whole, full(whole.shape, 0.0, dtype))
+    whole = make("where", empty, full(whole.shape, 1.0, dtype), whole)
+    scaled = make("mul", sums, _along(factor, axis + 1, sums.shape))
+    mixed = make("sum", scaled, axes=(axis,))
+    result = make("div", mixed, _along(whole, axis, mixed.shape))
+    return result if result.dtype == node.dtype else make("cast", result, dtype=node.dtype)
+
+
+def _part(x: Node, start: Dim, stop: Dim) -> Node:
+    """Elements of the last axis."""
+    return make(
+        "slice",
+        x,
+        start=(*(0 for _ in x.shape[1:]), start),
+        stop=(*x.shape[:-1], stop),
+        step=(1,) * x.ndim,
+    )
+
+
+def _along(x: Node, axis: int, shape: Shape) -> Node:
+    """A value without an axis, stretched over it."""
+    kept = make("reshape", x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
+    return kept if kept.shape == shape else make("expand", kept, shape=shape)
