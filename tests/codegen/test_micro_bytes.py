@@ -82,8 +82,9 @@ class Made:
             bound[next(names)] = guards[-1].array
         tiles = range(evaluate(self.built.tiles, sizes))
         order = [*reversed(tiles)] if is_backward else [*tiles]
+        given_sizes = {name: sizes[name.removeprefix("size_")] for name in self.loops.sizes}
         Compiled(self.loops, self.target).run(
-            bound, sizes, splits=[(tile, tile + 1) for tile in order] or [(0, 0)]
+            bound, given_sizes, splits=[(tile, tile + 1) for tile in order] or [(0, 0)]
         )
         for guard in guards:
             guard.check()
