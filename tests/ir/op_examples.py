@@ -188,8 +188,8 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "dequantise": lambda: _of_weights("dequantise"),
     "pack_blocks": lambda: _of_weights("pack_blocks"),
     "quantise_blocks": lambda: make("quantise_blocks", x(2, 3, 64)),
-    "pack": lambda: make("pack", x(3, 5, dtype=U8), dtype=I4),
-    "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=U8), dtype=I4)),
+    "pack": lambda: make("pack", x(3, 5, dtype=I8), dtype=I4),
+    "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=I8), dtype=I4)),
     "matmul_blocks": lambda: _of_weights("matmul_blocks", x(2, 3, 64)),
     "rows_of_blocks": lambda: make(
         "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype

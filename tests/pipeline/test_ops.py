@@ -306,16 +306,6 @@ def test_complex_numbers_are_refused_with_what_works_instead(name: str) -> None:
         compile_graph(Graph((x,), (ir.make("neg", x),)))
 
 
-@pytest.mark.parametrize("name", ["int4", "uint2", "float4_e2m1fn"])
-def test_types_below_a_byte_are_refused_with_what_works_instead(name: str) -> None:
-    x = ir.graph_input("x", 0, (4,), FLOAT32)
-    with pytest.raises(NotCompiled, match=r"use (int8|uint8|float8_e4m3fn)"):
-        compile_graph(Graph((x,), (ir.make("cast", x, dtype=BY_NAME[name]),)))
-    inlined = ir.make("cast", ir.full((4,), 1, BY_NAME[name]), dtype=FLOAT32)
-    with pytest.raises(NotCompiled, match="use "):
-        compile_graph(Graph((x,), (ir.make("add", x, inlined),)))
-
-
 def test_whole_numbers_and_their_transpose_in_one_kernel() -> None:
     """Elements of the same dtype as positions, in square tiles."""
     trial = Trial()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from arenite.ir.ops import constant
 from arenite.passes.simplify import FOLD_NBYTES
 from arenite.tensor import concat, where
 from arenite.tensor import realize as realization
+from tests.pipeline.narrow import narrowed
 from tests.tensor.compiled import Recorder
 
 Array = NDArray[Any]
@@ -85,16 +87,31 @@ def test_large_tensors_are_realized_by_kernels(name: str, monkeypatch: pytest.Mo
     [
         ("complex64", "real and imaginary parts"),
         ("complex128", "real and imaginary parts"),
-        ("int4", "int8"),
-        ("uint2", "uint8"),
-        ("float4_e2m1fn", "float8_e4m3fn"),
         ("float6_e2m3fn", "float8_e4m3fn"),
     ],
 )
 def test_dtypes_without_kernels_are_refused_with_what_works_instead(
     dtype: str, instead: str
 ) -> None:
-    wanted = rf"{dtype}\[4\]: kernels do not compute with {dtype} yet; use {instead}"
+    wanted = (
+        rf"of {dtype}\[4\]: kernels do not compute with {dtype} yet; use {instead}.*; it comes "
+        r"from .*test_compiled\.py:\d+"
+    )
     for function in (lambda x: x + x, lambda x: x[1:], lambda x: x.reshape(2, 2)):
         with pytest.raises(NotCompiled, match=wanted):
             arenite.compile(function, arenite.spec((4,), dtype))
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn"])
+def test_tensors_narrower_than_a_byte(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realization, "realize", pipeline.realize)
+    held = np.dtype(getattr(ml_dtypes, name))
+    small = arenite.from_numpy(np.arange(99, dtype=np.float32) % 2).astype(name)
+    assert small.nbytes == -(-99 * small.dtype.bits // 8)
+    assert small.numpy().dtype == held
+    kept = arenite.from_numpy(small.numpy())
+    np.testing.assert_array_equal((small * kept).numpy().astype("f4"), np.arange(99) % 2)
+    more = arenite.compile(lambda x: x.reshape(9, 11).T + 1, arenite.spec((99,), name))
+    with more:
+        exact = narrowed((np.arange(99) % 2).reshape(9, 11).T + 1, small.dtype)
+        np.testing.assert_array_equal(more(small.numpy()).astype("f4"), exact.astype("f4"))

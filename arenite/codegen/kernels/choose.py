@@ -17,12 +17,23 @@ from arenite.codegen.micro.bytes_build import build_bytes
 from arenite.codegen.micro.conv_build import build_conv
 from arenite.codegen.micro.depthwise_build import build_depthwise
 from arenite.codegen.target import Target
+from arenite.errors import NotCompiled
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONTRACTIONS
 
 
 def build(kernel: Kernel, target: Target) -> Built:
-    """The loops of a kernel."""
+    """The loops of a kernel; NotCompiled, with the lines it comes from, where there are none."""
+    try:
+        return _build(kernel, target)
+    except NotCompiled as refusal:
+        if not kernel.origins:
+            raise
+        lines = ", ".join(map(str, kernel.origins[:3]))
+        raise NotCompiled(f"{refusal}; it comes from {lines}") from None
+
+
+def _build(kernel: Kernel, target: Target) -> Built:
     if is_sort(kernel):
         return build_sort(kernel)
     if is_special(kernel):

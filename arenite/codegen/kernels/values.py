@@ -76,12 +76,11 @@ def check_dtype(node: Node) -> None:
         instead = "real and imaginary parts as two float values"
     elif dtype.kind is Kind.BLOCK:
         instead = "float32, float16 or bfloat16, dequantised before"
-    elif dtype.kind is Kind.FLOAT:
-        instead = "float8_e4m3fn or wider floats"
     else:
-        instead = "uint8" if dtype.kind is Kind.UNSIGNED else "int8"
+        instead = "float8_e4m3fn or wider floats"
+    what = f"input {node.attr('name')!r}" if node.op == "input" else node.op
     raise NotCompiled(
-        f"{node.op} of {typed(node.shape, dtype)}: kernels do not compute with {dtype} yet; "
+        f"{what} of {typed(node.shape, dtype)}: kernels do not compute with {dtype} yet; "
         f"use {instead}"
     )
 

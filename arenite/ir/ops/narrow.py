@@ -1,14 +1,15 @@
 """Elements narrower than a byte, taken apart and put together.
 
-    unpack(x)                    uint8: the bits of each element, at the low end of a byte
-    pack(codes; dtype)           elements of `dtype` from the low bits of each byte
+    unpack(x)                    one element a byte, in the type that holds them
+    pack(x; dtype)               elements of `dtype`, from values of it that are held one a byte
 
-Memory has such elements side by side, low bits first; the bits behind the last one are zero.
+Memory has such elements side by side, low bits first; the bits behind the last one are zero. Of
+held integers the low bits count; a held float is one of the narrow type.
 """
 
 from __future__ import annotations
 
-from arenite.dtype import DType, uint8
+from arenite.dtype import BY_NAME, DType
 from arenite.errors import TypeMismatch
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
@@ -20,40 +21,45 @@ from arenite.ir.ops.define import (
     is_dtype,
     need_dtype,
 )
-from arenite.ir.ops.element import bits_of, held_dtype, reinterpreted
+from arenite.ir.ops.element import convert, held_dtype
+
+#: What elements of a narrow type are held in, one a byte: a type that has all of its values.
+HELD = {
+    BY_NAME[narrow]: BY_NAME[held]
+    for narrow, held in {
+        "int4": "int8",
+        "int2": "int8",
+        "uint4": "uint8",
+        "uint2": "uint8",
+        "float4_e2m1fn": "float8_e4m3fn",
+    }.items()
+}
 
 
 def _need_narrow(op: str, dtype: DType, what: str) -> None:
-    if dtype.bits not in (1, 2, 4):
-        raise TypeMismatch(f"{op}: {what} has no whole number of elements in a byte")
+    if dtype not in HELD:
+        raise TypeMismatch(f"{op} is for {', '.join(map(str, HELD))}, not for {what}")
 
 
 def _infer_unpack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     (x,) = inputs
     _need_narrow("unpack", x.dtype, typed(x.shape, x.dtype))
-    return x.shape, uint8
+    return x.shape, HELD[x.dtype]
 
 
-def _unpack_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    return bits_of(arrays[0], held_dtype(arrays[0].dtype)).reshape(shape)
+def _converted(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(OpDef("unpack", "packing", (1, 1), _infer_unpack, _unpack_reference))
+define(OpDef("unpack", "packing", (1, 1), _infer_unpack, _converted))
 
 
 def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    (codes,) = inputs
-    need_dtype("pack", "codes", codes, uint8)
-    _need_narrow("pack", attrs["dtype"], str(attrs["dtype"]))
-    return codes.shape, attrs["dtype"]
+    (x,) = inputs
+    dtype: DType = attrs["dtype"]
+    _need_narrow("pack", dtype, str(dtype))
+    need_dtype("pack", f"what holds {dtype}", x, HELD[dtype])
+    return x.shape, dtype
 
 
-def _pack_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    return reinterpreted(arrays[0], dtype, dtype)
-
-
-define(OpDef("pack", "packing", (1, 1), _infer_pack, _pack_reference, {"dtype": is_dtype}))
+define(OpDef("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": is_dtype}))

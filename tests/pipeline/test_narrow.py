@@ -1,0 +1,486 @@
+"""Values narrower than a byte, compiled and run: casts, arithmetic, movement, packed in memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arenite import ir
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import NotCompiled, TypeMismatch
+from arenite.ir import Var
+from arenite.ir.compose.found import nonzero
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, Origin, Origins
+from arenite.ir.ops.element import unpacked
+from arenite.ir.regions import loop
+from arenite.pipeline import compile_graph
+from arenite.runtime import executable
+from tests.pipeline.narrow import (
+    FLOAT4,
+    INTEGERS,
+    NARROW,
+    as_float4_code,
+    as_integer,
+    every,
+    integers,
+    narrowed,
+    numpy_of,
+    random,
+    run,
+    wide,
+)
+
+Array = NDArray[Any]
+
+BOOL, INT64, FLOAT32 = BY_NAME["bool"], BY_NAME["int64"], BY_NAME["float32"]
+UINT8 = BY_NAME["uint8"]
+#: All that is cast from and to.
+WIDE = [
+    dtype
+    for dtype in BY_NAME.values()
+    if dtype.has_numpy and dtype.kind not in (Kind.COMPLEX, Kind.BLOCK)
+]
+
+
+def name_of(dtype: DType) -> str:
+    return dtype.name
+
+
+def inputs_of(arrays: list[Array], dtypes: list[DType]) -> list[Node]:
+    return [
+        ir.graph_input(f"x{k}", k, array.shape, dtype)
+        for k, (array, dtype) in enumerate(zip(arrays, dtypes, strict=True))
+    ]
+
+
+def edges(dtype: DType) -> Array:
+    """Values of a type that casts to narrow ones may get wrong."""
+    if dtype in NARROW:
+        return every(dtype)
+    if dtype == BOOL:
+        return np.array([False, True, True])
+    if dtype.kind is not Kind.FLOAT:
+        limits = np.iinfo(numpy_of(dtype))
+        near = [n for n in range(-40, 41) if limits.min <= n <= limits.max]
+        return np.array([limits.min, limits.max, limits.max - 1, *near], numpy_of(dtype))
+    ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 7.0, 7.5, 8.0, 15.0, 0.5, 1.0, 3.0, 16.0, 1e3]
+    some = np.array([0.0, *ties, 1e-30, 200.0, 1e30, np.inf, np.nan])
+    with np.errstate(over="ignore"):
+        exact = np.concatenate([some, -some]).astype(numpy_of(dtype))
+    if dtype.bits >= 32:
+        up, down = (
+            np.nextafter(exact, exact.dtype.type(9e9)),
+            np.nextafter(exact, exact.dtype.type(0)),
+        )
+        exact = np.concatenate([exact, up, down])
+    return exact
+
+
+@pytest.mark.parametrize("target", NARROW, ids=name_of)
+def test_every_type_is_cast_to_a_narrow_one(target: DType) -> None:
+    sources = [dtype for dtype in (*WIDE, *NARROW) if dtype != target]
+    arrays = [edges(dtype) for dtype in sources]
+    nodes = inputs_of(arrays, sources)
+    graph = Graph(tuple(nodes), tuple(ir.make("cast", x, dtype=target) for x in nodes))
+    for array, source, made in zip(arrays, sources, run(graph, arrays), strict=True):
+        assert made.dtype == numpy_of(target)
+        if source.kind is Kind.FLOAT:
+            given: list[Any] = [float(value) for value in array.astype(np.float64)]
+        else:
+            given = [int(value) for value in array]
+        if target == FLOAT4:
+            # Of NaN some types have one alone, which has no sign.
+            is_nan = [value != value for value in given]
+            judged = np.array([as_float4_code(value) for value in given], np.uint8)
+            judged[is_nan] &= 7
+            codes = np.array(made.view(np.uint8))
+            codes[is_nan] &= 7
+            assert codes.tolist() == judged.tolist(), source
+        elif source.kind is Kind.FLOAT:
+            whole = [as_integer(value, target) for value in given]
+            assert made.astype(np.int8).tolist() == whole, source
+        else:
+            assert made.tobytes() == integers(given, target).tobytes(), source
+
+
+def test_float4_is_rounded_as_ml_dtypes_does() -> None:
+    rng = np.random.default_rng(0)
+    for name in ("float32", "float64"):
+        array = (4 * rng.standard_normal(3001)).astype(name)
+        array[:4] = np.nan, -np.nan, np.inf, -np.inf
+        x = ir.graph_input("x", 0, array.shape, BY_NAME[name])
+        [made] = run(Graph((x,), (ir.make("cast", x, dtype=FLOAT4),)), [array])
+        assert made.tobytes() == array.astype(ml_dtypes.float4_e2m1fn).tobytes()
+
+
+@pytest.mark.parametrize("source", NARROW, ids=name_of)
+def test_a_narrow_type_is_cast_to_every_other(source: DType) -> None:
+    array = every(source)
+    x = ir.graph_input("x", 0, array.shape, source)
+    graph = Graph((x,), tuple(ir.make("cast", x, dtype=dtype) for dtype in WIDE))
+    numbers = array.astype(np.float32)
+    for dtype, made in zip(WIDE, run(graph, [array]), strict=True):
+        if dtype.kind is Kind.UNSIGNED and source == FLOAT4:
+            judged = np.trunc(np.maximum(numbers, 0)).astype(numpy_of(dtype))
+        elif dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+            judged = numbers.astype(np.int64).astype(numpy_of(dtype))
+        else:
+            judged = numbers.astype(numpy_of(dtype))
+        assert made.dtype == judged.dtype
+        assert made.tobytes() == judged.tobytes(), dtype
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_bits_are_kept_from_one_narrow_type_to_another(bits: int) -> None:
+    dtypes = [dtype for dtype in NARROW if dtype.bits == bits]
+    arrays = [every(dtype) for dtype in dtypes]
+    nodes = inputs_of(arrays, dtypes)
+    made = [ir.make("bitcast", x, dtype=dtype) for x in nodes for dtype in dtypes]
+    mask = np.uint8((1 << bits) - 1)
+    for node, result in zip(made, run(Graph(tuple(nodes), tuple(made)), arrays), strict=True):
+        assert result.dtype == numpy_of(node.dtype)
+        assert (result.view(np.uint8) & mask).tolist() == list(range(1 << bits)), node
+
+
+def _pow(a: int, b: int) -> int:
+    if b >= 0:
+        return int(a**b)
+    return {1: 1, -1: 1 if b % 2 == 0 else -1}.get(a, 0)
+
+
+def _fmod(a: int, b: int) -> int:
+    return 0 if b == 0 else a - b * int(a / b)
+
+
+BINARY: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "fmod": _fmod,
+    "pow": _pow,
+    "maximum": max,
+    "minimum": min,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+SHIFTS: dict[str, Callable[[int, int], int]] = {
+    "shift_left": operator.lshift,
+    "shift_right": operator.rshift,
+}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    op: getattr(operator, op) for op in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+UNARY: dict[str, Callable[[int], int]] = {
+    "neg": operator.neg,
+    "abs": abs,
+    "sign": lambda a: (a > 0) - (a < 0),
+    "not": operator.invert,
+}
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+def test_integers_of_all_pairs_wrap(dtype: DType) -> None:
+    n = 1 << dtype.bits
+    one, other = np.repeat(every(dtype), n), np.tile(every(dtype), n)
+    x, y = inputs_of([one, other], [dtype, dtype])
+    pairs = [(int(a), int(b)) for a, b in zip(one, other, strict=True)]
+    shift = ir.make("and", y, ir.full((n * n,), n // 2 - 1, dtype))  # none is negative
+    nodes: dict[str, Node] = {op: ir.make(op, x, y) for op in (*BINARY, *COMPARISONS)}
+    nodes |= {op: ir.make(op, x, shift) for op in SHIFTS}
+    nodes |= {op: ir.make(op, x) for op in UNARY}
+    nodes["where"] = ir.make("where", ir.make("lt", x, y), y, x)
+    results = run(Graph((x, y), tuple(nodes.values())), [one, other])
+    made = dict(zip(nodes, results, strict=True))
+    for op in COMPARISONS:
+        assert made[op].tolist() == [COMPARISONS[op](a, b) for a, b in pairs], op
+    judged = {op: [function(a, b) for a, b in pairs] for op, function in BINARY.items()}
+    for op, function in SHIFTS.items():
+        judged[op] = [function(a, b & n // 2 - 1) for a, b in pairs]
+    judged |= {op: [function(a) for a, _ in pairs] for op, function in UNARY.items()}
+    judged["where"] = [max(pair) for pair in pairs]
+    for op, values in judged.items():
+        assert made[op].tobytes() == integers(values, dtype).tobytes(), op
+
+
+def test_float4_of_all_pairs_is_rounded_once() -> None:
+    one, other = np.repeat(every(FLOAT4), 16), np.tile(every(FLOAT4), 16)
+    x, y = inputs_of([one, other], [FLOAT4, FLOAT4])
+    a, b = one.astype(np.float32), other.astype(np.float32)
+    third = ir.full((256,), 0.5, FLOAT4)
+    with np.errstate(all="ignore"):
+        judged: dict[Node, Array] = {
+            ir.make("add", x, y): a + b,
+            ir.make("sub", x, y): a - b,
+            ir.make("mul", x, y): a * b,
+            ir.make("div", x, y): a / b,
+            ir.make("maximum", x, y): np.maximum(a, b),
+            ir.make("neg", x): -a,
+            ir.make("sqrt", ir.make("abs", x)): np.sqrt(np.abs(a)),
+            ir.make("floor", ir.make("mul", x, third)): np.floor(
+                narrowed(a / 2, FLOAT4).astype("f4")
+            ),
+            ir.make("where", ir.make("le", x, y), y, x): np.where(a <= b, b, a),
+        }
+    results = run(Graph((x, y), tuple(judged)), [one, other])
+    for (node, exact), made in zip(judged.items(), results, strict=True):
+        wanted = exact.astype(ml_dtypes.float4_e2m1fn)
+        np.testing.assert_array_equal(made.astype("f4"), wanted.astype("f4"), err_msg=repr(node))
+    compared = tuple(ir.make(op, x, y) for op in COMPARISONS)
+    for op, made in zip(COMPARISONS, run(Graph((x, y), compared), [one, other]), strict=True):
+        np.testing.assert_array_equal(made, COMPARISONS[op](a, b), err_msg=op)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_ops_on_many_elements(dtype: DType) -> None:
+    array, square = random((5, 7), dtype), random((7, 3), dtype, 1)
+    places = np.array([6, 0, 3, 3])
+    x, m, i = (
+        ir.graph_input("x", 0, (5, 7), dtype),
+        ir.graph_input("m", 1, (7, 3), dtype),
+        ir.graph_input("i", 2, (4,), INT64),
+    )
+    a, b = wide(array), wide(square)
+    pad = ((1, 0), (2, 3))
+    judged: dict[Node, Array] = {
+        ir.make("matmul", x, m, transpose_a=False, transpose_b=False): a @ b,
+        ir.make("max", x, axes=(1,)): a.max(1),
+        ir.make("min", x, axes=(0,)): a.min(0),
+        ir.make("cummax", x, axis=1): np.maximum.accumulate(a, 1),
+        ir.make("gather", x, i, axis=1): a[:, places],
+        ir.make("sort", x, axis=1, descending=False): np.sort(a, 1),
+        ir.make("permute", x, axes=(1, 0)): a.T,
+        ir.make("reshape", x, shape=(35,)): a.reshape(-1),
+        ir.make("slice", x, start=(1, 6), stop=(5, -1), step=(2, -3)): a[1:5:2, 6::-3],
+        ir.make("concat", x, x, axis=1): np.concatenate([a, a], 1),
+        ir.make("pad", x, padding=pad, value=1): np.pad(a, pad, constant_values=1),
+        ir.make("sum", x, axes=(0, 1)): a.sum(),
+        ir.make("cumsum", x, axis=0): a.cumsum(0),
+    }
+    scattered = a.copy()
+    for column, place in enumerate(places):
+        scattered[:, place] += a[:, column]
+    spread = ir.make("expand", ir.make("reshape", i, shape=(1, 4)), shape=(5, 4))
+    updates = ir.make("slice", x, start=(0, 0), stop=(5, 4), step=(1, 1))
+    put = ir.make("scatter_elements", x, spread, updates, axis=1, reduction="add")
+    judged[put] = scattered
+    # What is a number of another type.
+    others: dict[Node, Array] = {
+        ir.make("argmax", x, axis=1): a.argmax(1),
+        ir.make("argsort", x, axis=1, descending=False): np.argsort(a, 1, kind="stable"),
+    }
+    graph = Graph((x, m, i), (*judged, *others))
+    results = run(graph, [array, square, places])
+    for (node, exact), made in zip((judged | others).items(), results, strict=True):
+        if node in judged:
+            exact = wide(narrowed(exact, dtype))
+            assert made.dtype == numpy_of(dtype)
+            made = wide(made)
+        np.testing.assert_array_equal(made, exact, err_msg=repr(node))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_nothing_at_all(dtype: DType) -> None:
+    x = ir.graph_input("x", 0, (0, 3), dtype)
+    outputs = (
+        ir.make("neg", x),
+        ir.make("sum", x, axes=(0,)),
+        ir.make("max", x, axes=(0,)),
+        ir.make("min", x, axes=(0,)),
+    )
+    array = np.zeros((0, 3), numpy_of(dtype))
+    none, total, low, high = run(Graph((x,), outputs), [array])
+    assert none.shape == (0, 3)
+    assert wide(total).tolist() == [0, 0, 0]
+    ends = wide(every(dtype))
+    assert wide(low).tolist() == [ends.min()] * 3
+    assert wide(high).tolist() == [ends.max()] * 3
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_counts_and_numbers_are_of_the_type(dtype: DType) -> None:
+    x = ir.graph_input("x", 0, (Var("n", 1, 40),), dtype)
+    [n] = x.shape
+    graph = Graph(
+        (x,),
+        (
+            ir.make("iota", axis=0, shape=(n,), dtype=dtype),
+            ir.make("add", x, ir.full((n,), 1, dtype)),
+            ir.size(n, dtype),
+            ir.full((3,), 1, dtype),
+        ),
+    )
+    with compile_graph(graph) as program:
+        for count in (1, 2, 3, 4, 5, 16, 33, 40):
+            array = random((count,), dtype, count)
+            counts, more, number, one = program(array)
+            assert wide(counts).tolist() == wide(narrowed(np.arange(count), dtype)).tolist()
+            assert wide(more).tolist() == wide(narrowed(wide(array) + 1, dtype)).tolist()
+            assert wide(number) == wide(narrowed(np.asarray(count), dtype))
+            assert wide(one).tolist() == [1, 1, 1]
+            for one_way, other in zip(program(array), program.run_checked(array), strict=True):
+                assert one_way.tobytes() == other.tobytes()
+        program.verify()
+
+
+def _seen_packed(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The bytes of results, as native code leaves them."""
+    seen: list[list[int]] = []
+
+    def spy(data: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+        seen.append(data.tolist())
+        return unpacked(data, dtype, shape)
+
+    monkeypatch.setattr(executable, "unpacked", spy)
+    return seen
+
+
+def test_memory_has_low_bits_first_and_zeros_behind_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = _seen_packed(monkeypatch)
+    for dtype, values, data in (
+        (BY_NAME["int4"], [-1, 2, -8], [0x2F, 0x08]),
+        (BY_NAME["int4"], [-1, 2, -8, 7], [0x2F, 0x78]),
+        (BY_NAME["uint2"], [3, 2, 0, 1, 1], [0b01001011, 0b01]),
+        (BY_NAME["int2"], [-1, -2, 0, 1], [0b01001011]),
+        (FLOAT4, [6.0, -0.5, 1.0], [0x97, 0x02]),
+    ):
+        x = ir.graph_input("x", 0, (len(values),), FLOAT32)
+        with compile_graph(Graph((x,), (ir.make("cast", x, dtype=dtype),))) as program:
+            [made] = program(np.array(values, np.float32))
+        assert seen.pop() == data
+        assert made.astype(np.float32).tolist() == values
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@pytest.mark.parametrize("count", [3, 99, 4096])
+def test_constants_and_buffers_are_read_packed_and_handed_through(dtype: DType, count: int) -> None:
+    array = random((count,), dtype)
+    kept = ir.buffer(array)
+    fixed = ir.constant(array)
+    x = ir.graph_input("x", 0, (count,), dtype)
+    outputs = (ir.make("add", x, kept), ir.make("add", x, fixed), x, kept, fixed)
+    graph = Graph((x,), outputs)
+    given = random((count,), dtype, 1)
+    both = narrowed(wide(array) + wide(given), dtype)
+    added, again, *same = run(graph, [given])
+    assert wide(added).tolist() == wide(both).tolist()
+    assert wide(again).tolist() == wide(both).tolist()
+    for made, wanted in zip(same, (given, array, array), strict=True):
+        assert made.dtype == wanted.dtype
+        assert made.tobytes() == wanted.tobytes()
+    with compile_graph(graph) as program:
+        addresses = {bound.__array_interface__["data"][0] for bound in program._constants.values()}
+        assert kept.attr("source").storage.raw_ptr in addresses, "bound where it lies"
+        assert [kernel.entry_point[:6] for kernel in program.load_kernels] == ["unpack"]
+
+
+def test_results_go_into_arrays_of_the_caller() -> None:
+    dtype = BY_NAME["int4"]
+    x = ir.graph_input("x", 0, (5,), dtype)
+    array, out = every(dtype)[:5], np.zeros(5, numpy_of(dtype))
+    with compile_graph(Graph((x,), (ir.make("neg", x),))) as program:
+        program(array[::-1][::-1], out=[out])
+        assert out.astype(np.int8).tolist() == (-array.astype(np.int8)).tolist()
+        with pytest.raises(TypeMismatch, match=r"input 'x' is int4, the array given int8"):
+            program(array.astype(np.int8))
+        assert program.passes[0].name == "narrow"
+        assert "unpack" in str(program.passes[0].graph)
+
+
+def test_loops_and_branches_carry_narrow_values() -> None:
+    dtype = BY_NAME["int4"]
+    x = ir.graph_input("x", 0, (5,), dtype)
+    step = ir.graph_input("step", 1, (5,), dtype)
+    flag = ir.graph_input("flag", 2, (), BOOL)
+    i, carried = ir.parameter((), INT64), ir.parameter((5,), dtype)
+    following = ir.make("add", carried, step)
+    last, rows = loop(
+        ir.full((), 6, INT64), [x], ((i, carried), [following]), rows=[ir.make("neg", following)]
+    )
+    chosen = ir.make("if", flag, ir.make("mul", last, x), step)
+    one, other = random((5,), dtype, 1), random((5,), dtype, 2)
+    steps = np.array([wide(one) + (k + 1) * wide(other) for k in range(6)])
+    for holds in (True, False):
+        graph = Graph((x, step, flag), (last, rows, chosen))
+        made = run(graph, [one, other, np.asarray(holds)])
+        judged = [steps[-1], -steps, steps[-1] * wide(one) if holds else wide(other)]
+        for result, exact in zip(made, judged, strict=True):
+            assert result.tobytes() == narrowed(exact, dtype).tobytes()
+
+
+def test_sizes_found_while_running() -> None:
+    dtype = BY_NAME["int4"]
+    x = ir.graph_input("x", 0, (9,), dtype)
+    places = nonzero(ir.make("gt", x, ir.full((9,), 0, dtype)))
+    found = ir.make("gather", x, ir.make("reshape", places, shape=places.shape[:1]), axis=0)
+    array = integers([3, -1, 0, 7, 1, 2, -8, 0, 5], dtype)
+    for given in (array, integers([0] * 9, dtype)):
+        [made] = run(Graph((x,), (found,)), [given])
+        assert made.dtype == given.dtype
+        assert made.astype(np.int8).tolist() == [int(v) for v in given if int(v) > 0]
+
+
+@pytest.mark.parametrize("name", ["complex64", "float6_e2m3fn"])
+def test_what_has_no_kernels_is_refused_with_its_line(name: str) -> None:
+    x = ir.graph_input("x", 0, (3,), BY_NAME[name])
+    y = ir.make("neg", x)
+    graph = Graph((x,), (y,), (), Origins({y: [Origin("model.py", 7)]}))
+    with pytest.raises(NotCompiled, match=rf"input 'x' of {name}\[3\].*comes from model\.py:7$"):
+        compile_graph(graph)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_of_narrow_values(seed: int) -> None:
+    """Against Python's integers wrapped at every step."""
+    rng = np.random.default_rng(seed)
+    dtypes = [*INTEGERS, BY_NAME["int8"]]
+    dtype = dtypes[rng.integers(len(dtypes) - 1)]
+    shape = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 8], 2))
+    arrays = [random(shape, dtype, seed + k) for k in range(2)]
+    inputs = inputs_of(arrays, [dtype, dtype])
+    known: list[tuple[Node, Array]] = [
+        (x, wide(array)) for x, array in zip(inputs, arrays, strict=True)
+    ]
+    for _ in range(20):
+        (x, a), (y, b) = (known[k] for k in rng.integers(len(known), size=2))
+        other = dtypes[rng.integers(len(dtypes))]
+        same_type = ir.make("cast", y, dtype=x.dtype) if y.dtype != x.dtype else y
+        b = _wrapped(b, x.dtype)
+        op = str(rng.choice(["add", "sub", "mul", "maximum", "cast", "where", "cumsum"]))
+        if op == "cast":
+            node, exact = ir.make("cast", x, dtype=other), a
+        elif op == "where":
+            node, exact = (
+                ir.make("where", ir.make("lt", x, same_type), x, same_type),
+                np.minimum(a, b),
+            )
+        elif op == "cumsum":
+            node, exact = ir.make("cumsum", x, axis=1), a.cumsum(1)
+        else:
+            functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+            node = ir.make(op, x, same_type)
+            exact = functions.get(op, np.maximum)(a, b)
+        known.append((node, _wrapped(exact, node.dtype)))
+    made = run(Graph(tuple(inputs), tuple(node for node, _ in known)), arrays)
+    for (node, exact), result in zip(known, made, strict=True):
+        assert result.dtype == numpy_of(node.dtype)
+        np.testing.assert_array_equal(wide(result), exact, err_msg=repr(node))
+
+
+def _wrapped(values: Array, dtype: DType) -> Array:
+    return (
+        values.astype(np.int8).astype(np.int64)
+        if dtype.bits == 8
+        else wide(narrowed(values, dtype))
+    )
