@@ -15,7 +15,7 @@ from statistics import geometric_mean
 
 from bench.gemm_cases import CASES, operations
 from bench.gemm_ours import peak_operations
-from bench.harness import Comparison, Side, compare
+from bench.harness import Comparison, Side, compare_best
 
 
 def main(words: list[str]) -> None:
@@ -29,11 +29,7 @@ def main(words: list[str]) -> None:
         peers = {"PyTorch": Side("bench.gemm_torch"), "NumPy": Side("bench.gemm_numpy")}
         try:
             for case in cases:
-                found = {
-                    name: compare(ours, side, case, threads, rounds=9)
-                    for name, side in peers.items()
-                }
-                peer, result = min(found.items(), key=lambda entry: entry[1].ratio)
+                peer, result = compare_best(ours, peers, case, threads)
                 ratios[f"{case}, {threads} threads"] = result.ratio
                 share = operations(case) / result.ours_seconds / (threads * peak(ours))
                 print(_row(case, threads, peer, result, share), flush=True)
