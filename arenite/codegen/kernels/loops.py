@@ -110,8 +110,10 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
     else:
         width, chunk = 1, 1
     row_points = max(1, bounds(inner)[1]) * max(1, width)
-    tile_rows = 1 if across is not None else max(1, TILE_POINTS // row_points)
-    chunk = 4 * BLOCK if across is not None else chunk
+    if across is not None:
+        chunk = 4 * BLOCK
+        row_points = max(1, min(width, chunk)) * max(1, min(bounds(across.size)[1], BLOCK))
+    tile_rows = max(1, TILE_POINTS // row_points)
     return Nest(tuple(axes), position, vector, tile_rows, chunk, across)
 
 
