@@ -27,8 +27,7 @@ from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import compile_graph
 from arenite.runtime.limits import limits
 
-TYPES = ("q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "q5_0", "q5_1", "q5_k", "q2_k", "q3_k")
-TYPES += ("iq4_nl", "iq4_xs")
+TYPES = "q4_0 q4_1 q8_0 q4_k q6_k q5_0 q5_1 q5_k q2_k q3_k iq4_nl iq4_xs".split()
 SHAPES = ((576, 576), (576, 1536), (1536, 576), (2048, 2048), (4096, 4096))
 #: Bytes of weights that no cache holds, and seconds to measure for.
 MANY_NBYTES = 160 * 2**20

@@ -81,6 +81,14 @@ class DiskAllocator(Allocator):
             )
             raise FileChanged(f"{self.path} changed since it was opened: {changes}; open it again")
 
+    def drop_pages(self, address: int, nbytes: int) -> None:
+        """Let the system have the memory of the whole pages in a region back; whoever reads there
+        again reads the file."""
+        first = -(-(address - self._mapping.address) // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (address + nbytes - self._mapping.address) // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+
     def check_request(self, nbytes: int, options: BufferOptions) -> None:
         if as_integer("nbytes", nbytes) < 0:
             raise InvalidArgument(f"{self.name}: {nbytes} bytes were asked for")
