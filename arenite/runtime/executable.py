@@ -41,7 +41,7 @@ from arenite.ir.ops.element import numpy_dtype, packed, unpacked
 from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime import forks
 from arenite.runtime.arrays import Results, address_of
-from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.assemble import Assembly, LaunchSpec, Place
 from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled, constants_of
 from arenite.runtime.kernel import CachedKernel
@@ -60,6 +60,8 @@ Array = NDArray[Any]
 
 #: Bindings of variables whose tables are kept.
 MAX_BOUND = 16
+#: Bytes of constants that are read, while a program is loaded, before their pages are given back.
+LOAD_NBYTES = 16 * 2**20
 #: Estimated work below which a run keeps the GIL: giving it up would cost more.
 KEEP_GIL_BELOW_NS = 50_000
 
@@ -365,12 +367,35 @@ class Executable(Closing):
         if self.load_ns is not None:
             return
         began = time.perf_counter_ns()
-        if self.compiled.load:
-            assembly = Assembly(self.compiled.load, self._io)
+        for first, last in self._load_parts():
+            assembly = Assembly(self.compiled.load[first:last], self._io)
             bound = self._bound_to(assembly, self._places(self.plan), {})
             outcome = bound.run(self.threads, (0, assembly.n_bind))
-            self._check_outcome(outcome, assembly, self.load_kernels)
+            self._check_outcome(outcome, assembly, self.load_kernels[first:last])
+            self._drop_pages(assembly.launches)
         self.load_ns = time.perf_counter_ns() - began
+
+    def _load_parts(self) -> list[tuple[int, int]]:
+        """Launches of the load, from one to another, that read so much that it pays to give it back
+        before more is read."""
+        parts, first, nbytes = [], 0, 0
+        for k, launch in enumerate(self.compiled.load):
+            nbytes += sum(self._constants[n].nbytes for n in launch.reads if n in self._constants)
+            if nbytes >= LOAD_NBYTES or k == len(self.compiled.load) - 1:
+                parts.append((first, k + 1))
+                first, nbytes = k + 1, 0
+        return parts
+
+    def _drop_pages(self, launches: Sequence[LaunchSpec]) -> None:
+        """Give back the memory of mapped constants that only these launches read."""
+        needed = {number for launch in self.compiled.launches for number in launch.reads}
+        of_graph = constants_of(self.graph)
+        done = {number for launch in launches for number in launch.reads} - needed
+        for number, value in enumerate(self._values):
+            if number in done and value.kind == "constant" and value.source >= 0:
+                node = of_graph[value.source]
+                if node.op == "buffer":
+                    node.attr("source").drop_pages()
 
     def _room_for(self, number: int, plan: MemoryPlan, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of a new result; flat, where its sizes are found while running."""

@@ -6,6 +6,7 @@ at most half a scale for each element.
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from arenite.ir import Node, Var, buffer, constant, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
+from arenite.runtime import executable
 from tests.codegen.block_weights import TYPES, random_blocks, weights_node
 
 Array = NDArray[Any]
@@ -208,3 +210,36 @@ def test_what_does_not_fit_is_refused() -> None:
             dtype=w.dtype,
             columns=8,
         )
+
+
+def test_pages_of_packed_weights_are_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executable, "LOAD_NBYTES", 2**20)
+    raw = random_blocks("q8_0", 1024, 1024)
+    path = tmp_path / "weights"
+    path.write_bytes(raw.tobytes() * 4)
+    file = DiskAllocator(path).file()
+    views = [file.view(k * raw.nbytes, raw.nbytes, BY_NAME["q8_0"], (1024, 1024)) for k in range(4)]
+    x = input_x(1, 1024)
+    total = matmul_blocks(x, buffer(views[0]))
+    for view in views[1:]:
+        total = make("add", total, matmul_blocks(x, buffer(view)))
+    with compile_graph(Graph.of([total])) as exe:
+        given = activations(1, 1024)
+        [found] = exe(given)
+        resident = resident_nbytes(path)
+    assert resident < 2 * mmap.PAGESIZE * 4
+    exact = 4 * given.astype(np.float64) @ numbers_by_gguf("q8_0", raw).T
+    assert np.all(np.abs(found - exact) <= 4 * rounding_bound(given, numbers_by_gguf("q8_0", raw)))
+
+
+def resident_nbytes(path: Path) -> int:
+    """Bytes of a mapped file that this process has in memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    found = 0
+    for line in lines:
+        if line.endswith(str(path)):
+            rss = next(rest for rest in lines if rest.startswith("Rss:"))
+            found += int(rss.split()[1]) * 1024
+    return found

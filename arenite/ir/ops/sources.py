@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from arenite.device import Buffer
+from arenite.device.disk import DiskAllocator
 from arenite.dtype import DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
@@ -90,6 +91,12 @@ class BufferSource:
         view = self._storage.view()
         view.flags.writeable = False
         return view
+
+    def drop_pages(self) -> None:
+        """Give the memory of a mapped file back; it is read from the file when it is needed."""
+        storage = self._storage
+        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):
+            storage.allocator.drop_pages(storage.raw_ptr, storage.nbytes)
 
     def __repr__(self) -> str:
         return f"BufferSource({self.id})"
