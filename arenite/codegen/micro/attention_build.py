@@ -118,7 +118,7 @@ class _Builder:
         columns = self._columns(lanes)
         panel = columns * lanes
         most_queries = max(1, bounds(self.n_queries)[1])
-        block_queries = min(BLOCK_QUERIES // panel, -(-most_queries // panel)) * panel
+        block_queries = min(self._longest_block() // panel, -(-most_queries // panel)) * panel
         block_keys = self._block_keys()
         n_blocks = ceildiv(self.n_queries, block_queries)
         n_chunks = ceildiv(self.n_all_keys, self.chunk) if self.chunk else 1
@@ -229,6 +229,11 @@ class _Builder:
             return True
         counts = cut_counts(self.n_queries, block_queries)
         return any(1 <= count % panel <= rows for count in counts)
+
+    def _longest_block(self) -> int:
+        """Queries of a block, at the most: more where keys and values come from far each time."""
+        nbytes = bounds(self.n_keys)[1] * (self.depth + self.width) * self.wide.bits // 8
+        return BLOCK_QUERIES * (1 if nbytes <= self.target.l2_nbytes else 2)
 
     def _block_keys(self) -> int:
         """Keys cut into blocks as equal as may be."""

@@ -8,7 +8,9 @@ queries side by side, so that a vector holds one key and many queries:
 
 Keys and values are read where they lie, one number at a time, whatever their strides; queries and
 results are turned round once. Maxima and sums are vectors over queries and never cross lanes.
-Scores count in powers of two: log2(e) is in the scale.
+Scores count in powers of two: log2(e) is in the scale. Blocks of keys that no query of a block sees
+are never read; a value in the others that is not finite reaches queries that do not see its key,
+as it does where weights of zero are multiplied with it.
 
 As a LoopKernel its body computes a block query by query: that is its meaning, for people and for
 checks. What is compiled is made of register tiles, as `attention` lays down.
@@ -207,13 +209,21 @@ def stored_behind(
 
 
 def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
-    """The body for every block of a tile: each tile takes every so-manieth, for work differs."""
-    turns = (made.blocks - TILE + made.tiles - 1) // made.tiles
+    """The body for every block of a tile: a run of them, for these share keys, or where later
+    blocks see more keys every so-manieth."""
+    turn = ir.Name("turn")
+    if made.is_causal:
+        block = TILE + turn * made.tiles
+        first, last = ir.index(0), (made.blocks - TILE + made.tiles - 1) // made.tiles
+    else:
+        block = turn
+        first = TILE * made.blocks // made.tiles
+        last = (TILE + 1) * made.blocks // made.tiles
     rows = least(made.n_queries - FIRST_QUERY, made.block_queries)
     inside = (
-        ir.Let(BLOCK.name, TILE + ir.Name("turn") * made.tiles),
+        ir.Let(BLOCK.name, block),
         *made.place,
         ir.Let(N_ROWS.name, rows),
         *body,
     )
-    return (ir.For("turn", ir.index(0), turns, inside),)
+    return (ir.For(turn.name, first, last, inside),)
