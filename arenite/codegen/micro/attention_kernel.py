@@ -212,13 +212,11 @@ def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
     """The body for every block of a tile: a run of them, for these share keys, or where later
     blocks see more keys every so-manieth."""
     turn = ir.Name("turn")
+    block: ir.Expr = turn
+    first, last = (tile * made.blocks // made.tiles for tile in (TILE, TILE + 1))
     if made.is_causal:
         block = TILE + turn * made.tiles
         first, last = ir.index(0), (made.blocks - TILE + made.tiles - 1) // made.tiles
-    else:
-        block = turn
-        first = TILE * made.blocks // made.tiles
-        last = (TILE + 1) * made.blocks // made.tiles
     rows = least(made.n_queries - FIRST_QUERY, made.block_queries)
     inside = (
         ir.Let(BLOCK.name, block),
