@@ -53,12 +53,7 @@ def strips(line: Line, most: int) -> tuple[Strip, ...]:
     first = 0
     for number in range(n_strips):
         pixels = -(-(line.places - first) // (n_strips - number))
-        outside = frozenset(
-            (pixel, tap)
-            for pixel in range(pixels)
-            for tap in range(line.taps)
-            if not 0 <= _position(line, first + pixel, tap) < line.size
-        )
+        outside = _outside(line, first, pixels)
         last = made[-1] if made else None
         if last is not None and (last.pixels, last.outside) == (pixels, outside):
             made[-1] = Strip(last.first, pixels, last.count + 1, outside)
@@ -66,6 +61,19 @@ def strips(line: Line, most: int) -> tuple[Strip, ...]:
             made.append(Strip(first, pixels, 1, outside))
         first += pixels
     return tuple(made)
+
+
+def _outside(line: Line, first: int, pixels: int) -> frozenset[tuple[int, int]]:
+    """Pixels, from the first on, and their taps that are not there."""
+    last = _position(line, first + pixels - 1, line.taps - 1)
+    if _position(line, first, 0) >= 0 and last < line.size:
+        return frozenset()
+    return frozenset(
+        (pixel, tap)
+        for pixel in range(pixels)
+        for tap in range(line.taps)
+        if not 0 <= _position(line, first + pixel, tap) < line.size
+    )
 
 
 def are_few(line: Line) -> bool:
