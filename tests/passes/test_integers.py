@@ -29,6 +29,7 @@ from arenite.tensor import Tensor
 
 Array = NDArray[Any]
 BYTES = [np.uint8, np.int8]
+AS_THEY_ARE: dict[str, Any] = {"transpose_a": False, "transpose_b": False}
 
 
 def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0, spread: str = "any") -> Array:
@@ -90,7 +91,7 @@ def products(a: Array, w: Array, za: Any = 0, zw: Any = 0) -> Array:
 def test_products_of_bytes(a_type: Any, w_type: Any, spread: str) -> None:
     a, w = numbers((21, 37), a_type, 1, spread), numbers((37, 50), w_type, 2, spread)
     x = given_tensor(a)
-    node = ir.make("matmul", x.node, known(w).node, transpose_a=False, transpose_b=False)
+    node = ir.make("matmul", x.node, known(w).node, **AS_THEY_ARE)
     check([Tensor.of_node(node)], [a], [products(a, w)], "matmul_bytes")
 
 
@@ -158,6 +159,13 @@ def test_tensors_of_bytes_multiply_as_arrays_do() -> None:
     a, w = numbers((4, 6, 33), np.uint8, 1), numbers((33, 18), np.int8, 2)
     check([given_tensor(a) @ known(w)], [a], [a @ w], "matmul_bytes")
     check([given_tensor(a) @ known(w.view(np.uint8))], [a], [a @ w.view(np.uint8)], "matmul_bytes")
+
+
+def test_weights_of_many_panels() -> None:
+    a, w = numbers((2, 1024), np.uint8, 1), numbers((1024, 4100), np.int8, 2)
+    node = ir.make("matmul", given_tensor(a).node, known(w).node, **AS_THEY_ARE)
+    with compile_graph(Graph.of([node]), threads=2) as program:
+        np.testing.assert_array_equal(program(a)[0], products(a, w))
 
 
 def quantised(real: Any, scale: float, zero: int, dtype: Any) -> Any:
@@ -459,5 +467,5 @@ def test_a_chain_deeper_than_the_stack() -> None:
     for _ in range(20_000):
         w = ir.make("not", w)
     a = given_tensor(numbers((4, 8), np.uint8))
-    node = ir.make("matmul", a.node, w, transpose_a=False, transpose_b=False)
+    node = ir.make("matmul", a.node, w, **AS_THEY_ARE)
     assert "matmul_bytes" in ops_of(apply(Graph.of([node]), integers))
