@@ -1,13 +1,15 @@
 """RunsKernel: float32 becomes runs of 32 bytes with their scales, as `ir.ops.blocks` says.
 
-As a LoopKernel its body makes run by run: that is its meaning, and what a target without fast
-rounding runs. What is compiled keeps a run in registers from its maximum to its sums. Magnitudes
-are compared as integers, which puts NaN above all others.
+As a LoopKernel its body makes run by run: that is its meaning, for people and for checks. What is
+compiled keeps runs in registers from their maxima to their sums, four side by side. Magnitudes are
+compared as integers, which puts NaN above all others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
@@ -39,6 +41,12 @@ TILE_RUNS = 512
 _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
 
 
+#: Runs made side by side: as many as a small vector has lanes, which holds a number of each.
+TOGETHER = 4
+
+Join: TypeAlias = Callable[[Vec, Vec], Vec]
+
+
 @dataclass(frozen=True, slots=True)
 class RunsKernel(ir.LoopKernel):
     n_runs: ir.Expr
@@ -57,57 +65,87 @@ class RunsDriver(Tiles):
         n_runs = self.value(self.made.n_runs, SCALAR)
         first = Vec(b, "%tile_begin", I64) * TILE_RUNS
         last = b.intrinsic("smin", Vec(b, "%tile_end", I64) * TILE_RUNS, n_runs)
-        self.counted_loop(first, last, [Phase(1, 1)], (), lambda _, at: self._one(at))
+        phases = [Phase(1, TOGETHER), Phase(1, 1)]
+        self.counted_loop(first, last, phases, (), lambda phase, at: self._some(at, phase.parts))
         b.block.end = "ret void"
 
-    def _one(self, at: Vec) -> None:
+    def _some(self, first: Vec, count: int) -> None:
+        """Some runs from `first` on, at most four; of fewer the last stands for those missing."""
         b = self.builder
         lanes = lanes_of(b.target, float32)
         t = VType("f", 32, lanes)
         [source] = (array.name for array in self.kernel.arrays if array.role == "in")
-        x_at = moved(b, self.pointers[source], at * (BLOCK * 4))
-        out_at = moved(b, self.pointers["out0"], at * (RUN_WORDS * 4))
-        x = [
-            b.emit(f"load {t}, ptr {b.offset(x_at, 4 * k)}, align 4", t)
-            for k in range(0, BLOCK, lanes)
-        ]
-        largest = x[0].bits() & _MAGNITUDE
-        for other in x[1:]:
-            largest = b.intrinsic("smax", largest, other.bits() & _MAGNITUDE)
-        most = self._reduced("smax", largest)
+        x_at = moved(b, self.pointers[source], first * (BLOCK * 4))
+        out_at = moved(b, self.pointers["out0"], first * (RUN_WORDS * 4))
+
+        def load(run: int, lane: int) -> Vec:
+            where = b.offset(x_at, 4 * (min(run, count - 1) * BLOCK + lane))
+            return b.emit(f"load {t}, ptr {where}, align 4", t)
+
+        runs = [[load(run, lane) for lane in range(0, BLOCK, lanes)] for run in range(TOGETHER)]
+        largest = [[x.bits() & _MAGNITUDE for x in run] for run in runs]
+        most = _across([_joined(own, _larger) for own in largest], _larger)
         scale = most.as_float() / 127.0
         is_none = scale.lt(LEAST_NORMAL)
         scale = is_none.select(0.0, scale)
         inverse = is_none.select(0.0, b.constant(1.0, scale.type) / scale)
         is_finite = most.lt(_INFINITY).convert("sext", most.type)
-        spread, kept = b.broadcast(inverse, lanes), b.broadcast(is_finite, lanes)
-        numbers = [round_even(value * spread).to_int() & kept for value in x]
-        for k, value in enumerate(numbers):
-            narrow = value.convert("trunc", VType("i", 8, lanes))
-            where = b.offset(out_at, k * lanes)
-            b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
-        half = self._total(numbers[: RUN // lanes])
-        total = half + self._total(numbers[RUN // lanes :])
+        made = []
+        for k, run in enumerate(runs):
+            spread, kept = (b.shuffle(x, None, [k] * lanes) for x in (inverse, is_finite))
+            made.append([round_even(x * spread).to_int() & kept for x in run])
+        for k, numbers in enumerate(made[:count]):
+            for part, value in enumerate(numbers):
+                narrow = value.convert("trunc", VType("i", 8, lanes))
+                where = b.offset(out_at, k * RUN_WORDS * 4 + part * lanes)
+                b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
+        in_half = RUN // lanes
+        half, other = (
+            _across([_joined(numbers[part], _added) for numbers in made], _added)
+            for part in (slice(in_half), slice(in_half, None))
+        )
+        total = half + other
         scaled = scale * total.convert("sitofp", scale.type)
-        words = {
-            SCALE_WORD: scale,
-            SCALED_SUM_WORD: scaled,
-            SUM_WORD: -total,
-            HALF_SUM_WORD: -half,
-        }
-        for word, value in words.items():
-            where = b.offset(out_at, 4 * word)
-            b.emit_void(f"store {value.type} {value.text}, ptr {where}, align 4")
+        words = _turned([scale.bits(), scaled.bits(), -total, -half])
+        for k, own in enumerate(words[:count]):
+            where = b.offset(out_at, 4 * (k * RUN_WORDS + SCALE_WORD))
+            b.emit_void(f"store {own.type} {own.text}, ptr {where}, align 4")
 
-    def _total(self, vectors: list[Vec]) -> Vec:
-        total = vectors[0]
-        for other in vectors[1:]:
-            total = total + other
-        return self._reduced("add", total)
 
-    def _reduced(self, op: str, x: Vec) -> Vec:
-        """All lanes as one."""
-        return self.builder.call(f"llvm.vector.reduce.{op}.{x.type.mangled}", x.type.scalar, x)
+def _larger(a: Vec, b: Vec) -> Vec:
+    return a.builder.intrinsic("smax", a, b)
+
+
+def _added(a: Vec, b: Vec) -> Vec:
+    return a + b
+
+
+def _joined(vectors: list[Vec], join: Join) -> Vec:
+    total = vectors[0]
+    for other in vectors[1:]:
+        total = join(total, other)
+    return total
+
+
+def _across(vectors: list[Vec], join: Join) -> Vec:
+    """Four vectors, the lanes of each joined to one: a vector of four."""
+    b = vectors[0].builder
+    folded = []
+    for x in vectors:
+        while x.type.lanes > TOGETHER:
+            half = x.type.lanes // 2
+            x = join(b.shuffle(x, None, range(half)), b.shuffle(x, None, range(half, 2 * half)))
+        folded.append(x)
+    return _joined(_turned(folded), join)
+
+
+def _turned(rows: list[Vec]) -> list[Vec]:
+    """Four vectors of four, transposed."""
+    b = rows[0].builder
+    low, high = [0, 4, 1, 5], [2, 6, 3, 7]
+    pairs = [b.shuffle(rows[k], rows[k + 1], picks) for k in (0, 2) for picks in (low, high)]
+    first, second = [0, 1, 4, 5], [2, 3, 6, 7]
+    return [b.shuffle(pairs[k], pairs[k + 2], picks) for k in (0, 1) for picks in (first, second)]
 
 
 def quantise(draft: Draft) -> Built:

@@ -149,7 +149,8 @@ def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 def quantised(x: Array) -> NDArray[np.int32]:
     """float32[..., K] as runs: int32[..., K / 32 * 12]."""
-    runs = x.reshape(*x.shape[:-1], -1, BLOCK)
+    n_runs = x.shape[-1] // BLOCK
+    runs = x.reshape(*x.shape[:-1], n_runs, BLOCK)
     with np.errstate(all="ignore"):
         scale = np.abs(runs).max(axis=-1, initial=0) / np.float32(127)
         scale = np.where(scale < np.float32(LEAST_NORMAL), np.float32(0), scale)
@@ -164,15 +165,16 @@ def quantised(x: Array) -> NDArray[np.int32]:
     words[..., SCALED_SUM_WORD] = scaled_sum.view(np.int32)
     words[..., SUM_WORD] = -sums
     words[..., HALF_SUM_WORD] = -numbers[..., : BLOCK // 2].sum(axis=-1, dtype=np.int32)
-    return words.reshape(*x.shape[:-1], -1)
+    return words.reshape(*x.shape[:-1], n_runs * RUN_WORDS)
 
 
 def _numbers_meant(words: Array) -> NDArray[np.float64]:
     """What runs stand for."""
-    runs = words.reshape(*words.shape[:-1], -1, RUN_WORDS)
+    n_runs = words.shape[-1] // RUN_WORDS
+    runs = words.reshape(*words.shape[:-1], n_runs, RUN_WORDS)
     scale = np.ascontiguousarray(runs[..., SCALE_WORD]).view(np.float32).astype(np.float64)
     numbers = np.ascontiguousarray(runs[..., :SCALE_WORD]).view(np.int8).astype(np.float64)
-    return (scale[..., None] * numbers).reshape(*words.shape[:-1], -1)
+    return (scale[..., None] * numbers).reshape(*words.shape[:-1], n_runs * BLOCK)
 
 
 def _matmul_reference(
@@ -243,7 +245,7 @@ def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("matmul_packed", "panels", panels, uint8)
     columns, depth = attrs["columns"], depth_of(x)
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
-    if x.ndim < 2 or columns < 1 or panels.shape != wanted:
+    if x.ndim < 2 or columns < 1 or depth < 1 or panels.shape != wanted:
         raise ShapeMismatch(
             f"matmul_packed: {typed(x.shape, x.dtype)} by panels {panels.shape}: {columns} columns "
             f"of {attrs['dtype']} have panels {wanted}"
