@@ -440,6 +440,45 @@ def test_what_has_no_kernels_is_refused_with_its_line(name: str) -> None:
         compile_graph(graph)
 
 
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@pytest.mark.parametrize("count", [200_000, 199_999])
+def test_many_tiles(dtype: DType, count: int) -> None:
+    array = random((count,), dtype)
+    x = ir.graph_input("x", 0, (count,), dtype)
+    turned = ir.make("slice", x, start=(count - 1,), stop=(-1,), step=(-1,))
+    moved, numbers = run(Graph((x,), (turned, ir.make("cast", x, dtype=FLOAT32))), [array])
+    assert moved.tobytes() == array[::-1].tobytes()
+    assert numbers.tobytes() == array.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_graphs_of_float4(seed: int) -> None:
+    """Against NumPy's float32, rounded by ml_dtypes at every step."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.choice([1, 3, 5, 8], 2))
+    arrays = [random(shape, FLOAT4, seed + k) for k in range(2)]
+    inputs = inputs_of(arrays, [FLOAT4, FLOAT4])
+    known = [(x, array.astype(np.float32)) for x, array in zip(inputs, arrays, strict=True)]
+    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum}
+    for _ in range(20):
+        (x, a), (y, b) = (known[k] for k in rng.integers(len(known), size=2))
+        op = str(rng.choice([*functions, "where", "sum", "sqrt"]))
+        if op == "where":
+            node, exact = ir.make("where", ir.make("lt", x, y), x, y), np.where(a < b, a, b)
+        elif op == "sum":
+            total = ir.make("reshape", ir.make("sum", x, axes=(1,)), shape=(shape[0], 1))
+            node = ir.make("expand", total, shape=shape)
+            exact = np.broadcast_to(a.sum(1, keepdims=True), shape)
+        elif op == "sqrt":
+            node, exact = ir.make("sqrt", ir.make("abs", x)), np.sqrt(np.abs(a))
+        else:
+            node, exact = ir.make(op, x, y), functions[op](a, b)
+        known.append((node, exact.astype(ml_dtypes.float4_e2m1fn).astype(np.float32)))
+    made = run(Graph(tuple(inputs), tuple(node for node, _ in known)), arrays)
+    for (node, exact), result in zip(known, made, strict=True):
+        np.testing.assert_array_equal(result.astype(np.float32), exact, err_msg=repr(node))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs_of_narrow_values(seed: int) -> None:
     """Against Python's integers wrapped at every step."""
