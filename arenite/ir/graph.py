@@ -3,6 +3,7 @@
 What must hold: every `input` node the outputs reach is among `inputs`; the order of `nodes` depends
 on the structure alone, so texts and digests are the same in every process. `nodes` are those of the
 graph itself; the bodies of loops and branches are graphs of their own, `everything` has them too.
+`updates` say what states become: (state, value) pairs, whose values are results like the outputs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from arenite.dtype import DType
@@ -69,6 +70,7 @@ class Graph:
     outputs: tuple[Node, ...]
     names: tuple[str, ...] = ()
     origins: Origins = field(default_factory=Origins, repr=False, compare=False)
+    updates: tuple[tuple[Node, Node], ...] = ()
 
     def __post_init__(self) -> None:
         names = self.names or tuple(f"out{i}" for i in range(len(self.outputs)))
@@ -87,12 +89,38 @@ class Graph:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, each after its inputs; the graph's inputs first."""
-        return tuple(topological((*self.inputs, *self.outputs)))
+        return tuple(topological(self._roots))
 
     @cached_property
     def everything(self) -> tuple[Node, ...]:
         """All nodes, those of bodies and branches too."""
-        return tuple(everything((*self.inputs, *self.outputs)))
+        return tuple(everything(self._roots))
+
+    @property
+    def _roots(self) -> tuple[Node, ...]:
+        states = (state for state, _ in self.updates)
+        return (*self.inputs, *states, *self.results)
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """What a run makes: the outputs, then what states become."""
+        return (*self.outputs, *(value for _, value in self.updates))
+
+    @cached_property
+    def states(self) -> tuple[Node, ...]:
+        """What lives from run to run, by name."""
+        found = (node for node in self.nodes if node.op == "state")
+        return tuple(sorted(found, key=lambda node: str(node.attr("name"))))
+
+    def mapped(self, new: Mapping[Node, Node], origins: Origins) -> Graph:
+        """The graph of what `new` has for the outputs and for what states become."""
+        return Graph(
+            self.inputs,
+            tuple(new[node] for node in self.outputs),
+            self.names,
+            origins,
+            tuple((state, new[value]) for state, value in self.updates),
+        )
 
     def of_region(self, region: Region) -> Graph:
         """A body or a branch as a graph of its own; its inputs are the parameters."""
@@ -153,7 +181,7 @@ class Graph:
             origins.add(result, *self.origins.of(node))
         inputs = tuple(new[node] for node in self.inputs)
         inputs = tuple(node for node in inputs if node.op == "input")
-        return Graph(inputs, tuple(new[node] for node in self.outputs), self.names, origins)
+        return replace(self.mapped(new, origins), inputs=inputs)
 
     def digest(self) -> str:
         """What the graph computes, hashed: equal in every process, constants by content. Buffers
@@ -203,7 +231,8 @@ class Graph:
             line = (node.op, inputs, content(attrs), content(node.shape), node.dtype.name)
             hashed.update(repr(line).encode())
         ends = [tuple(numbers[node] for node in side) for side in (self.inputs, self.outputs)]
-        hashed.update(repr((*ends, self.names)).encode())
+        becomes = tuple((numbers[state], numbers[value]) for state, value in self.updates)
+        hashed.update(repr((*ends, self.names, becomes)).encode())
         return met
 
     def __str__(self) -> str:

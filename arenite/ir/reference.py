@@ -1,15 +1,15 @@
 """The oracle: a graph evaluated node by node, each by the reference rule of its op.
 
 In: a graph, an array for each input, values for its variables (found in the inputs' shapes where
-they stand there alone). Out: an array for each output. Values are computed when they are asked for,
-so the side of an `if` that is not taken costs and raises nothing; an intermediate is dropped after
-its last use. Nothing is fast here; every device is judged by it.
+they stand there alone). Out: an array for each output, and what states become. Values are computed
+when they are asked for, so the side of an `if` that is not taken costs and raises nothing; an
+intermediate is dropped after its last use. Nothing is fast here; every device is judged by it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,19 +31,47 @@ def evaluate(
     graph: Graph,
     inputs: Mapping[str, Array] | Sequence[Array] = (),
     bindings: Mapping[str, int] | None = None,
+    states: MutableMapping[str, Array] | None = None,
 ) -> list[Array]:
-    """The outputs. Inputs come in order or by name; they are never written to."""
+    """The outputs. Inputs come in order or by name; they are never written to.
+
+    `states` has arrays by name, zero where there is none, and gets what they become.
+    """
     given = _given(graph, inputs)
     bound = bind(graph, given, bindings)
+    before = {} if states is None else states
+    held = {node: _state(node, before) for node in graph.states}
     with np.errstate(all="ignore"):
-        results = _Evaluation(graph, given, bound).results()
-    return [np.array(array, order="C") for array in results]
+        results = _Evaluation(graph, given, bound, held).results()
+    made = [np.array(array, order="C") for array in results]
+    n = len(graph.outputs)
+    for (state, _), array in zip(graph.updates, made[n:], strict=True):
+        before[state.attr("name")] = array
+    return made[:n]
+
+
+def _state(node: Node, states: Mapping[str, Array]) -> Array:
+    array = states.get(node.attr("name"))
+    shape, dtype = held_as(tuple(evaluate_dim(size, {}) for size in node.shape), node.dtype)
+    if array is None:
+        return np.zeros(shape, dtype)
+    if array.shape != shape:
+        raise ShapeMismatch(f"state {_named(node)} got an array of shape {array.shape}")
+    if array.dtype != dtype:
+        raise TypeMismatch(f"state {_named(node)} got an array of {array.dtype}")
+    return array
 
 
 class _Evaluation:
     """One run of a graph, from the outputs down: what is not needed is not computed."""
 
-    def __init__(self, graph: Graph, arrays: Sequence[Array], bindings: dict[str, int]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        arrays: Sequence[Array],
+        bindings: dict[str, int],
+        states: Mapping[Node, Array] | None = None,
+    ) -> None:
         self.graph = graph
         self.bindings = bindings
         #: Who says what the sizes are that are found while running; in a body, each time anew.
@@ -51,14 +79,15 @@ class _Evaluation:
         for name in self._cuts:
             bindings.pop(name, None)
         self.values: dict[Node, Array] = dict(zip(graph.inputs, arrays, strict=True))
-        self._kept = {*graph.inputs, *graph.outputs}
+        self.values |= states or {}
+        self._kept = {*graph.inputs, *graph.results}
         self._uses = Counter(value for node in graph.nodes for value in set(node.inputs))
         #: Results of loops and branches: nodes that differ in the index alone are one run.
         self._runs: dict[Hashable, list[Array]] = {}
 
     def results(self) -> list[Array]:
         values = self.values
-        pending = list(self.graph.outputs)
+        pending = list(self.graph.results)
         while pending:
             node = pending[-1]
             if node in values:
@@ -74,7 +103,7 @@ class _Evaluation:
                 self._uses[value] -= 1
                 if not self._uses[value] and value not in self._kept:
                     values.pop(value, None)
-        return [values[node] for node in self.graph.outputs]
+        return [values[node] for node in self.graph.results]
 
     def _needed(self, node: Node) -> Sequence[Node]:
         if node.op != "if":

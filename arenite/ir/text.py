@@ -41,7 +41,8 @@ def text(graph: Graph) -> str:
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     results = zip(graph.names, graph.outputs, strict=True)
     end = "return " + ", ".join(f"{name}=%{numbers[node]}" for name, node in results)
-    return "\n".join([head, *_body(graph, {}), end]) + "\n"
+    becomes = [f"{state.attr('name')} becomes %{numbers[value]}" for state, value in graph.updates]
+    return "\n".join([head, *_body(graph, {}), *becomes, end]) + "\n"
 
 
 def _body(graph: Graph, regions: dict[Region, int]) -> list[str]:

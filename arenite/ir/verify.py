@@ -6,6 +6,8 @@ inferred again, attributes checked again, interning looked up, inputs accounted 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from arenite.errors import AreniteError, InvalidGraph
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, is_interned, typed
@@ -18,6 +20,7 @@ def verify(graph: Graph) -> None:
     """Nothing, or InvalidGraph naming the first node that breaks a rule, in bodies too."""
     reached = _reached(graph)
     _check_inputs(graph, reached)
+    _check_states(graph, reached)
     _check_nodes(graph, reached)
     _check_sizes(graph)
     regions = list(dict.fromkeys(r for node in reached for r in regions_of(node)))
@@ -41,13 +44,34 @@ def _check_sizes(graph: Graph) -> None:
         raise InvalidGraph(f"no cut of the graph says what size {missing[0]} is")
 
 
+def _check_states(graph: Graph, reached: set[Node]) -> None:
+    """States have names of their own, and become values of their type, once each."""
+    names = sorted(node.attr("name") for node in reached if node.op == "state")
+    for one, other in pairwise(names):
+        if one == other:
+            raise InvalidGraph(f"two states are called {one!r}")
+    updated: set[Node] = set()
+    for state, value in graph.updates:
+        if state.op != "state":
+            raise InvalidGraph(f"{state!r} is no state, and becomes {value!r}")
+        if state in updated:
+            raise InvalidGraph(f"state {state.attr('name')!r} becomes two values")
+        updated.add(state)
+        if (state.shape, state.dtype) != (value.shape, value.dtype):
+            raise InvalidGraph(
+                f"state {state.attr('name')!r}, {typed(state.shape, state.dtype)}, becomes "
+                f"{typed(value.shape, value.dtype)}: another type"
+            )
+
+
 def _check_parameters(region: Region, reached: set[Node]) -> None:
     if len(set(region.parameters)) != len(region.parameters):
         raise InvalidGraph(f"{region!r} has a parameter twice")
     for node in region.parameters:
         if node.op != "parameter":
             raise InvalidGraph(f"{region!r} has {node!r} for a parameter")
-    strays = {n for n in reached if n.op in ("input", "parameter")} - set(region.parameters)
+    outside = ("input", "parameter", "state")
+    strays = {n for n in reached if n.op in outside} - set(region.parameters)
     if strays:
         raise InvalidGraph(
             f"{region!r} depends on {min(map(repr, strays))}, which is outside; what a region "
@@ -74,7 +98,7 @@ def _check_nodes(graph: Graph, reached: set[Node]) -> None:
 
 def _reached(graph: Graph) -> set[Node]:
     reached: set[Node] = set()
-    frontier = set(graph.outputs)
+    frontier = {*graph.results, *(state for state, _ in graph.updates)}
     while frontier:
         reached |= frontier
         frontier = {value for node in frontier for value in node.inputs} - reached

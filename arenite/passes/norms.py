@@ -33,7 +33,7 @@ class _Scaled:
 def fold_norms(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels in the weights and one bias."""
     users = graph.users()
-    outputs = set(graph.outputs)
+    outputs = set(graph.results)
     known = _known(graph)
     scaled: dict[Node, _Scaled] = {}
     ends: dict[Node, Node] = {}
@@ -130,4 +130,4 @@ def _replaced(graph: Graph, ends: dict[Node, Node]) -> Graph:
             made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
         new[node] = made
         origins.add(made, *graph.origins.of(node))
-    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+    return graph.mapped(new, origins)

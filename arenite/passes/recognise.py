@@ -39,7 +39,7 @@ class _Spelled:
 
 def recognise(graph: Graph) -> Graph:
     """The graph with the op for every attention it spells out."""
-    users, outputs = graph.users(), set(graph.outputs)
+    users, outputs = graph.users(), set(graph.results)
     new: dict[Node, Node] = {}
     origins = graph.origins.subset(graph.everything)
     is_other = False
@@ -55,7 +55,7 @@ def recognise(graph: Graph) -> Graph:
         origins.add(made, *graph.origins.of(node))
     if not is_other:
         return graph
-    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+    return graph.mapped(new, origins)
 
 
 def _is_private(

@@ -77,7 +77,7 @@ def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Ori
         if any(region not in regions.values() for region in regions_of(result)):
             _inherit_inside(result, origins)
         _inherit(result, graph.origins.of(node), known, origins)
-    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs), graph.names, origins)
+    return graph.mapped(new, origins)
 
 
 def _inherit(

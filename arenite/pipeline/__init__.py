@@ -76,11 +76,11 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     if not nodes:
         return []
     for node in topological(nodes):
-        if node.op in ("input", "parameter"):
+        if node.op in ("input", "parameter", "state"):
             raise NotSupported(
-                f"a value that depends on {node!r} has no number yet: it is an argument of a "
-                "function that is being compiled, or of the body of a loop; choose with "
-                "arenite.where or arenite.cond, repeat with arenite.while_loop"
+                f"a value that depends on {node!r} has no number yet: it is an argument or a state "
+                "of a function that is being compiled, or an argument of the body of a loop; "
+                "choose with arenite.where or arenite.cond, repeat with arenite.while_loop"
             )
     with compile_graph(Graph.of(nodes)) as program:
         return program.run({})

@@ -25,7 +25,9 @@ def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[in
         return frozenset()
     fixed: set[Node] = set()
     found: set[int] = set()
-    outputs = set(schedule.outputs)
+    outputs = set(schedule.results)
+    # What a run writes over is made in every run.
+    outputs |= {old for kernel in schedule.kernels for _, old in kernel.overwrites}
     for step in schedule.steps:
         if (
             isinstance(step, Kernel)

@@ -97,6 +97,9 @@ class _Lowering:
         for k, node in enumerate(schedule.outputs):
             if node not in scope and not is_in_memory(node):
                 scope[node] = self.book.value("output", f"out{k}", node)
+        for k, state in enumerate(self.book.states):
+            scope[state] = self.book.value("state", state.attr("name"), state, source=k)
+        scope |= {value: scope[state] for state, value in schedule.updates}
         for step in schedule.steps:
             if isinstance(step, Kernel) and step.number in self._load:
                 self._kernel(step, scope)
@@ -132,7 +135,7 @@ class _Lowering:
     def _schedule(self, schedule: Schedule, scope: Scope) -> None:
         read_last = {node: k for k, step in enumerate(schedule.steps) for node in step.inputs}
         # What belongs to others is theirs to keep.
-        read_last |= dict.fromkeys((*schedule.inputs, *schedule.outputs), len(schedule.steps))
+        read_last |= dict.fromkeys((*schedule.inputs, *schedule.results), len(schedule.steps))
         for k, step in enumerate(schedule.steps):
             if isinstance(step, Kernel):
                 if step.number not in self._load:
@@ -151,6 +154,7 @@ class _Lowering:
                 if var.name not in self.book.found:
                     raise InvalidGraph(f"kernel {kernel.name} needs size {var} before it is found")
         reads = tuple(self.book.number(node, scope) for node in kernel.inputs)
+        scope |= {output: self.book.number(read, scope) for output, read in kernel.overwrites}
         fresh = [node for node in kernel.outputs if node not in scope]
         for k, node in enumerate(kernel.outputs):
             if node not in scope:

@@ -23,7 +23,13 @@ from arenite.runtime.steps import ZERO, Cell, Instruction
 from arenite.runtime.table import Ins
 
 #: Where values are that live as long as the program.
-REGIONS = {"constant": "mapped", "input": "io", "output": "io", "packed": "packed"}
+REGIONS = {
+    "constant": "mapped",
+    "input": "io",
+    "output": "io",
+    "packed": "packed",
+    "state": "state",
+}
 
 #: Numbers of the values that nodes of one region stand for.
 Scope = dict[Node, int]
@@ -39,6 +45,7 @@ class Book:
         self.found: dict[str, int] = {}  # cells of sizes found while running
         self.shared: set[int] = set()  # values that two nodes stand for, or a pointer may
         self.takes_over: dict[int, list[int]] = {}
+        self.states = graph.states
         self._of_graph = {node: k for k, node in enumerate(constants_of(graph))}
         self._names: set[str] = set()
         self._constants: Scope = {}

@@ -31,11 +31,11 @@ SCHEMA = 3
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """A value in memory: an `input`, an `output`, a `constant`, `work` between kernels, or
-    `packed`, which is made once, at load; or a `pointer`, whose bytes are those of its targets in
-    turn.
+    """A value in memory: an `input`, an `output`, a `constant`, `work` between kernels, `packed`,
+    which is made once, at load, or a `state`, which lives from run to run; or a `pointer`, whose
+    bytes are those of its targets in turn.
 
-    `source` is the number of the input, that of the constant, or the cell of the pointer. Constants
+    `source` is the number of the input, constant or state, or the cell of the pointer. Constants
     of the graph count from 0 on, those of the program (made while compiling) below: -1 is the first
     of these.
     """

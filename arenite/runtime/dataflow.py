@@ -13,12 +13,13 @@ most), and not at all, all of them or some; branches are taken either way, and i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from arenite.errors import InvalidPlan
 from arenite.ir.dim import evaluate
+from arenite.ir.node import Node
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import Compiled
@@ -27,6 +28,7 @@ from arenite.runtime.meaning import (
     Content,
     Event,
     Launched,
+    Left,
     Loaded,
     Meaning,
     Rows,
@@ -34,6 +36,7 @@ from arenite.runtime.meaning import (
     Way,
     Writer,
     packed,
+    state,
     ways,
     with_found,
 )
@@ -64,8 +67,9 @@ def check_dataflow(
         _Walk(assembly, table, places, sizes, given).run(meant, new_way())
 
 
-def given_values(compiled: Compiled) -> dict[ValueId, Writer]:
-    """What is in memory when a run begins: inputs, constants, and what was made at load."""
+def given_values(compiled: Compiled, states: Sequence[Node] = ()) -> dict[ValueId, Writer]:
+    """What is in memory when a run begins: inputs, constants, what was made at load, and the
+    states of the graph, which come in this order."""
     found: dict[ValueId, Writer] = {}
     for number, value in enumerate(compiled.values):
         if value.kind == "input":
@@ -74,6 +78,8 @@ def given_values(compiled: Compiled) -> dict[ValueId, Writer]:
             found[number] = CONSTANT
         elif value.kind == "packed":
             found[number] = packed(value.name)
+        elif value.kind == "state":
+            found[number] = state(states[value.source].attr("name"))
     return found
 
 
@@ -137,6 +143,7 @@ class _Walk:
             elif value in given and place.offset is not None:
                 start = _ARENA + place.offset
                 self.memory.write(start, start + place.nbytes, given[value])
+        self._states = {writer: value for value, writer in given.items()}
         self._known_trips = {
             assembly.layout.cells + k
             for k, cell in enumerate(assembly.cells)
@@ -176,9 +183,13 @@ class _Walk:
                     limits.pop()
                 if (done < limit) is (op == Op.NEXT):
                     tick = target
-        left = next(meant, None)
-        if left is not None:
-            raise InvalidPlan(f"the table ends before {left!r}")
+        for event in meant:
+            if not isinstance(event, Left):
+                raise InvalidPlan(f"the table ends before {event!r}")
+            place = self.places[self._states[state(event.state)]]
+            assert place.offset is not None
+            what = f"the end of a run, of state {event.state!r},"
+            self._check(what, _ARENA + place.offset, place.nbytes, event.content)
 
     def _next(self, kind: type[Event]) -> Event:
         event = next(self.meant, None)

@@ -13,7 +13,8 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,6 +50,7 @@ from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 from arenite.runtime.profile import Profile
 from arenite.runtime.stamps import Stamps
+from arenite.runtime.state import HeldState, States
 from arenite.runtime.table import LaunchTable, aligned_empty, relocated
 from arenite.runtime.table_check import check_table
 
@@ -130,6 +132,9 @@ class Executable(Closing):
         self._bound: OrderedDict[tuple[int, ...], _Binding] = OrderedDict()
         self._arena: Buffer | None = None
         self._lock = threading.Lock()
+        self._state_numbers = [k for k, value in enumerate(self._values) if value.kind == "state"]
+        #: How often the program was bound to sizes.
+        self.n_binds = 0
         self._failure: str | None = None
         self._is_closed = False
         #: What computing the packed values took, once they are there.
@@ -330,6 +335,7 @@ class Executable(Closing):
 
     def _bind(self, sizes: dict[str, int]) -> _Binding:
         plan = self.plan
+        self.n_binds += 1
         if self._variables:
             if self._replay is None:
                 self._replay = Replay(self.plan)
@@ -424,7 +430,37 @@ class Executable(Closing):
             options = BufferOptions(alignment=64)
             shape = (self.plan.peak_nbytes,)
             self._arena = Buffer.allocate(device.get("cpu"), uint8, shape, options)
+            for number in self._state_numbers:
+                self._state_bytes(number)[...] = 0
         return self._arena.raw_ptr
+
+    # State.
+
+    @property
+    def state(self) -> States:
+        """What lives from run to run, by name."""
+        return States([self._held(number) for number in self._state_numbers])
+
+    def reset_state(self) -> None:
+        """Make all states zero, as they were before the first run."""
+        for one in self.state.values():
+            one.clear()
+
+    def _held(self, number: int) -> HeldState:
+        @contextmanager
+        def opened() -> Iterator[NDArray[np.uint8]]:
+            with self._lock:
+                self._check_open()
+                yield self._state_bytes(number)
+
+        return HeldState(self.graph.states[self._values[number].source], opened)
+
+    def _state_bytes(self, number: int) -> NDArray[np.uint8]:
+        """Those of a state, in the arena; every plan has them in the same place."""
+        self._arena_base()
+        assert self._arena is not None
+        slot = self.plan.slots[self._values[number].name]
+        return self._arena.as_array_mut(uint8)[slot.offset : slot.offset + slot.nbytes]
 
     # What it shows.
 
@@ -444,12 +480,12 @@ class Executable(Closing):
         self, table: LaunchTable, places: Mapping[ValueId, Place], sizes: Mapping[str, int]
     ) -> None:
         self._assembly.verify(places, table)
-        if self._assembly.is_straight:
+        if self._assembly.is_straight and not self._state_numbers:
             return
         from arenite.runtime.dataflow import check_dataflow, given_values
 
         check_table(table)
-        given = given_values(self.compiled)
+        given = given_values(self.compiled, self.graph.states)
         load = frozenset(kernel.entry_point for kernel in self.load_kernels)
         check_dataflow(self.schedule, self._assembly, table, places, sizes, given, load)
 
@@ -470,7 +506,8 @@ class Executable(Closing):
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
-        bytes it does not declare. Slow: for tests and for debugging."""
+        bytes it does not declare. States are read, and stay as they are. Slow: for tests and for
+        debugging."""
         from arenite.runtime.checked import BoundPart, BoundProgram, run_checked
 
         with self._lock:
@@ -483,6 +520,7 @@ class Executable(Closing):
                 for number, value in enumerate(self._values)
                 if value.kind == "input"
             }
+            given |= {number: self._state_bytes(number) for number in self._state_numbers}
             load = Assembly(self.compiled.load, self._io)
             parts = [
                 BoundPart(
@@ -515,7 +553,7 @@ class Executable(Closing):
     # Ending.
 
     def reset(self) -> None:
-        """Make a failed Executable usable again."""
+        """Make a failed Executable usable again; states stay as the failed run left them."""
         with self._lock:
             self._check_open()
             self._failure = None
@@ -551,13 +589,22 @@ class Executable(Closing):
     ) -> None:
         """Raise what a run that did not come to its end raises; a failed one leaves its mark."""
         if outcome.kind is OutcomeKind.CANCELLED:
-            raise RunCancelled("the run was cancelled; the Executable can be called again")
+            raise RunCancelled(
+                f"the run was cancelled; the Executable can be called again{self._about_state()}"
+            )
         if outcome.kind is OutcomeKind.ERROR:
             launch_at = (assembly or self._assembly).launch_at
             number = None if outcome.site is None else launch_at.get(outcome.site)
-            error = _error(None if number is None else (kernels or self.kernels)[number], outcome)
+            kernel = None if number is None else (kernels or self.kernels)[number]
+            error = _error(kernel, outcome, self._about_state())
             self._failure = str(error)
             raise error
+
+    def _about_state(self) -> str:
+        """What to know about states after a run that did not come to its end."""
+        if not self._state_numbers:
+            return ""
+        return "; its states may be half written: reset_state() or load() them"
 
     def forget_after_fork(self) -> None:
         """In a forked process: a run in progress is another process's now."""
@@ -566,18 +613,18 @@ class Executable(Closing):
         self._lock = threading.Lock()
 
 
-def _error(kernel: CachedKernel | None, outcome: Outcome) -> AreniteError:
+def _error(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> AreniteError:
     """What a failed launch raises: the kernel, and the lines it comes from."""
     if kernel is None:
-        return RunFailed(f"a run failed at {outcome.site} with code {outcome.code}")
+        return RunFailed(f"a run failed at {outcome.site} with code {outcome.code}{about_state}")
     name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
     where = f", which comes from {lines}" if lines else ""
     if outcome.code == IndexOutOfRange.code:
         return IndexOutOfRange(
             f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
-            "reset() the Executable"
+            f"reset() the Executable{about_state}"
         )
-    return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}")
+    return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")
 
 
 def _constant_array(node: Node) -> Array:

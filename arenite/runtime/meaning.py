@@ -52,7 +52,15 @@ class Stored:
     writer: int
 
 
-Event: TypeAlias = Launched | Loaded | Stored
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a state is when the run ends."""
+
+    state: str  # its name
+    content: Content
+
+
+Event: TypeAlias = Launched | Loaded | Stored | Left
 
 
 @dataclass(slots=True)
@@ -91,6 +99,10 @@ def packed(name: str) -> str:
     return f"{name}, made at load"
 
 
+def state(name: str) -> str:
+    return f"state {name}, of the run before"
+
+
 class Meaning:
     """What a schedule says: events with whose value is to be seen."""
 
@@ -107,7 +119,11 @@ class Meaning:
         scope: dict[Node, Content] = {
             node: f"input {k}" for k, node in enumerate(self.schedule.inputs)
         }
+        scope |= {node: state(node.attr("name")) for node in self.schedule.states}
         yield from self._schedule(self.schedule, scope)
+        becomes = dict(self.schedule.updates)
+        for node in self.schedule.states:
+            yield Left(node.attr("name"), scope[becomes.get(node, node)])
 
     def _schedule(self, schedule: Schedule, scope: dict[Node, Content]) -> Iterator[Event]:
         for step in schedule.steps:

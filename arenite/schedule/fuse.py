@@ -7,8 +7,8 @@ the space at which they are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TypeAlias
@@ -20,7 +20,8 @@ from arenite.ir.ops.control import regions_of
 from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources, substitute
 from arenite.schedule.constructs import construct
 from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, outer_index, space_vars
-from arenite.schedule.outline import outline
+from arenite.schedule.outline import copied, outline
+from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
 from arenite.schedule.reduce import reduction_of
 from arenite.schedule.roots import (
     ATTENTIONS,
@@ -46,9 +47,27 @@ def fuse(graph: Graph) -> Schedule:
 
 
 def _fused(graph: Graph, numbers: Iterator[int]) -> Schedule:
-    drafts = _Drafts(graph, choose_roots(graph))
-    drafts.join_all()
-    return Schedule(tuple(drafts.finished(numbers)), graph.inputs, graph.outputs)
+    last: dict[Node, Node] = {}
+    while True:
+        drafts = _Drafts(graph, choose_roots(graph), last)
+        drafts.join_all()
+        over = drafts.overwriting()
+        if not over.broken:
+            break
+        assert last.keys().isdisjoint(over.broken), "a copy that nobody reads can come last"
+        last |= {state: copied(value) for state, value in graph.updates if state in over.broken}
+        graph = _with_copies(graph, last)
+    steps = drafts.finished(numbers, over)
+    return Schedule(tuple(steps), graph.inputs, graph.outputs, graph.states, graph.updates)
+
+
+def _with_copies(graph: Graph, copies: Mapping[Node, Node]) -> Graph:
+    """These states become copies of their values, which nobody reads, so that they come last."""
+    # An output that was a copy for the sake of the state can be the value itself now.
+    value_of = {copy: copy.inputs[0] for copy in copies.values()}
+    outputs = tuple(value_of.get(node, node) for node in graph.outputs)
+    updates = tuple((state, copies.get(state, value)) for state, value in graph.updates)
+    return replace(graph, outputs=outputs, updates=updates)
 
 
 #: What a kernel reads: the indices at which it does, in variables of its space; None for an op
@@ -109,13 +128,21 @@ class _Fit:
 class _Drafts:
     """All drafts of a graph, joined step by step."""
 
-    def __init__(self, graph: Graph, roots: dict[Node, str]) -> None:
+    def __init__(
+        self, graph: Graph, roots: dict[Node, str], last: Mapping[Node, Node] | None = None
+    ) -> None:
+        """`last` are copies that states become, behind all who read the states."""
         self.graph = graph
+        self.last = set((last or {}).values())
         self.roots = roots
         self.users = graph.users()
         self.position = {node: k for k, node in enumerate(graph.nodes)}
-        self.cuts = {node.attr("size"): node for node in graph.nodes if node.op == "cut"}
+        # Where several cuts have one size, the first of them finds it.
+        self.cuts = {node.attr("size"): node for node in reversed(graph.nodes) if node.op == "cut"}
+        self.becomes = {value: state for state, value in graph.updates}
+        self._in_states = aliases_of(graph) if graph.updates else {}
         self.by_node: dict[Node, _Draft] = {}
+        self.works: list[_Draft] = []  # the drafts that are left, once all are joined
         constructs: dict[object, _Draft] = {}
         for node in roots:
             if node.op in CONSTRUCTS:
@@ -209,6 +236,10 @@ class _Drafts:
         fit = _fit(producer, consumer)
         if fit is None or self._path_outside(producer, consumer):
             return False
+        if self.becomes and self._spoils_state(producer, fit):
+            return False
+        if any(stage.node in self.last for stage in consumer.stages):
+            return False
         consumer.space, consumer.axes, consumer.stages = fit.space, fit.axes, fit.stages
         if fit.is_epilogue:
             consumer.n_outer_ops += consumer.n_ops
@@ -228,6 +259,36 @@ class _Drafts:
         consumer.reads = reads
         producer.joined_into = consumer
         return True
+
+    def _spoils_state(self, producer: _Draft, fit: _Fit) -> bool:
+        """Whether the two together would write to a state that they still read elsewhere."""
+        read = {**producer.reads, **fit.consumer_reads}
+        for stage in fit.stages:
+            state = self.becomes.get(stage.node)
+            if state is None:
+                continue
+            if any(alias in read for alias in self._in_states.get(state, ())):
+                return True
+            places = [some[state] for some in (producer.reads, fit.consumer_reads) if state in some]
+            is_map = not fit.axes and all(one.role is Role.ROW for one in fit.stages)
+            if places and not (is_map and all(at == {space_vars(fit.space)} for at in places)):
+                return True
+        return False
+
+    def overwriting(self) -> Overwriting:
+        """Which values are written over others."""
+        self.works = list(dict.fromkeys(draft.final() for draft in self.by_node.values()))
+        numbers = {id(draft): k for k, draft in enumerate(self.works)}
+        made_by = {node: numbers[id(draft.final())] for node, draft in self.by_node.items()}
+
+        def is_in_place(value: Node, state: Node) -> bool:
+            draft = self.by_node[value].final()
+            here = {space_vars(draft.space)}
+            return draft.is_map and draft.reads.get(state) == here and draft.space == state.shape
+
+        reads = [draft.reads for draft in self.works]
+        kept = {*self.graph.results, *(copy.inputs[0] for copy in self.last)}
+        return overwriting(self.graph, made_by, reads, is_in_place, kept)
 
     def _path_outside(self, producer: _Draft, consumer: _Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""
@@ -266,15 +327,18 @@ class _Drafts:
                 pending += self.users[user]
         return found
 
-    def finished(self, numbers: Iterator[int]) -> list[Step]:
-        outputs = set(self.graph.outputs)
-        drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
+    def finished(self, numbers: Iterator[int], over: Overwriting) -> list[Step]:
+        outputs = set(self.graph.results)
         read_by: dict[Node, set[int]] = {}
-        for draft in drafts:
+        for draft in self.works:
             for read in draft.reads:
                 read_by.setdefault(read, set()).add(id(draft))
+        after = {
+            id(self.works[k]): [self.works[before] for before in sorted(befores)]
+            for k, befores in over.after.items()
+        }
         steps: list[Step] = []
-        for draft in _in_order(drafts, self.by_node):
+        for draft in _in_order(self.works, self.by_node, after):
             made = [stage.node for stage in draft.stages]
             if draft.is_construct:
                 inside = partial(_fused, numbers=numbers)
@@ -283,10 +347,15 @@ class _Drafts:
             stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
             inlined = _inlined(made, self.by_node)
             number = next(numbers)
+            overwrites = tuple(
+                (node, node.inputs[0])
+                for node in stored
+                if node.op == "update_slice" and over.takes.get(node) is node.inputs[0]
+            )
             steps.append(
                 Kernel(
                     name=_name(made, inlined, number),
-                    space=draft.space,
+                    space=overwrites[0][0].inputs[1].shape if overwrites else draft.space,
                     axes=draft.axes,
                     stages=tuple(draft.stages),
                     inputs=tuple(sorted(draft.reads, key=self.position.__getitem__)),
@@ -298,7 +367,8 @@ class _Drafts:
                         dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
                     ),
                     number=number,
-                    in_place=_in_place(draft, stored),
+                    in_place=(*_in_place(draft, stored), *overwrites),
+                    overwrites=overwrites,
                 )
             )
         return steps
@@ -362,7 +432,7 @@ def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...
         if indices == here
         and read.shape == output.shape
         and read.dtype.bits == output.dtype.bits
-        and (read.op == "parameter" or not is_in_memory(read))
+        and (read.op in ("parameter", "state") or not is_in_memory(read))
     )
 
 
@@ -373,8 +443,11 @@ def _region_ends(node: Node) -> list[Node]:
     return [*node.inputs[:1], *(one for region in regions_of(node) for one in region.results)]
 
 
-def _in_order(drafts: Iterable[_Draft], by_node: dict[Node, _Draft]) -> list[_Draft]:
-    """Producers before consumers; iterative, depth first from the last."""
+def _in_order(
+    drafts: Iterable[_Draft], by_node: dict[Node, _Draft], after: dict[int, list[_Draft]]
+) -> list[_Draft]:
+    """Producers before consumers, and whom else a draft (by its id) comes after; iterative, depth
+    first from the last."""
     done: dict[int, _Draft] = {}
     for last in drafts:
         pending: list[tuple[_Draft, bool]] = [(last, False)]
@@ -389,6 +462,7 @@ def _in_order(drafts: Iterable[_Draft], by_node: dict[Node, _Draft]) -> list[_Dr
             for read in draft.reads:
                 if read in by_node and id(by_node[read].final()) not in done:
                     pending.append((by_node[read].final(), False))
+            pending += [(one, False) for one in after.get(id(draft), ()) if id(one) not in done]
     return list(done.values())
 
 

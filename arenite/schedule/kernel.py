@@ -55,6 +55,8 @@ class Kernel:
     number: int = 0  # its place among all kernels
     #: (output, input): each element of the input is read only where that of the output is made.
     in_place: tuple[tuple[Node, Node], ...] = ()
+    #: (output, input): the output is the input with some of its bytes written anew.
+    overwrites: tuple[tuple[Node, Node], ...] = ()
 
     @property
     def outer_axes(self) -> tuple[int, ...]:
@@ -66,12 +68,15 @@ class Kernel:
 
     @property
     def reads_nbytes(self) -> Dim:
-        """Bytes of all values it reads, each once."""
-        return sum((value.nbytes for value in self.inputs), start=0)
+        """Bytes of all values it reads, each once; not of those it only writes over."""
+        old = {value for _, value in self.overwrites}
+        return sum((value.nbytes for value in self.inputs if value not in old), start=0)
 
     @property
     def writes_nbytes(self) -> Dim:
-        return sum((value.nbytes for value in self.outputs), start=0)
+        new = {value for value, _ in self.overwrites}
+        written = [value.inputs[1] if value in new else value for value in self.outputs]
+        return sum((value.nbytes for value in written), start=0)
 
     @property
     def operations(self) -> Dim:
@@ -158,11 +163,22 @@ Step: TypeAlias = Kernel | Branch | Loop | Cut
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Kernels, branches and loops in an order in which every value is written before it is read."""
+    """Kernels, branches and loops in an order in which every value is written before it is read.
+
+    `updates` are (state, value): the value is written to the bytes of the state, after everybody
+    who reads what was there before.
+    """
 
     steps: tuple[Step, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    states: tuple[Node, ...] = ()
+    updates: tuple[tuple[Node, Node], ...] = ()
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """What is made for others: outputs, and what states become."""
+        return (*self.outputs, *(value for _, value in self.updates))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arenite.errors import NotSupported
 from arenite.ir.graph import Graph
@@ -19,18 +19,39 @@ from arenite.ir.node import Node
 from arenite.ir.ops import Region, make, parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.regions import rebuilt
-from arenite.schedule.roots import MADE_UP, is_in_memory
+from arenite.schedule.roots import CONSTRUCTS, MADE_UP, is_in_memory
 
 
 def outline(graph: Graph) -> Graph:
     """The graph with branches; what it hands back is written by itself."""
     origins = graph.origins.subset(graph.everything)
-    made = _outlined(Graph(graph.inputs, graph.outputs, graph.names, origins), {}, 0)
-    outputs = [_copied(node) if _is_elsewhere(node) else node for node in made.outputs]
-    return Graph(graph.inputs, tuple(outputs), graph.names, origins)
+    made = _outlined(replace(graph, origins=origins), {}, 0)
+    becoming = {value for _, value in made.updates}
+    outputs = [
+        copied(node) if _is_elsewhere(node) or node in becoming or _is_in_state(node) else node
+        for node in made.outputs
+    ]
+    updates: list[tuple[Node, Node]] = []
+    taken = set(outputs)
+    for state, value in made.updates:
+        if value is not state:
+            if is_in_memory(value) or value.op in CONSTRUCTS:
+                value = copied(value)
+            while value in taken:
+                value = copied(value)
+            taken.add(value)
+            updates.append((state, value))
+    return replace(made, outputs=tuple(outputs), updates=tuple(updates))
 
 
-def _copied(node: Node) -> Node:
+def _is_in_state(node: Node) -> bool:
+    """Whether a value is a state, with rows written anew or not."""
+    while node.op == "update_slice":
+        node = node.inputs[0]
+    return node.op == "state"
+
+
+def copied(node: Node) -> Node:
     return make("reshape", node, shape=node.shape)
 
 
@@ -83,7 +104,7 @@ def _outlined(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
 def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
     """Where each node is computed; users come first, so each is looked at once."""
     wanted: defaultdict[Node, set[_Place]] = defaultdict(set)
-    for node in graph.outputs:
+    for node in graph.results:
         wanted[node].add(None)
     places: dict[Node, _Place] = {}
     for node in reversed(graph.nodes):
@@ -154,7 +175,7 @@ class _Rebuilding:
 
     def graph(self) -> Graph:
         new = self.new
-        pending = [*reversed(self.old.outputs)]
+        pending = [*reversed(self.old.results)]
         while pending:
             node = pending[-1]
             if node in new:
@@ -173,8 +194,7 @@ class _Rebuilding:
             else:
                 new[node] = self._made(node)
             self.old.origins.add(new[node], *self.old.origins.of(node))
-        outputs = tuple(new[node] for node in self.old.outputs)
-        return Graph(self.old.inputs, outputs, self.old.names, self.old.origins)
+        return self.old.mapped(new, self.old.origins)
 
     def _captured(self, group: int) -> tuple[Node, ...]:
         """What the sides of a branch read from outside."""
@@ -259,8 +279,8 @@ class _Rebuilding:
                 results.append(node)
                 continue
             if is_in_memory(node) or _is_elsewhere(node):
-                node = _copied(node)
+                node = copied(node)
             while node in results[n_read:]:
-                node = _copied(node)
+                node = copied(node)
             results.append(node)
         return Region(graph.inputs, tuple(results))

@@ -102,8 +102,9 @@ def attention_in(node: Node, written: Container[Node]) -> Node | None:
 def _turned_attentions(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
     """Attentions that only one permute reads, with rows as they are: what it makes is written."""
     found = {}
+    results = set(graph.results)
     for node in graph.nodes:
-        if node.op == "attention" and len(users[node]) == 1 and node not in graph.outputs:
+        if node.op == "attention" and len(users[node]) == 1 and node not in results:
             [user] = users[node]
             if user.op == "permute" and user.attr("axes")[-1] == user.ndim - 1:
                 found[node] = user
@@ -131,7 +132,7 @@ def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
 def choose_roots(graph: Graph) -> dict[Node, str]:
     """The nodes that are written to memory, and why, in topological order."""
     users = graph.users()
-    outputs = set(graph.outputs)
+    outputs = set(graph.results)
     roots: dict[Node, str] = {}
     inlined_ops: dict[Node, int] = {}
     flat: dict[Node, bool] = {}
@@ -180,9 +181,9 @@ def _behind_views(node: Node) -> Node:
 
 def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
     """Why the node itself must be written, whatever it costs."""
+    if is_copy(node):
+        return "a copy: what it reads is a value of its own, handed on as another"
     if node in outputs:
-        if is_copy(node):
-            return "a copy: what it reads is a value of its own, handed on as another"
         return "an output of the graph"
     if reduction_of(node) is not None:
         return "a reduction is complete only when all of its elements are in"

@@ -31,11 +31,13 @@ from arenite.tensor.creation import (
 from arenite.tensor.random import Generator
 from arenite.tensor.recurrent import gru, lstm
 from arenite.tensor.spec import TensorSpec, spec, static
+from arenite.tensor.state import State
 from arenite.tensor.tensor import Tensor, realize_all
 
 __all__ = [
     "ORIGINS",
     "Generator",
+    "State",
     "Tensor",
     "TensorSpec",
     "arange",

@@ -22,6 +22,7 @@ from arenite.ir.node import Node
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
+from arenite.tensor.state import tracing
 from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.variants import Variant, VariantCache, Variants
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from arenite.runtime.executable import Executable
     from arenite.runtime.kernel import CachedKernel
     from arenite.runtime.profile import Profile
+    from arenite.runtime.state import States
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -94,9 +96,12 @@ class _Source:
             tensor = kind.argument(name, len(inputs))
             inputs.append(tensor.node)
             given.append(tensor)
-        structure, leaves = taken_apart(self.function(*given))
+        with tracing() as states:
+            structure, leaves = taken_apart(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
-        graph = Graph(tuple(inputs), tuple(outputs), (), ORIGINS.subset(everything(outputs)))
+        updates = states.updates
+        origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
+        graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
         executable = compile_graph(graph, threads=self.threads, memory=self.memory)
         return Variant(values, executable, structure)
 
@@ -196,6 +201,11 @@ class CompiledFunction(Closing):
     def passes(self) -> Any:
         return self.executable.passes
 
+    @property
+    def state(self) -> States:
+        """What lives from call to call, by name."""
+        return self.executable.state
+
     # All there are.
 
     def verify(self) -> None:
@@ -212,6 +222,11 @@ class CompiledFunction(Closing):
         """Make what failed usable again."""
         for one in self.variants:
             one.executable.reset()
+
+    def reset_state(self) -> None:
+        """Make all states zero."""
+        for one in self.variants:
+            one.executable.reset_state()
 
     def close(self) -> None:
         """Give every byte back to the system. Returned arrays are the caller's and stay."""

@@ -88,6 +88,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "input": lambda: x(3, 4),
     "constant": lambda: constant(np.arange(6.0).reshape(2, 3)),
     "buffer": lambda: buffer(np.arange(6.0).reshape(2, 3)),
+    "state": lambda: make("state", name="s", shape=(2, 3), dtype=F32),
     "full": lambda: full((2, 3), 1.5, F32),
     "size": lambda: size(Var("n", 4, 4) * 3 + 1, I64),
     "iota": lambda: make("iota", axis=1, shape=(2, 3), dtype=F32),
@@ -133,6 +134,9 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         x(2, 2, index=1),
         axis=0,
         reduction="add",
+    ),
+    "update_slice": lambda: make(
+        "update_slice", x(3, 5, 2), x(3, 2, 2, index=1), constant(np.array(3)), axis=1
     ),
     "matmul": lambda: make(
         "matmul", x(2, 3, 4), x(5, 4, index=1), transpose_a=False, transpose_b=True

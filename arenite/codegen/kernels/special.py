@@ -192,6 +192,44 @@ def _scatter_elements(draft: Draft) -> Built:
     return draft.finish(before, (size + count) * after, (copy, updates_loop), "inout")
 
 
+#: Elements behind the axis from which on a row is worth a row of the frame.
+LONG_ROW = 64
+
+
+def _update_slice(draft: Draft) -> Built:
+    """Rows are those that are put in, or, where they are short, all of them at a point of `before`.
+    Where the result has other bytes than the data, points of `before`, each copied first."""
+    data, rows, start = draft.node.inputs
+    axis = draft.node.attr("axis")
+    before, size, after = three_axes(data.shape, axis)
+    count = rows.shape[axis]
+    k, v, at, inside = ir.Name("k"), ir.Name("v"), ir.Name("at"), ir.Name("inside", ir.BOOL)
+    found: ir.Block = (
+        ir.Let("at", draft.load(start, ir.index(0))),
+        ir.Let("inside", (at >= 0) & (at <= index_expr(size - count))),
+        ir.Require(inside, _OUT_OF_RANGE),
+    )
+
+    def put(point: ir.Expr, row: ir.Expr, n: Dim) -> ir.For:
+        """`n` elements from a row on."""
+        target = (point * index_expr(size) + at + row) * index_expr(after) + v
+        source = (point * index_expr(count) + row) * index_expr(after) + v
+        store = ir.Store("out0", target, draft.load(rows, source), inside)
+        return ir.For("v", ir.index(0), index_expr(n), (store,), vector=n != 1)
+
+    if not draft.kernel.overwrites:
+        whole = index_expr(size * after)
+        here = _ROW * whole + v
+        store = ir.Store("out0", here, draft.load(data, here))
+        copy = ir.For("v", ir.index(0), whole, (store,), vector=True)
+        each = ir.For("k", ir.index(0), index_expr(count), (*found, put(_ROW, k, after)))
+        return draft.finish(before, (size + count) * after, (copy, each))
+    if bounds(after)[1] >= LONG_ROW:
+        n_rows, row = before * count, _ROW % index_expr(count)
+        return draft.finish(n_rows, after, (*found, put(_ROW // index_expr(count), row, after)))
+    return draft.finish(before, count * after, (*found, put(_ROW, ir.index(0), count * after)))
+
+
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     return value if value.dtype == dtype else ir.Cast(value, dtype)
 
@@ -276,6 +314,7 @@ _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "gather": _gather,
     "gather_elements": _gather_elements,
     "scatter_elements": _scatter_elements,
+    "update_slice": _update_slice,
     "cumsum": _scan("add"),
     "cumprod": _scan("mul"),
     "cummax": _scan("max"),

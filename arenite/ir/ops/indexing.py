@@ -4,6 +4,8 @@
     gather_elements(data, indices; axis)        numpy.take_along_axis
     scatter_elements(data, indices, updates; axis, reduction)
                                                 a copy of data with updates put in, or combined
+    update_slice(data, rows, start; axis)       a copy of data with rows from `start` on replaced;
+                                                a row outside of data is an error of the run
     sort, argsort (axis, descending)            stable; NaN is greater than every number
 
 Indices are int64 within 0..size-1; another one is an error of the run. Updates are applied in
@@ -18,6 +20,7 @@ import numpy as np
 
 from arenite.dtype import DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import bounds
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     INT64,
@@ -151,6 +154,59 @@ define(
         _infer_scatter,
         _scatter_reference,
         {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
+    )
+)
+
+
+def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    data, rows, start = inputs
+    axis: int = attrs["axis"]
+    need_axis("update_slice", axis, data)
+    need_dtype("update_slice", "rows", rows, data.dtype)
+    need_dtype("update_slice", "the start", start, INT64)
+    if start.shape != ():
+        raise ShapeMismatch(f"update_slice: the start is one number, not of shape {start.shape}")
+    if rows.ndim != data.ndim or any(
+        a != b for i, (a, b) in enumerate(zip(data.shape, rows.shape, strict=True)) if i != axis
+    ):
+        raise ShapeMismatch(
+            f"update_slice: rows of shape {rows.shape} differ from {typed(data.shape, data.dtype)} "
+            f"elsewhere than on axis {axis}"
+        )
+    if bounds(rows.shape[axis])[0] > bounds(data.shape[axis])[1]:
+        raise ShapeMismatch(
+            f"update_slice: {rows.shape[axis]} rows do not fit on axis {axis} of "
+            f"{typed(data.shape, data.dtype)}"
+        )
+    return data.shape, data.dtype
+
+
+def _update_slice_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    data, rows, start = arrays
+    axis: int = attrs["axis"]
+    first, last = int(start), int(start) + rows.shape[axis]
+    if not rows.size:
+        return data.copy()
+    if not 0 <= first <= last <= data.shape[axis]:
+        raise IndexOutOfRange(
+            f"update_slice: rows {first}..{last} are not within 0..{data.shape[axis]} of axis "
+            f"{axis}"
+        )
+    result = data.copy()
+    result[(slice(None),) * axis + (slice(first, last),)] = rows
+    return result
+
+
+define(
+    OpDef(
+        "update_slice",
+        "indexing",
+        (3, 3),
+        _infer_update_slice,
+        _update_slice_reference,
+        {"axis": is_int},
     )
 )
 

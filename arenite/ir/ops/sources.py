@@ -4,6 +4,7 @@ input         an argument of the graph, by position
 constant      an array that belongs to the graph, known by its content
 buffer        an array that exists already, known by an id: its content is never looked at
 full, iota    made up on the spot
+state         what lives from run to run, zero at first, known by its name
 size          a number that is known when sizes are: the value of an expression over Vars
 random_bits   Philox4x32-10: a function of seed, counter and position, so it needs no state
 """
@@ -196,6 +197,29 @@ define(
         lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
         lambda arrays, attrs, shape, dtype: attrs["source"].array(),
         {"source": _is_buffer_source},
+        _reads_nothing,
+    )
+)
+
+
+def _infer_state(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    shape, dtype = _infer_typed(inputs, attrs)
+    if not all(type(size) is int for size in shape):
+        raise ShapeMismatch(
+            f"state {attrs['name']!r} of shape {shape}: a state keeps its bytes, so its sizes are "
+            "numbers; give the largest"
+        )
+    return shape, dtype
+
+
+define(
+    OpDef(
+        "state",
+        "source",
+        (0, 0),
+        _infer_state,
+        _never,
+        {"name": is_str, "shape": is_dims, "dtype": is_dtype},
         _reads_nothing,
     )
 )

@@ -1,0 +1,98 @@
+"""States of an Executable, from outside: what lives from run to run, by name.
+
+Reading and writing happen between runs; a run in progress is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import DType
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.node import Node, nbytes_of, typed
+from arenite.memory.tables import aligned
+
+Array = NDArray[Any]
+#: Gives the bytes of a state while nothing runs, writable.
+Opened: TypeAlias = Callable[[], AbstractContextManager[NDArray[np.uint8]]]
+
+
+class HeldState:
+    """One state: its type, and its elements between runs."""
+
+    def __init__(self, node: Node, opened: Opened) -> None:
+        self.name: str = node.attr("name")
+        self.shape: tuple[int, ...] = node.attr("shape")
+        self.dtype: DType = node.dtype
+        self._opened = opened
+
+    @property
+    def nbytes(self) -> int:
+        return int(str(nbytes_of(self.shape, self.dtype)))
+
+    def numpy(self) -> Array:
+        """The elements as they are now, in an array of the caller's."""
+        with self._opened() as content:
+            return content.view(self.dtype.to_numpy()).reshape(self.shape).copy()
+
+    def load(self, array: Any) -> None:
+        """Put these elements in; of the shape and dtype of the state."""
+        given = np.asarray(array)
+        if given.dtype != self.dtype.to_numpy():
+            raise TypeMismatch(
+                f"state {self.name!r} is {self.dtype}, the array given {given.dtype}"
+            )
+        if given.shape != self.shape:
+            raise ShapeMismatch(
+                f"state {self.name!r} is {typed(self.shape, self.dtype)}, the array given has "
+                f"shape {given.shape}"
+            )
+        with self._opened() as content:
+            content.view(given.dtype).reshape(self.shape)[...] = given
+
+    def clear(self) -> None:
+        """Make all elements zero."""
+        with self._opened() as content:
+            content[...] = 0
+
+    def __repr__(self) -> str:
+        return f"<state {self.name} {typed(self.shape, self.dtype)}, {self.nbytes} bytes>"
+
+
+class States(Mapping[str, HeldState]):
+    """All states by name."""
+
+    def __init__(self, held: list[HeldState]) -> None:
+        self._held = {one.name: one for one in held}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(one.nbytes for one in self._held.values())
+
+    def __getitem__(self, name: str) -> HeldState:
+        if name not in self._held:
+            known = ", ".join(self._held) or "none"
+            raise InvalidArgument(f"there is no state {name!r}; there are: {known}")
+        return self._held[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __str__(self) -> str:
+        rows = [["state", "type", "bytes"]]
+        rows += [[s.name, typed(s.shape, s.dtype), str(s.nbytes)] for s in self._held.values()]
+        return aligned(rows, {2}) + f"\n\n{self.nbytes} bytes in all"
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} states, {self.nbytes} bytes>"

@@ -1,0 +1,127 @@
+"""State: a value that lives from one call of a compiled function to the next.
+
+    total = arenite.State((4,), "float32", name="total")
+
+    def step(x):
+        total.set(total.value + x)
+        return total.value
+
+The function is traced once; `value` is the tensor as it is at that point, `set` and `write` say
+what it becomes. Each compiled function has bytes of its own for it, zero at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from arenite.dtype import of as dtype_of
+from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
+from arenite.ir.compose.basic import cast
+from arenite.ir.graph import topological
+from arenite.ir.node import Node, typed
+from arenite.ir.ops import make
+from arenite.ir.ops.control import cut
+from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of
+from arenite.tensor.creation import wrap
+from arenite.tensor.promote import INT64, INTEGERS
+from arenite.tensor.tensor import Tensor
+
+
+class State:
+    """`name` is unique in a function. Sizes are numbers: those it may have at the most."""
+
+    def __init__(self, shape: Sequence[int], dtype: DTypeLike = "float32", *, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"the name of a state is text, not {name!r}")
+        wanted = dtype_of(dtype)
+        if not wanted.has_numpy or wanted.bits < 8:
+            raise NotSupported(f"state {name!r}: {wanted} is not held in whole bytes; use int8")
+        self.name = name
+        self.node = make("state", name=name, shape=shape_of((tuple(shape),)), dtype=wanted)
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor as it is at this point of the function."""
+        return wrap(_traced(self).current[self])
+
+    def first(self, count: Any) -> Tensor:
+        """The first rows (of axis 0), as many as an integer tensor says, or all there are."""
+        return wrap(cut(_traced(self).current[self], self._number("the count", count)))
+
+    def set(self, value: Any) -> None:
+        """What it becomes, of its own shape and dtype; later reads in the function see it."""
+        node = node_of(value)
+        if node.dtype != self.node.dtype:
+            raise TypeMismatch(f"{self} cannot become {described(node)}: cast it to its dtype")
+        if node.shape != self.node.shape:
+            raise ShapeMismatch(f"{self} cannot become {described(node)}: another shape")
+        _traced(self).current[self] = node
+
+    def write(self, rows: Any, at: Any, axis: int = 0) -> None:
+        """Replace the rows of an axis from position `at` on, an integer tensor without axes; what
+        would lie outside raises IndexOutOfRange when it runs. The rest is not touched."""
+        old = _traced(self).current[self]
+        along = axis_of(axis, old.ndim)
+        start = self._number("the position", at)
+        self.set(wrap(make("update_slice", old, node_of(rows), start, axis=along)))
+
+    def _number(self, what: str, value: Any) -> Node:
+        node = node_of(value)
+        if node.dtype.kind not in INTEGERS or node.shape != ():
+            raise InvalidArgument(
+                f"{self}: {what} is an integer tensor without axes, not {described(node)}"
+            )
+        return cast(node, INT64)
+
+    def __repr__(self) -> str:
+        return f"state {self.name!r} ({typed(self.node.shape, self.node.dtype)})"
+
+
+class Tracing:
+    """The states that a function being traced has used, and what they are by now."""
+
+    def __init__(self) -> None:
+        self.current: dict[State, Node] = {}
+
+    @property
+    def updates(self) -> list[tuple[Node, Node]]:
+        """(state, value) for those that become something else."""
+        for state, value in self.current.items():
+            if any(node.op == "parameter" for node in topological([value])):
+                raise InvalidArgument(
+                    f"{state} becomes a value of the body of a loop, which has no number outside; "
+                    "carry it through the loop and set it behind"
+                )
+        return [(one.node, value) for one, value in self.current.items() if value is not one.node]
+
+
+_tracing: ContextVar[Tracing | None] = ContextVar("_tracing", default=None)
+
+
+@contextmanager
+def tracing() -> Iterator[Tracing]:
+    """Around the call of a function that is being traced."""
+    made = Tracing()
+    token = _tracing.set(made)
+    try:
+        yield made
+    finally:
+        _tracing.reset(token)
+
+
+def _traced(state: State) -> Tracing:
+    """The tracing in progress, with the state in it."""
+    found = _tracing.get()
+    if found is None:
+        raise InvalidArgument(
+            f"{state} has a value only in a function that is being compiled; between calls it is "
+            f"compiled.state[{state.name!r}]"
+        )
+    if state not in found.current:
+        if any(other.name == state.name for other in found.current):
+            raise InvalidArgument(f"two states of one function are called {state.name!r}")
+        found.current[state] = state.node
+    return found
