@@ -39,6 +39,8 @@ from tests.codegen.run_kernels import RUNNABLE, Compiled
 
 Array = NDArray[Any]
 INT32, UINT8 = BY_NAME["int32"], BY_NAME["uint8"]
+#: 512-bit vectors without dot products of bytes, where this machine has such.
+WIDE = ["avx512"] if targets.host().is_x86 and targets.host().vector_bits == 512 else []
 TILED = [name for name in RUNNABLE if targets.named(name).has_fma]
 
 
@@ -159,6 +161,27 @@ def test_products_of_whole_numbers_are_exact(name: str, target: str) -> None:
     is_held = bound < 2**24
     np.testing.assert_array_equal(found[is_held], exact[is_held])
     assert np.all(np.abs(found - exact) <= 2.0**-20 * bound)
+
+
+@pytest.mark.parametrize("target", [*TILED, *WIDE])
+@pytest.mark.parametrize("name", TYPES)
+def test_the_largest_numbers_do_not_overflow(name: str, target: str) -> None:
+    dtype, depth = BY_NAME[name], 256
+    raw = np.full_like(random_blocks(name, 3, depth), 0xFF)
+    raw[1] = 0
+    blocks = raw.reshape(-1).view(LAYOUTS[name])
+    for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
+        blocks[field] = 1
+    if name == "q8_0":
+        blocks["qs"][: depth // 32] = 127
+        blocks["qs"][2 * depth // 32 :] = -128
+    x = np.full((2, depth), 127, np.float32)
+    x[1] = -127
+    found = Made(packed_product(name, 2, 3, depth), target).run(
+        quantised(x), packed_panels(raw, dtype)
+    )
+    exact = x.astype(np.float64) @ dequantised(raw, dtype, (3, depth)).astype(np.float64).T
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-2)
 
 
 @pytest.mark.parametrize("target", TILED)

@@ -15,17 +15,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.codegen.micro.bytes_tile import word_dot
+from arenite.codegen.micro.bytes_tile import WordDot, word_dot
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel, Operand
 from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
 from arenite.codegen.numeric import fma
 from arenite.codegen.printer import kernel_text
+from arenite.codegen.target import Target
 from arenite.codegen.vector import I64, Builder, Vec, VType
 from arenite.dtype import BY_NAME, DType, float32
 from arenite.dtype.blocks import IQ4_VALUES
-from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, Form, form_of
+from arenite.ir.ops.block_forms import (
+    BLOCK,
+    LANES,
+    LINE_NBYTES,
+    PANEL,
+    STEP,
+    TABLE_ZERO,
+    Form,
+    form_of,
+)
 from arenite.ir.ops.blocks import (
     HALF_SUM_WORD,
     RUN_WORDS,
@@ -65,7 +75,7 @@ class BlocksFunction(TileFunction):
         super().__init__(builder, kernel)
         self.made = kernel
         self.form = kernel.form
-        self.word_dot = word_dot(builder.target)
+        self.word_dot = _dot(builder.target, kernel.form)
         self.ints = VType("i", 32, self.product.lanes)
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
@@ -212,6 +222,33 @@ class BlocksFunction(TileFunction):
         return run * total.convert("sitofp", self.ints.as_float)
 
 
+#: Sums of two products of bytes, as many as a vector of sums has lanes; then of two of those.
+_BYTE_PAIRS = {8: "avx2.pmadd.ub.sw", 16: "avx512.pmaddubs.w.512"}
+_PAIRS = {8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+#: Bits of a number up to which two products with bytes of activations fit 16 bits.
+_FITTING_BITS = 7
+
+
+def _dot(target: Target, form: Form) -> WordDot:
+    """How words of numbers and activations are multiplied: always exact."""
+    is_small = sum(form.planes) <= _FITTING_BITS and not form.has_table
+    if target.is_x86 and not target.has_vnni and target.vector_bits >= 256 and is_small:
+        return WordDot(lambda x: (_as_bytes(x),), lambda x: (_as_bytes(x),), _add_pairs)
+    return word_dot(target)
+
+
+def _as_bytes(x: Vec) -> Vec:
+    return x.convert("bitcast", VType("i", 8, x.type.lanes * STEP))
+
+
+def _add_pairs(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
+    build, lanes = total.builder, total.type.lanes
+    halves = VType("i", 16, 2 * lanes)
+    pairs = build.call(f"llvm.x86.{_BYTE_PAIRS[lanes]}", halves, *a, *b)
+    ones = build.constant(1, halves)
+    return total + build.call(f"llvm.x86.{_PAIRS[lanes]}", total.type, pairs, ones)
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a vector of columns has its scales, codes and numbers, in bytes from the first's."""
@@ -279,9 +316,10 @@ _SHUFFLES = {
 def _looked_up(value: Vec) -> Vec:
     """What indices of the table stand for, made positive."""
     b = value.builder
-    t = VType("i", 8, value.type.lanes * STEP)
-    table = b.table([v + 128 for v in IQ4_VALUES] * (t.lanes // len(IQ4_VALUES)), t)
-    found = b.call(_SHUFFLES[t.lanes], t, table, value.convert("bitcast", t))
+    indices = _as_bytes(value)
+    t = indices.type
+    table = b.table([v + TABLE_ZERO for v in IQ4_VALUES] * (t.lanes // len(IQ4_VALUES)), t)
+    found = b.call(_SHUFFLES[t.lanes], t, table, indices)
     return found.convert("bitcast", value.type)
 
 
