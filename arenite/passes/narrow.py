@@ -33,8 +33,8 @@ FLOAT4, FLOAT8 = BY_NAME["float4_e2m1fn"], BY_NAME["float8_e4m3fn"]
 #: the type at all.
 _CHOOSING = frozenset(
     (
-        "where gather gather_elements sort argsort argmax argmin maximum minimum cummax cummin "
-        "and or xor eq ne lt le gt ge isnan isinf"
+        "where gather gather_elements update_slice sort argsort argmax argmin maximum minimum "
+        "cummax cummin and or xor eq ne lt le gt ge isnan isinf"
     ).split()
 )
 #: Sources that exist before anything runs, and so are narrow in memory.
@@ -52,8 +52,7 @@ def narrow(graph: Graph) -> Graph:
             is_there = node.op in _EXISTING
             new[node] = node if is_there else make("pack", new[node], dtype=node.dtype)
             _inherit(new[node], graph.origins.of(node), holding.known, holding.origins)
-    outputs = tuple(new[node] for node in graph.outputs)
-    return Graph(graph.inputs, outputs, graph.names, holding.origins)
+    return graph.mapped(new, holding.origins)
 
 
 def wrapped_once(node: Node) -> Node:

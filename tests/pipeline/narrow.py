@@ -11,8 +11,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import ir
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.graph import Graph
+from arenite.ir.node import Node
 from arenite.pipeline import compile_graph
 
 Array = NDArray[Any]
@@ -22,6 +24,10 @@ FLOAT4 = BY_NAME["float4_e2m1fn"]
 NARROW = [*INTEGERS, FLOAT4]
 
 _FLOAT4_VALUES = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]
+
+
+def name_of(dtype: DType) -> str:
+    return dtype.name
 
 
 def numpy_of(dtype: DType) -> np.dtype[Any]:
@@ -86,6 +92,13 @@ def as_float4_code(value: float | int) -> int:
     exact = abs(Fraction(value))
     code = min(range(8), key=lambda c: (abs(_FLOAT4_VALUES[c] - exact), c & 1))
     return code + (8 if is_negative else 0)
+
+
+def inputs_of(arrays: list[Array], dtypes: list[DType]) -> list[Node]:
+    return [
+        ir.graph_input(f"x{k}", k, array.shape, dtype)
+        for k, (array, dtype) in enumerate(zip(arrays, dtypes, strict=True))
+    ]
 
 
 def run(graph: Graph, arrays: list[Array]) -> list[Array]:
