@@ -14,13 +14,7 @@ Array = NDArray[Any]
 
 SHAPES = ((128, 768, 3072), (128, 3072, 768), (1024, 1024, 1024), (8, 1024, 4096), (1, 1024, 4096))
 PRODUCTS = [f"{kind}8 x s8 {m}x{k}x{n}" for m, k, n in SHAPES for kind in ("u", "s")]
-#: ResNet-50's, each with activations of this kind.
-CONVOLUTIONS = [
-    f"{kind}8 x s8 {name}"
-    for name, layer in list(LAYERS.items())[:12]
-    for kind in ("u", "s")
-    if layer.groups == 1
-]
+CONVOLUTIONS = [f"{kind}8 x s8 {name}" for name in LAYERS for kind in ("u", "s")]
 CASES = [*PRODUCTS, *CONVOLUTIONS]
 
 #: Quantisation of a layer's input and output; weights have zero point 0 and a scale a channel.
@@ -68,7 +62,8 @@ def layer_arrays(case: str) -> tuple[Array, Array, Array, Array]:
     """x with channels last, weights, scales of the weights, bias."""
     layer = layer_of(case)
     x = random_bytes((1, layer.size, layer.size, layer.channels), kind_of(case), 1)
-    w = random_bytes((layer.out, layer.channels, layer.kernel, layer.kernel), np.int8, 2)
+    depth = layer.channels // layer.groups
+    w = random_bytes((layer.out, depth, layer.kernel, layer.kernel), np.int8, 2)
     rng = np.random.default_rng(3)
     scales = (rng.random(layer.out) * 0.01 + 0.01).astype(np.float32)
     return x, w, scales, rng.integers(-9000, 9000, layer.out).astype(np.int32)

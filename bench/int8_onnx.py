@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -59,6 +60,7 @@ def _layer(case: str) -> tuple[Array, bytes]:
         kernel_shape=[layer.kernel] * 2,
         strides=[layer.stride] * 2,
         pads=[layer.kernel // 2] * 4,
+        group=layer.groups,
         channels_last=1,
     )
     shape = (1, layer.places, layer.places, layer.out)
@@ -76,7 +78,7 @@ def _layer(case: str) -> tuple[Array, bytes]:
 
 
 def _model(
-    case: str, node: object, x: Array, shape: tuple[int, ...], made: int, held: dict[str, Array]
+    case: str, node: object, x: Array, shape: tuple[int, ...], made: int, held: dict[str, Any]
 ) -> bytes:
     graph = helper.make_graph(
         [node],

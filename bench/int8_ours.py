@@ -65,7 +65,7 @@ def _layer(case: str) -> tuple[Array, Node]:
             strides=(layer.stride,) * 2,
             padding=((side, side),) * 2,
             dilations=(1, 1),
-            groups=1,
+            groups=layer.groups,
         )
     ).permute(0, 2, 3, 1)
     real = (sums + Tensor(bias)).astype(np.float32) * Tensor(X_SCALE * scales / Y_SCALE)

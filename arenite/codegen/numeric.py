@@ -12,9 +12,10 @@ from arenite.codegen.vector import Vec
 
 
 def fma(a: Vec, b: Vec | float, c: Vec | float) -> Vec:
-    """a * b + c, rounded once where the target has it, twice where it would be a library call."""
+    """a * b + c; of floats rounded once where the target has it, twice where it would be a library
+    call."""
     build = a.builder
-    if not build.target.has_fma:
+    if a.type.kind == "i" or not build.target.has_fma:
         return a * b + c
     t = a.type
     b = b if isinstance(b, Vec) else build.constant(b, t)

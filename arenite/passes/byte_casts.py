@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8
 from arenite.ir.ops.define import INT32, REAL, make
@@ -52,7 +52,7 @@ def cast_to_byte(node: Node) -> Node:
 
 def _without_bound(node: Node, x: Node) -> Node:
     """The cast without a bound that it has anyway."""
-    low, high = _bounds(node)
+    low, high = byte_bounds(node.dtype)
     for value, other in (x.inputs, x.inputs[::-1]):
         bound = numbers_of(other)
         if bound is None or bound.size == 0:
@@ -62,8 +62,9 @@ def _without_bound(node: Node, x: Node) -> Node:
     return node
 
 
-def _bounds(node: Node) -> tuple[int, int]:
-    return (-128, 127) if node.dtype == INT8 else (0, 255)
+def byte_bounds(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest of 8-bit integers."""
+    return (-128, 127) if dtype == INT8 else (0, 255)
 
 
 def _whole(node: Node) -> int | None:
@@ -81,7 +82,7 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
     def float_of(number: float) -> Node:
         return full(x.shape, number, FLOAT32)
 
-    low, high = (float_of(bound - zero) for bound in _bounds(node))
+    low, high = (float_of(bound - zero) for bound in byte_bounds(node.dtype))
     inside = make("where", make("gt", x, low), x, low)  # NaN becomes the lower bound
     inside = make("where", make("lt", inside, high), inside, high)
     if node.dtype == INT8:

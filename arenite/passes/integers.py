@@ -22,7 +22,7 @@ from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INT32, OPS, make
 from arenite.ir.ops.sources import full
-from arenite.passes.byte_casts import BYTES, SUMS, cast_to_byte, numbers_of
+from arenite.passes.byte_casts import BYTES, SUMS, byte_bounds, cast_to_byte, numbers_of
 from arenite.passes.layout import permuted, unpermuted
 
 #: What turning the highest bit of a byte adds to what it stands for.
@@ -129,9 +129,10 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
     channels, per_group = own.shape[0], own.shape[1]
     inner = tuple(range(1, x.ndim))
     za, zw = _zero(a.zero, inner), _zero(w.zero, inner)
-    is_depthwise = groups > 1 and per_group == 1
-    if za is None or zw is None or is_depthwise or not _is_fixed(own):
+    if za is None or zw is None or not _is_fixed(own):
         return None
+    if groups > 1 and per_group == 1:
+        return _depthwise(node, x, own, za) if channels == groups and zw == 0 else None
     x, za = _unsigned(x, za)
     own, zw = _signed(own, zw)
     first = (0, x.ndim - 1, *range(1, x.ndim - 1))
@@ -158,6 +159,26 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
         seen = make("expand", _reshaped(seen, (*each[:-1], 1)), shape=each)
         seen = _reshaped(seen, made.shape)
         made = make("sub", made, _outer(seen, _vector(zw, channels), made.shape))
+    return permuted(made, first)
+
+
+def _depthwise(node: Node, x: Node, w: Node, zero: Zero) -> Node | None:
+    """Every channel by itself, on bytes as they are."""
+    n_spatial = x.ndim - 2
+    first = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
+    x = unpermuted(x, first)
+    if zero != 0 and any(pair != (0, 0) for pair in attrs["padding"]):
+        low, high = byte_bounds(x.dtype)
+        if not isinstance(zero, int) or not low <= zero <= high:
+            return None
+        x = make("pad", x, padding=((0, 0), *attrs["padding"], (0, 0)), value=zero)
+        attrs["padding"] = ((0, 0),) * n_spatial
+    w = _reshaped(w, (w.shape[0], *w.shape[2:]))
+    w = permuted(w, (*range(1, 1 + n_spatial), 0))
+    made = make("depthwise_last", x, w, **attrs)
+    if zero != 0:
+        made = make("sub", made, _zero_sums(zero, _less(w, 0), range(n_spatial), made.shape))
     return permuted(made, first)
 
 

@@ -24,8 +24,12 @@ from arenite.codegen import target as targets
 from arenite.codegen.kernels.choose import build
 from arenite.codegen.llvm import compile_object
 from arenite.codegen.lower import lower
+from arenite.codegen.micro import bytes_tile
 from arenite.codegen.micro.bytes_kernel import BytesKernel
+from arenite.codegen.micro.depthwise import DepthwiseKernel
+from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.printer import kernel_text
+from arenite.codegen.vector import Vec
 from arenite.dtype import BY_NAME
 from arenite.dtype import of as dtype_of
 from arenite.ir.dim import Dim, Var, evaluate
@@ -49,6 +53,7 @@ class Made:
         function: Callable[..., Tensor],
         inputs: Sequence[tuple[Sequence[Dim], Any]],
         target: str = "host",
+        kind: type[MicroKernel] = BytesKernel,
     ) -> None:
         nodes = [
             ir.graph_input(f"x{k}", k, tuple(shape), dtype_of(np.dtype(dtype)))
@@ -59,8 +64,8 @@ class Made:
         [self.kernel] = fuse(self.graph).kernels
         self.target = targets.named(target)
         self.built = build(self.kernel, self.target)
-        assert isinstance(self.built.loops, BytesKernel), "fell back to plain loops"
-        self.loops = self.built.loops
+        assert isinstance(self.built.loops, kind), "fell back to plain loops"
+        self.loops: MicroKernel = self.built.loops
 
     def run(
         self,
@@ -410,7 +415,48 @@ def test_images_whose_size_is_known_later(pad_value: int) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("target", [name for name in RUNNABLE if targets.named(name).has_fma])
+@pytest.mark.parametrize("kinds", [*product([np.uint8, np.int8], repeat=2)])
+@pytest.mark.parametrize("case", [replace(PLAIN, channels=1, groups=g) for g in (5, 16, 77)])
+def test_every_channel_by_itself(target: str, kinds: tuple[Any, Any], case: Case) -> None:
+    x = random_bytes((1, *case.image, case.groups), kinds[0], 1)
+    w = random_bytes((*case.kernel, case.groups), kinds[1], 2)
+    attrs = {name: case.attrs[name] for name in ("strides", "padding", "dilations")}
+
+    def function(image: Tensor, taps: Tensor) -> Tensor:
+        return Tensor.of_node(ir.make("depthwise_last", image.node, taps.node, **attrs))
+
+    made = Made(function, [(x.shape, x.dtype), (w.shape, w.dtype)], target, DepthwiseKernel)
+    padded = np.pad(x.astype(np.int64), ((0, 0), *case.padding, (0, 0)))
+    expected = np.zeros((1, *case.places, case.groups), np.int64)
+    for i, j in product(range(3), range(3)):
+        high, wide = case.places
+        expected += padded[:, i : i + high, j : j + wide] * w[i, j].astype(np.int64)
+    np.testing.assert_array_equal(made.run([x, w]), wrapped(expected))
+
+
 # Targets and listings.
+
+
+@pytest.mark.parametrize("name", ["_SINGLE", "_SIGNED_DOTS"])
+def test_other_ways_to_multiply_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of targets that are not this machine, with its instructions."""
+
+    def signed_dot(total: Vec, a: Vec, b: Vec) -> Vec:
+        for k in range(4):
+            of_word = [range(k, x.type.lanes, 4) for x in (a, b)]
+            one, other = (
+                x.builder.shuffle(x, None, lanes).convert("sext", total.type)
+                for x, lanes in zip((a, b), of_word, strict=True)
+            )
+            total = total + one * other
+        return total
+
+    monkeypatch.setattr(bytes_tile, "_signed_dot", signed_dot)
+    monkeypatch.setattr(bytes_tile, "word_dot", lambda target: getattr(bytes_tile, name))
+    for values in EXTREMES:
+        check_product(Shape((9,), 38, 50, values=values), "host")
+        check_conv(replace(PLAIN, values=values, pad_value=129), "host")
 
 
 @pytest.mark.parametrize("name", ["neon", "avx512", "avx512vnni"])

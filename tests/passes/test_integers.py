@@ -359,6 +359,17 @@ def test_a_network_of_quantised_convolutions_stays_in_channels_last(kind: Any) -
     assert len(moved) == 2, "one at the entry, one at the exit"
 
 
+@pytest.mark.parametrize("a_type", BYTES)
+@pytest.mark.parametrize("w_type", BYTES)
+@pytest.mark.parametrize("zero", [0, 3, 100])
+@pytest.mark.parametrize("side", [0, 1, 3])
+def test_every_channel_by_itself(a_type: Any, w_type: Any, zero: int, side: int) -> None:
+    case = Case((7, 9), 1, 21, (3, 3), padding=((side, 1), (1, side)), groups=21, images=2)
+    x, w = conv_arrays(case, a_type, w_type, "extreme")
+    y = conv_node(case, less(given_tensor(x), zero), less(known(w), None))
+    check([y], [x], [convolved(case, x, w, zero, 0)], "depthwise_last")
+
+
 # Bounds.
 
 
@@ -418,7 +429,8 @@ def test_what_is_left_to_loops() -> None:
     assert left(less(x, 1) @ less(known(batch), 0)), "weights that are several matrices"
     deep = Case((6, 7), 1, 5, (3, 3), groups=5)
     image, w = conv_arrays(deep, np.uint8, np.int8)
-    assert left(conv_node(deep, given_tensor(image), known(w))), "one channel each"
+    y = conv_node(deep, less(given_tensor(image), 0), less(known(w), 3))
+    assert left(y), "one channel each, with a zero point of the weights"
     image, w = conv_arrays(PLAIN, np.uint8, np.int8)
     n = ir.graph_input("w", 1, (Var("n", 1, 9), 5, 3, 3), BY_NAME["int8"])
     assert left(conv_node(PLAIN, given_tensor(image), Tensor.of_node(n)))

@@ -24,6 +24,7 @@ from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
+from arenite.ir.ops.define import INTEGER
 from arenite.schedule.kernel import Kernel, Role
 
 #: Taps along a line that are unrolled, at the most.
@@ -55,7 +56,8 @@ class _DepthwiseBuilder(LastBuilder):
         self.fits = (
             channels > 0
             and self.w in self.names
-            and self.sum_dtype.kind is self.w.dtype.kind is Kind.FLOAT
+            and self.w.dtype.kind in (Kind.FLOAT, *INTEGER)
+            and self.sum_dtype.bits >= 32
             and all(side.is_always_inside for _, side in self.clipped)
             and self.line.taps <= MOST_TAPS
             and self.lies is not None
