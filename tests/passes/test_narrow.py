@@ -9,7 +9,7 @@ import pytest
 
 from arenite import ir
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import TypeMismatch
+from arenite.errors import NotCompiled, TypeMismatch
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
@@ -121,3 +121,18 @@ def test_packing_takes_narrow_types_and_what_holds_them() -> None:
         ir.make("pack", x_of(3, dtype=BY_NAME["uint8"]), dtype=INT8)
     with pytest.raises(TypeMismatch, match=r"what holds int4 must be int8, not uint8\[3\]"):
         ir.make("pack", x_of(3, dtype=BY_NAME["uint8"]), dtype=INT4)
+
+
+def test_states_are_updated_with_narrow_values_but_not_narrow_themselves() -> None:
+    x = x_of(3)
+    state = ir.make("state", name="total", shape=(3,), dtype=INT8)
+    total = ir.make("add", state, ir.make("cast", ir.make("mul", x, x), dtype=INT8))
+    graph = narrow(Graph((x,), (ir.make("cast", total, dtype=INT4),), updates=((state, total),)))
+    verify(graph)
+    [(kept, becomes)] = graph.updates
+    assert kept is state
+    assert (becomes.op, becomes.dtype) == ("add", INT8)
+    assert {node.op for node in graph.nodes if node.dtype in HELD} == {"input", "pack"}
+    small = ir.make("state", name="small", shape=(3,), dtype=INT4)
+    with pytest.raises(NotCompiled, match=r"state 'small' is int4\[3\].*use int8"):
+        narrow(Graph((), (ir.make("neg", small),), updates=((small, small),)))

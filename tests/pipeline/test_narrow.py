@@ -182,6 +182,22 @@ def test_ops_on_many_elements(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_products_with_weights_that_are_kept(dtype: DType) -> None:
+    """Sums of a quarter as many as fit into float32, so that every order of them is exact."""
+    array, weights = random((70, 130), dtype, 1), random((130, 50), dtype, 2)
+    image, kernel = random((1, 6, 9, 8), dtype, 3), random((5, 6, 3, 2), dtype, 4)
+    x, y = inputs_of([array, image], [dtype, dtype])
+    product = ir.make("matmul", x, ir.buffer(weights), transpose_a=False, transpose_b=False)
+    sides = {"strides": (2, 1), "padding": ((0, 0), (0, 0)), "dilations": (1, 1)}
+    convolved = ir.make("conv", y, ir.buffer(kernel), groups=1, **sides)
+    made = run(Graph((x, y), (product, convolved)), [array, image])
+    windows = np.lib.stride_tricks.sliding_window_view(wide(image), (3, 2), (2, 3))[:, :, ::2]
+    judged = [wide(array) @ wide(weights), np.einsum("ncyxhw,ochw->noyx", windows, wide(kernel))]
+    for result, exact in zip(made, judged, strict=True):
+        np.testing.assert_array_equal(wide(result), wide(narrowed(exact, dtype)))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
 def test_nothing_at_all(dtype: DType) -> None:
     x = ir.graph_input("x", 0, (0, 3), dtype)
     outputs = (
@@ -287,6 +303,7 @@ def test_results_go_into_arrays_of_the_caller() -> None:
         assert out.astype(np.int8).tolist() == (-array.astype(np.int8)).tolist()
         with pytest.raises(TypeMismatch, match=r"input 'x' is int4, the array given int8"):
             program(array.astype(np.int8))
+        assert program.plan.slots["x"].nbytes == 3
         assert program.passes[0].name == "narrow"
         assert "unpack" in str(program.passes[0].graph)
 
