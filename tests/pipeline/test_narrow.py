@@ -241,6 +241,23 @@ def test_counts_and_numbers_are_of_the_type(dtype: DType) -> None:
         program.verify()
 
 
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_rows_of_whole_bytes_are_words_whatever_their_number(dtype: DType) -> None:
+    x = ir.graph_input("x", 0, (Var("n", 0, 9), 12), dtype)
+    graph = Graph((x,), (ir.make("slice", x, start=(0, 11), stop=(x.shape[0], -1), step=(1, -1)),))
+    with compile_graph(graph) as program:
+        word = {2: "uint32", 4: "uint16"}[dtype.bits]
+        for kernel in (program.kernels[0], program.kernels[-1]):
+            assert kernel.entry_point.startswith(("pack", "unpack"))
+            assert word in kernel.code
+        for n in (0, 1, 5, 9):
+            array = random((n, 12), dtype, n)
+            for [made] in (program(array), program.run_checked(array)):
+                assert made.shape == (n, 12)
+                assert made.tobytes() == array[:, ::-1].tobytes()
+        program.verify()
+
+
 def _seen_packed(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The bytes of results, as native code leaves them."""
     seen: list[list[int]] = []
