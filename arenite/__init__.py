@@ -25,6 +25,7 @@ _NAMES = {
     "fori_loop": "arenite.tensor",
     "from_numpy": "arenite.tensor",
     "gru": "arenite.tensor",
+    "host_call": "arenite.tensor",
     "lstm": "arenite.tensor",
     "scan": "arenite.tensor",
     "spec": "arenite.tensor",

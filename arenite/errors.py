@@ -112,6 +112,10 @@ class RunCancelled(RunFailed):
     """A run that `cancel()` ended; what it ran on can be called again."""
 
 
+class HostCallFailed(AreniteError, ValueError):
+    """A function called from within a program returned what it was not to."""
+
+
 class UndeclaredAccess(AreniteError, RuntimeError):
     """A kernel wrote or read bytes it did not declare: the message names it and the bytes."""
 

@@ -120,7 +120,22 @@ class Var(Atom):
                 f"Var {name!r} needs bounds with 0 <= low <= high, not {low}..{high}"
             )
         self.name, self.low, self.high = name, int(low), int(high)
-        self._set_key(f"{name}[{low}..{high}]")
+        self._set_key(f"{self.symbol}[{low}..{high}]")
+
+    @property
+    def symbol(self) -> str:
+        """What generated code calls it: no name that code gives itself begins so."""
+        return f"size_{self.name}"
+
+
+class LoopVar(Var):
+    """The variable of a loop, in positions; its name is the code's own."""
+
+    __slots__ = ()
+
+    @property
+    def symbol(self) -> str:
+        return self.name
 
 
 class Found(Var):

@@ -20,6 +20,7 @@ from arenite.ir.dim import Expr, Found, Var, found_in, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
 from arenite.ir.ops import BufferSource, ConstantData, Region, make
 from arenite.ir.ops.control import regions_of
+from arenite.ir.ops.host import HostFunction
 
 
 def topological(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
@@ -213,6 +214,8 @@ class Graph:
                 return "constant", value.digest
             if isinstance(value, BufferSource):
                 return "buffer", buffers.setdefault(value.id, len(buffers))
+            if isinstance(value, HostFunction):
+                return "host", buffers.setdefault(value, len(buffers))
             if isinstance(value, Region):
                 if value not in regions:
                     regions[value] = len(regions)

@@ -51,7 +51,7 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
     scratch = {number: one.scratch for number, one in built.items()}
-    sizes = {var.name: var for var in (*graph.vars, *graph.found)}
+    sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
     program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
     plan = plan_memory(program.lifetimes, memory)
@@ -83,6 +83,7 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         cells=tuple(program.cells),
         found=program.found,
         late=program.late,
+        hosts=tuple(program.hosts),
     )
 
 
@@ -121,7 +122,7 @@ def _cached(
         device="cpu",
         code=kernel_text(built.loops),
         entry_point=kernel.name,
-        var_names=built.loops.sizes,
+        var_names=tuple(var.name for var in launch.sizes if isinstance(var, Var)),
         globals=tuple(int(value) for value in launch.arrays),
         outs=tuple(int(value) for value in launch.writes[: len(kernel.outputs)]),
         ins=tuple(int(value) for value in launch.reads),

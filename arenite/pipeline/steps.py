@@ -27,10 +27,10 @@ from arenite.ir.node import Node
 from arenite.ir.ops.control import is_always, trip_size
 from arenite.memory import Value
 from arenite.pipeline.values import Book, Scope
-from arenite.runtime.compiled import ValueSpec
-from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, Instruction, Step, StepKind
+from arenite.runtime.compiled import ValueSpec, functions_of
+from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
 from arenite.runtime.table import Ins
-from arenite.schedule import Branch, Cut, Kernel, Loop, Schedule, is_in_memory
+from arenite.schedule import Branch, Cut, HostCall, Kernel, Loop, Schedule, is_in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Lowered:
     lifetimes: list[Value]
     found: dict[str, int]  # cells of sizes found while running
     late: dict[Dim, int]  # cells of sizes that depend on these
+    hosts: list[HostSpec]
 
 
 def lowered(
@@ -89,6 +90,8 @@ class _Lowering:
         self._load = load
         self._late = late
         self._n_constructs = 0
+        self._functions = functions_of(graph)
+        self.hosts: list[HostSpec] = []
 
     def run(self, schedule: Schedule) -> Lowered:
         scope: Scope = {}
@@ -119,6 +122,7 @@ class _Lowering:
             lifetimes=self.book.lifetimes(max(1, self._tick)),
             found=self.book.found,
             late=self.late,
+            hosts=self.hosts,
         )
 
     @property
@@ -144,6 +148,8 @@ class _Lowering:
                 self._branch(step, scope)
             elif isinstance(step, Cut):
                 self._cut(step, scope)
+            elif isinstance(step, HostCall):
+                self._host(step, scope)
             else:
                 dying = {node for node in step.parts.initial if read_last[node] == k}
                 self._loop(step, scope, dying)
@@ -220,6 +226,18 @@ class _Lowering:
         self._eval(instructions)
         pointer = self.book.pointer(name, cut.output, self.book.address(source), (source,))
         scope[cut.output] = pointer
+
+    def _host(self, call: HostCall, scope: Scope) -> None:
+        reads = [self.book.number(node, scope) for node in call.inputs]
+        if call.output not in scope:
+            name = self._construct("host")
+            scope[call.output] = self.book.value("work", f"{name}.0", call.output)
+        write = scope[call.output]
+        self.book.touch(self._tick, *reads, write)
+        addresses = tuple(map(self.book.address, (*reads, write)))
+        self.steps.append(Step(StepKind.HOST, len(self.hosts)))
+        function = self._functions.index(call.function)
+        self.hosts.append(HostSpec(function, tuple(reads), write, addresses))
 
     def _given(self, parameters: Sequence[Node], values: Sequence[Node], scope: Scope) -> Scope:
         return {

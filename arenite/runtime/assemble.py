@@ -32,6 +32,7 @@ from arenite.runtime.table import (
     Ins,
     LaunchTable,
     Op,
+    Reason,
     aligned_copy,
     aligned_empty,
 )
@@ -193,6 +194,8 @@ class Assembly:
                 evaluate_here(
                     [(op, *map(self._register, rest)) for op, *rest in step.instructions]  # type: ignore[misc]
                 )
+            elif step.kind is StepKind.HOST:
+                rows.append({"op": Op.SEGMENT, "a": step.a, "b": Reason.HOST_OP, "c": NONE})
             elif step.kind is StepKind.IF:
                 open_ifs.append(len(rows))
                 rows.append({"op": Op.IF, "a": self._register(step.a)})

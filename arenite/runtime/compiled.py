@@ -21,12 +21,13 @@ from arenite.errors import AreniteError, DamagedCache
 from arenite.ir.dim import Dim, Floordiv, Found, Positive, Var, maximum, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin
+from arenite.ir.ops.host import HostFunction
 from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
-from arenite.runtime.steps import Cell, Pointer, Step, StepKind, written
+from arenite.runtime.steps import Cell, HostSpec, Pointer, Step, StepKind, written
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Compiled:
     cells: tuple[Cell, ...]
     found: Mapping[str, int]  # cells of the sizes that are found while running
     late: Mapping[Dim, int]  # cells of the sizes that depend on these
+    hosts: tuple[HostSpec, ...]
 
     def __str__(self) -> str:
         """The steps, one a line."""
@@ -91,6 +93,7 @@ class Compiled:
             "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in self.steps],
             "cells": [_cell_to_json(cell) for cell in self.cells],
             "found": self.found,
+            "hosts": [[h.function, h.reads, h.write, h.addresses] for h in self.hosts],
             "late": [[dim_to_json(size), cell] for size, cell in self.late.items()],
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
         }
@@ -135,6 +138,7 @@ class Compiled:
                 cells=tuple(map(_cell_from_json, data["cells"])),
                 found={str(name): int(cell) for name, cell in data["found"].items()},
                 late={dim_from_json(size): int(cell) for size, cell in data["late"]},
+                hosts=tuple(map(_host_from_json, data["hosts"])),
             )
             program.check()
         except DamagedCache:
@@ -192,6 +196,15 @@ class Compiled:
             elif step.kind is StepKind.LOOP:
                 used += [step.a, step.b, step.c]
         used += [*self.found.values(), *self.late.values()]
+        used += [cell for host in self.hosts for cell in host.addresses]
+        calls = [step.a for step in self.steps if step.kind is StepKind.HOST]
+        if calls != list(range(len(self.hosts))):
+            raise DamagedCache("the steps are not those of the calls of the host")
+        named = [int(k) for host in self.hosts for k in (*host.reads, host.write)]
+        if any(not 0 <= k < len(self.values) for k in named) or any(
+            len(host.addresses) != len(host.reads) + 1 for host in self.hosts
+        ):
+            raise DamagedCache("a call of the host names a value there is not")
         if any(not -1 <= k < len(self.cells) for k in used):
             raise DamagedCache("a step names a cell there is not")
         if any(
@@ -199,6 +212,12 @@ class Compiled:
             for cell in self.cells
         ):
             raise DamagedCache("a cell has the address of a value there is not")
+
+
+def functions_of(graph: Graph) -> list[HostFunction]:
+    """The functions of the host that a graph calls, in the order saved programs count them by."""
+    calls = (node for node in graph.everything if node.op == "host")
+    return list(dict.fromkeys(node.attr("function") for node in calls))
 
 
 def constants_of(graph: Graph) -> list[Node]:
@@ -234,6 +253,11 @@ def dim_from_json(data: Any) -> Dim:
     for number, atoms in content:
         total = total + product([int(number), *map(dim_from_json, atoms)])
     return total
+
+
+def _host_from_json(data: list[Any]) -> HostSpec:
+    function, reads, write, addresses = data
+    return HostSpec(int(function), tuple(map(int, reads)), int(write), tuple(map(int, addresses)))
 
 
 def _dims_to_json(dims: tuple[Dim, ...]) -> list[Any]:

@@ -25,6 +25,7 @@ from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.meaning import (
     CONSTANT,
+    Called,
     Content,
     Event,
     Launched,
@@ -40,6 +41,7 @@ from arenite.runtime.meaning import (
     ways,
     with_found,
 )
+from arenite.runtime.steps import HostSpec
 from arenite.runtime.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
 
@@ -56,15 +58,17 @@ def check_dataflow(
     sizes: Mapping[str, int],
     given: Mapping[ValueId, Writer],
     load: frozenset[str] = frozenset(),
+    hosts: Sequence[HostSpec] = (),
 ) -> None:
     """InvalidPlan naming the first kernel that would see a byte of another value.
 
-    `given` are the values that are there before a run, `load` the names of kernels that ran before.
+    `given` are the values that are there before a run, `load` the names of kernels that ran before,
+    `hosts` the calls of the host by their number in the table.
     """
     sizes = with_found(schedule, sizes)
     for new_way in ways():
         meant = Meaning(schedule, sizes, new_way(), load).events()
-        _Walk(assembly, table, places, sizes, given).run(meant, new_way())
+        _Walk(assembly, table, places, sizes, given, hosts).run(meant, new_way())
 
 
 def given_values(compiled: Compiled, states: Sequence[Node] = ()) -> dict[ValueId, Writer]:
@@ -125,8 +129,10 @@ class _Walk:
         places: Mapping[ValueId, Place],
         sizes: Mapping[str, int],
         given: Mapping[ValueId, Writer],
+        hosts: Sequence[HostSpec],
     ) -> None:
         self.assembly = assembly
+        self.hosts = hosts
         self.table = table
         self.places = places
         self.sizes = sizes
@@ -166,6 +172,8 @@ class _Walk:
                 self._launch(int(entry["kernel"]))
             elif op == Op.EVAL:
                 self._evaluate(int(entry["a"]), int(entry["b"]))
+            elif op == Op.SEGMENT:
+                self._call_host(self.hosts[int(entry["a"])])
             elif op == Op.IF:
                 tick = tick if way.next_branch() else target
             elif op == Op.JUMP:
@@ -225,6 +233,15 @@ class _Walk:
             for k in range(n):
                 self._check_in_place(kernel, spans, position, k)
             self.memory.write(*spans[position], event.writer)
+
+    def _call_host(self, host: HostSpec) -> None:
+        event = self._next(Called)
+        assert isinstance(event, Called)
+        *reads, write = (self.registers[self.assembly.layout.cells + k] for k in host.addresses)
+        *sizes, made = (evaluate(nbytes, self.sizes) for nbytes in event.nbytes)
+        for k, (address, nbytes) in enumerate(zip(reads, sizes, strict=True)):
+            self._check(f"{event.name}, argument {k}", address, nbytes, event.reads[k])
+        self.memory.write(write, write + made, event.writer)
 
     def _check_in_place(
         self, kernel: Kernel, spans: list[tuple[int, int]], position: int, k: int

@@ -7,6 +7,7 @@ before the plan is replayed and the table rewritten, nothing is compiled.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import threading
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions
-from arenite.dtype import uint8
+from arenite.dtype import DType, uint8
 from arenite.errors import (
     AreniteError,
     BoundsError,
@@ -44,7 +45,7 @@ from arenite.runtime import forks
 from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly, LaunchSpec, Place
 from arenite.runtime.closing import Closing
-from arenite.runtime.compiled import Compiled, constants_of
+from arenite.runtime.compiled import Compiled, constants_of, functions_of
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
@@ -108,6 +109,7 @@ class Executable(Closing):
             compiled.late,
         )
         self._constants = self._find_constants()
+        self._functions = functions_of(graph) if compiled.hosts else []
         first = self._assembly.layout.io
         self._input_registers = [(k, first + io) for k, io in self._input_io.items()]
         self._results = {
@@ -226,6 +228,8 @@ class Executable(Closing):
                 arrays = self._packed(arrays)
             results = self._prepare(binding, arrays)
             outcome = binding.table.run(self.threads, binding.bind, self._is_short)
+            if outcome.kind is OutcomeKind.SEGMENT:
+                outcome = self._go_on(binding, outcome)
             if outcome.kind is not OutcomeKind.END:
                 self._check_outcome(outcome)
             if self._has_narrow_outputs:
@@ -271,6 +275,33 @@ class Executable(Closing):
                 array = unpacked(array, dtype, self._room_for(number, binding.plan, binding.sizes))
             made.append(array)
         return made
+
+    def _go_on(self, binding: _Binding, outcome: Outcome, stamps: Stamps | None = None) -> Outcome:
+        """From segment to segment: what the host computes, then native code again."""
+        while outcome.kind is OutcomeKind.SEGMENT:
+            assert outcome.tick is not None
+            host = self.compiled.hosts[int(binding.table.table.entries[outcome.tick]["a"])]
+            first, sizes = self._assembly.layout.cells, self._all_sizes(binding)
+            *given, made = (
+                _array_at(
+                    binding.words[first + cell],
+                    tuple(evaluate(dim, sizes) for dim in self._values[number].shape),
+                    self._values[number].dtype,
+                )
+                for number, cell in zip((*host.reads, host.write), host.addresses, strict=True)
+            )
+            function = self._functions[host.function]
+            try:
+                # Copies: what the function keeps must not change, nor go, with the arena.
+                arrays = [array.copy() for array in given]
+                made[...] = function.call(arrays, made.shape, self._values[host.write].dtype)
+            except BaseException:
+                binding.table.reset()
+                raise
+            outcome = binding.table.run(
+                self.threads, binding.bind, keep_gil=self._is_short, stamps=stamps
+            )
+        return outcome
 
     def _cut_down(self, binding: _Binding, results: list[Array]) -> list[Array]:
         """Results whose size was found while running, which were made as large as they may get."""
@@ -487,7 +518,8 @@ class Executable(Closing):
         check_table(table)
         given = given_values(self.compiled, self.graph.states)
         load = frozenset(kernel.entry_point for kernel in self.load_kernels)
-        check_dataflow(self.schedule, self._assembly, table, places, sizes, given, load)
+        hosts = self.compiled.hosts
+        check_dataflow(self.schedule, self._assembly, table, places, sizes, given, load, hosts)
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
@@ -499,6 +531,7 @@ class Executable(Closing):
             held = self._prepare(binding, fitting)
             stamps = Stamps(self.threads)
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
+            outcome = self._go_on(binding, outcome, stamps)
             del held
             self._check_outcome(outcome)
             sizes = self._all_sizes(binding)
@@ -625,6 +658,15 @@ def _error(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> A
             f"reset() the Executable{about_state}"
         )
     return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")
+
+
+def _array_at(address: int, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Memory of a program as an array, for as long as nothing runs."""
+    nbytes = dtype.nbytes(shape)
+    if nbytes == 0:
+        return np.empty(shape, dtype.to_numpy())
+    memory = memoryview((ctypes.c_uint8 * nbytes).from_address(address))
+    return np.frombuffer(memory, dtype.to_numpy()).reshape(shape)
 
 
 def _constant_array(node: Node) -> Array:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from arenite.ir.dim import Dim, evaluate
 from arenite.ir.node import Node
 from arenite.ir.ops.control import is_always, trip_size
-from arenite.schedule import Branch, Cut, Kernel, Loop, Schedule, Step
+from arenite.schedule import Branch, Cut, HostCall, Kernel, Loop, Schedule, Step
 
 #: Who wrote a byte: a launch or store by its number from 1 on; what was there before the run.
 Writer: TypeAlias = int | str
@@ -53,6 +53,16 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """A function of the host; `nbytes` of what it gets and, last, of what it makes."""
+
+    name: str
+    reads: tuple[Content, ...]
+    writer: int
+    nbytes: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """What a state is when the run ends."""
 
@@ -60,7 +70,7 @@ class Left:
     content: Content
 
 
-Event: TypeAlias = Launched | Loaded | Stored | Left
+Event: TypeAlias = Launched | Loaded | Stored | Called | Left
 
 
 @dataclass(slots=True)
@@ -137,6 +147,11 @@ class Meaning:
             elif isinstance(step, Cut):
                 yield Loaded(f"the size {step.size}", scope.get(step.count, CONSTANT))
                 scope[step.output] = scope.get(step.source, CONSTANT)
+            elif isinstance(step, HostCall):
+                reads = tuple(scope.get(node, CONSTANT) for node in step.inputs)
+                scope[step.output] = writer = next(self._writers)
+                nbytes = tuple(node.nbytes for node in (*step.inputs, step.output))
+                yield Called(step.function.name, reads, writer, nbytes)
             else:
                 yield from self._loop(step, scope)
 

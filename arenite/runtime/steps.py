@@ -36,6 +36,7 @@ class StepKind(Enum):
     END = "end"  # of an if
     LOOP = "loop"  # cell `a` counts up to cell `b` while cell `c`, if there is one
     NEXT = "next"
+    HOST = "host"  # call `a` of the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,17 @@ class Step:
     b: int = 0
     c: int = NO_CONDITION
     instructions: tuple[Instruction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """A call of the host: its function by number in the graph, the values it gets and makes, and
+    the cells with their addresses, that of what it makes last."""
+
+    function: int
+    reads: tuple[int, ...]
+    write: int
+    addresses: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

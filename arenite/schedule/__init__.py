@@ -1,13 +1,24 @@
 """schedule/: a graph becomes kernels, fused with a reason for each border, in an order to run."""
 
 from arenite.schedule.fuse import fuse
-from arenite.schedule.kernel import Branch, Cut, Kernel, Loop, Role, Schedule, Stage, Step
+from arenite.schedule.kernel import (
+    Branch,
+    Cut,
+    HostCall,
+    Kernel,
+    Loop,
+    Role,
+    Schedule,
+    Stage,
+    Step,
+)
 from arenite.schedule.outline import outline
 from arenite.schedule.roots import is_in_memory
 
 __all__ = [
     "Branch",
     "Cut",
+    "HostCall",
     "Kernel",
     "Loop",
     "Role",

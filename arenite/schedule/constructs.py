@@ -15,17 +15,28 @@ from arenite.ir.node import Node
 from arenite.ir.ops import full, parameter
 from arenite.ir.ops.control import LoopParts, is_always, loop_parts, trip_size
 from arenite.ir.regions import rebuilt
-from arenite.schedule.kernel import Branch, Cut, Kernel, Loop, Role, Schedule, Stage
+from arenite.schedule.kernel import (
+    Branch,
+    Cut,
+    HostCall,
+    Kernel,
+    Loop,
+    Role,
+    Schedule,
+    Stage,
+)
 
 
 def construct(
     graph: Graph, nodes: Sequence[Node], fused: Callable[[Graph], Schedule], numbers: Iterator[int]
-) -> Branch | Loop | Cut:
+) -> Branch | Loop | Cut | HostCall:
     """The step of a branch or a loop, of which `nodes` are results."""
     node = nodes[0]
     if node.op == "cut":
         source, count = node.inputs
         return Cut(source, count, node)
+    if node.op == "host":
+        return HostCall(node.inputs, node)
     outputs = tuple((one.attr("index"), one) for one in nodes)
     if node.op == "branch":
         condition, *captures = node.inputs

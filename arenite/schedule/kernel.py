@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, Found, Var, bounds, product
+from arenite.ir.dim import Dim, Found, LoopVar, Var, bounds, product
 from arenite.ir.node import Node, Origin, Shape
 from arenite.ir.ops.control import LoopParts, is_always, trip_size
+from arenite.ir.ops.host import HostFunction
 from arenite.schedule.access import Index
 
 
@@ -158,7 +159,23 @@ class Cut:
         return [f"{self.size} is found: rows of a value of {self.source.shape[0]}"]
 
 
-Step: TypeAlias = Kernel | Branch | Loop | Cut
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A function of the host: native code returns before it and goes on behind it."""
+
+    inputs: tuple[Node, ...]
+    output: Node
+
+    @property
+    def function(self) -> HostFunction:
+        function: HostFunction = self.output.attr("function")
+        return function
+
+    def lines(self) -> list[str]:
+        return [f"host  {self.function.name}: a segment ends"]
+
+
+Step: TypeAlias = Kernel | Branch | Loop | Cut | HostCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +243,7 @@ def control_reads(parts: LoopParts) -> tuple[Node, ...]:
 
 def space_vars(space: Shape) -> tuple[Var, ...]:
     """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
-    return tuple(Var(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
+    return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
 
 
 def outer_index(kernel_axes: tuple[int, ...], variables: tuple[Var, ...]) -> Index:

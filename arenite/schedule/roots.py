@@ -63,11 +63,11 @@ MADE_UP = frozenset({"full", "iota", "size"})
 
 
 #: What is no kernel but has kernels inside.
-CONSTRUCTS = frozenset({"branch", "loop", "cut"})
+CONSTRUCTS = frozenset({"branch", "loop", "cut", "host"})
 
 
 def read_by_construct(node: Node) -> tuple[Node, ...]:
-    """What a branch, a loop or a cut reads from memory."""
+    """What a branch, a loop, a cut or a call of the host reads from memory."""
     if node.op != "loop":
         return node.inputs
     parts = loop_parts(node)

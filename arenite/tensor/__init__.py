@@ -28,6 +28,7 @@ from arenite.tensor.creation import (
     zeros,
     zeros_like,
 )
+from arenite.tensor.host import host_call
 from arenite.tensor.random import Generator
 from arenite.tensor.recurrent import gru, lstm
 from arenite.tensor.spec import TensorSpec, spec, static
@@ -55,6 +56,7 @@ __all__ = [
     "full",
     "full_like",
     "gru",
+    "host_call",
     "hstack",
     "linspace",
     "lstm",

@@ -25,6 +25,7 @@ from arenite.ir import (
     size,
 )
 from arenite.ir.dim import Found
+from arenite.ir.ops.host import HostFunction
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
 BOOL, U8, I8, I4 = (BY_NAME[name] for name in ("bool", "uint8", "int8", "int4"))
@@ -204,6 +205,9 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         panels := _of_weights("pack_blocks"),
         dtype=panels.inputs[0].dtype,
         columns=19,
+    ),
+    "host": lambda: make(
+        "host", x(3, 4), function=HostFunction(np.negative), shape=(3, 4), dtype=F32
     ),
     "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "branch": _branch,

@@ -128,6 +128,26 @@ def test_few_queries_over_many_keys(heads: int, groups: int, queries: int, dtype
             np.testing.assert_allclose(one, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys"), [("head", "key"), ("count", "chunk"), ("k", "lane"), ("tile", "d")]
+)
+def test_sizes_of_any_name(queries: str, keys: str) -> None:
+    """A size of the model may be called like a variable of the kernel."""
+    n_queries, n_keys = Var(queries, 1, 200), Var(keys, 1, 300)
+    shapes: list[tuple[Dim, ...]] = [(1, 2, length, 8) for length in (n_queries, n_keys, n_keys)]
+    nodes = [ir.graph_input(f"x{k}", k, shape, FLOAT32) for k, shape in enumerate(shapes)]
+    q, k, v = (Tensor.of_node(node) for node in nodes)
+    graph = Graph(tuple(nodes), (q.attention(k, v, causal=True, offset=n_keys - n_queries).node,))
+    with compile_graph(graph) as program:
+        for t, s in ((3, 100), (77, 150)):
+            rng = np.random.default_rng(s)
+            sizes = [(1, 2, length, 8) for length in (t, s, s)]
+            arrays: list[Array] = [rng.standard_normal(size, dtype=np.float32) for size in sizes]
+            [got] = program.run(by_name(arrays))
+            [want] = ir.evaluate(graph, arrays)
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_queries_that_see_nothing_of_many_keys() -> None:
     graph, _ = attention_of((1, 2, 4, 8), (1, 2, 3000, 8), (1, 2, 3000, 8), causal=True, offset=-2)
     arrays = random_arrays(graph)

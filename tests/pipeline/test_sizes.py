@@ -51,3 +51,36 @@ def test_every_size_is_ordered_without_a_race(counted: list[int]) -> None:
     n_before = len(counted)
     program(np.ones((298, 64), np.float32) * 0.1, np.ones((300, 64), np.float32) * 0.1)
     assert len(counted) == n_before
+
+
+NAMES = "tile row column group head k block t0 acc0 in0 out0 at _s0 size_k batch first_row".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_size_may_have_any_name(name: str) -> None:
+    """Generated code has names of its own; sizes never meet them."""
+    rng = np.random.default_rng(6)
+    w = rng.standard_normal((48, 20)).astype(np.float32)
+    tables = rng.standard_normal((4, 6)).astype(np.float32)
+
+    def network(x: Any, rows: Any) -> Any:
+        heads = x.reshape(x.shape[0], 3, 16).transpose(1, 0, 2)
+        seen = heads.attention(heads, heads, causal=True)
+        return (
+            x @ w,
+            x.softmax(-1).sum(0),
+            arenite.tensor.concat([x, x * 2]),
+            seen.transpose(1, 0, 2).reshape(x.shape[0], 48),
+            arenite.from_numpy(tables).take(rows, axis=0),
+            x.argsort(0),
+        )
+
+    var = Var(name, 1, 50)
+    specs = arenite.spec((var, 48)), arenite.spec((var,), "int64")
+    program = arenite.compile(network, *specs)
+    known = arenite.compile(network, arenite.spec((13, 48)), arenite.spec((13,), "int64"))
+    x = rng.standard_normal((13, 48)).astype(np.float32)
+    rows = rng.integers(0, 4, 13)
+    for one, other in zip(program(x, rows), known(x, rows), strict=True):
+        assert np.allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert {name for kernel in program.kernels for name in kernel.var_names} == {name}

@@ -88,7 +88,7 @@ class Builder:
             for node, name in self.stores.items()
         ]
         sizes = sorted(
-            {var.name for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
+            {var.symbol for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
         )
         loops = ir.LoopKernel(
             self.kernel.name, tuple(arrays), tuple(sizes), index_expr(n_tiles), "tile", block

@@ -10,7 +10,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
 from arenite.schedule.access import is_affine, linear, reshaped_index
 from arenite.schedule.kernel import Kernel
 
@@ -67,4 +67,4 @@ class Concat(Builder):
 
 
 def _var(name: str, size: Dim) -> Var:
-    return Var(name, 0, max(0, bounds(size)[1] - 1))
+    return LoopVar(name, 0, max(0, bounds(size)[1] - 1))

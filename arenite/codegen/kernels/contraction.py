@@ -20,7 +20,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.codegen.target import Target
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
 from arenite.schedule.access import coefficient, linear, substitute
 from arenite.schedule.kernel import Kernel, Role, space_vars
 
@@ -58,7 +58,7 @@ class Contraction(Builder):
         others = [axis for axis in self.nest.rows if axis is not block]
         n_blocks = ceildiv(block.size, self.rows)
         blocks = Axis(
-            Var(f"{block.var.name}b", 0, max(0, bounds(n_blocks)[1] - 1)), n_blocks, False
+            LoopVar(f"{block.var.name}b", 0, max(0, bounds(n_blocks)[1] - 1)), n_blocks, False
         )
         row_axes = [*others, blocks]
         n_rows = product([axis.size for axis in row_axes])
@@ -89,7 +89,7 @@ class Contraction(Builder):
         saved_position = dict(self.nest.position)
         variants: list[tuple[dict[Var, Dim], str]] = []
         for row in range(self.rows):
-            var = Var(f"{self.block.var.name}r{row}", self.block.var.low, self.block.var.high)
+            var = LoopVar(f"{self.block.var.name}r{row}", self.block.var.low, self.block.var.high)
             at = ir.Name("first_row") + row
             if row and not is_even:
                 at = ir.Binary("min", at, size - 1)

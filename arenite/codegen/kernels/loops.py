@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.schedule.access import Index, coefficient, substitute
 from arenite.schedule.kernel import Kernel, space_vars
 
@@ -144,7 +144,7 @@ def _joined(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _Sta
             _walks_as_one(dim, outer, inner) for dim in used
         ):
             size = outer.size * inner.size
-            var = Var(f"{outer.var.name}_", 0, max(0, bounds(size)[1] - 1))
+            var = LoopVar(f"{outer.var.name}_", 0, max(0, bounds(size)[1] - 1))
             whole = var // maximum(inner.size, 1)
             position, used = _replaced(
                 position, used, {outer.var: whole, inner.var: var - whole * inner.size}

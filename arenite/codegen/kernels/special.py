@@ -72,7 +72,7 @@ class Draft:
         arrays.append(ir.ArrayArg("out0", self.node.dtype, role))
         arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
         shapes = [self.node.shape, *(value.shape for value in self.kernel.inputs)]
-        sizes = {var.name for shape in shapes for dim in shape for var in variables(dim)}
+        sizes = {var.symbol for shape in shapes for dim in shape for var in variables(dim)}
         tiles = ceildiv(rows, tile_rows)
         loops = ir.LoopKernel(
             self.kernel.name,

@@ -30,7 +30,7 @@ def index_expr(dim: Dim) -> ir.Expr:
     if isinstance(dim, int):
         return ir.index(dim)
     if isinstance(dim, Var):
-        return ir.Name(dim.name)
+        return ir.Name(dim.symbol)
     if isinstance(dim, Floordiv):
         return index_expr(dim.numerator) // index_expr(dim.divisor)
     if isinstance(dim, Positive):

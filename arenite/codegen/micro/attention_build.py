@@ -32,7 +32,7 @@ from arenite.codegen.micro.kernel import SCRATCH, Operand
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum, product, variables
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
 from arenite.passes.parts import FEW_QUERIES
 from arenite.schedule.access import coefficient, linear, sources, substitute
@@ -97,7 +97,7 @@ class _Builder:
             E.name: width,
         }
         self.variables = {
-            name: Var(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
+            name: LoopVar(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
         }
         #: What stands for the head and the query of an operand.
         self.positions: dict[str, Dim] = dict(self.variables)
@@ -191,7 +191,7 @@ class _Builder:
         loops = AttentionKernel(
             self.kernel.name,
             arrays,
-            tuple(sorted(var.name for var in self.sizes)),
+            tuple(sorted(var.symbol for var in self.sizes)),
             made.tiles,
             "tile",
             tile_body(made),

@@ -45,6 +45,8 @@ from arenite.ir.ops.blocks import (
 )
 
 WORD_NBYTES = 4
+#: Rows of a tile from which on there is time to bring the next panel to the second cache.
+PREFETCH_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class BlocksFunction(TileFunction):
 
         def step(a_at: str, b_at: str, state: list[Vec]) -> list[Vec]:
             *sums, number = state
+            if rows >= PREFETCH_ROWS:
+                self._prefetch(b_at)
             own_rows = [moved(b, a_at, line * row) for row in range(rows)]
             shared_at = b_at
             if form.blocks > 1:
@@ -112,6 +116,15 @@ class BlocksFunction(TileFunction):
         *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish([sums[row * columns : (row + 1) * columns] for row in range(rows)], masks)
+
+    def _prefetch(self, at: str) -> None:
+        """Have the same block of the next panel brought near while this one is multiplied."""
+        b, form = self.builder, self.form
+        b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        nbytes = form.shared_nbytes // form.blocks
+        for line in range(0, nbytes, LINE_NBYTES):
+            where = b.offset(at, self.made.panel_nbytes + line)
+            b.emit_void(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 2, i32 1)")
 
     def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
         """Bytes before the scales, codes and numbers of the tile's first column."""

@@ -29,7 +29,7 @@ from arenite.codegen.micro.kernel import (
 )
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
 from arenite.schedule.access import (
     Source,
@@ -46,8 +46,8 @@ from arenite.schedule.roots import COSTS
 #: Operations up to which an epilogue is done on the sums in registers.
 SHORT_OPS = 6
 #: Axes that stand for a size of 1.
-_NO_ROW = Axis(Var("_one_row", 0, 0), 1, False)
-_NO_COLUMN = Axis(Var("_one_column", 0, 0), 1, False)
+_NO_ROW = Axis(LoopVar("_one_row", 0, 0), 1, False)
+_NO_COLUMN = Axis(LoopVar("_one_column", 0, 0), 1, False)
 
 
 def build_product(kernel: Kernel, target: Target) -> Built | None:

@@ -28,7 +28,7 @@ from arenite.codegen.micro.kernel import (
     in_blocks,
 )
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
 from arenite.schedule.access import (
     Index,
@@ -47,7 +47,7 @@ from arenite.schedule.roots import COSTS
 #: As many as there may be.
 ANY = 2**40
 
-_NO_LINES = Side(Var("_one_line", 0, 0), 1, 1, 1, 1, 1, 0, 0)
+_NO_LINES = Side(LoopVar("_one_line", 0, 0), 1, 1, 1, 1, 1, 0, 0)
 GROUP = ir.Name("channel_group")
 
 
@@ -117,7 +117,7 @@ class LastBuilder(Builder):
         shape, images = self.node.shape[:-1], self.images
         for first in (0, 1):
             total = product(shape[first:])
-            pixel = Var("_pixel", 0, max(0, bounds(total)[1] - 1))
+            pixel = LoopVar("_pixel", 0, max(0, bounds(total)[1] - 1))
             apart = reshaped_index((pixel,), (total,), shape[first:])
             self._walk_by(dict(zip(self.variables[first : len(shape)], apart, strict=True)))
             self.joined, self.images = pixel, images if first else []
@@ -250,7 +250,7 @@ class LastBuilder(Builder):
 
 def far(name: str) -> Var:
     """A variable that may have any value."""
-    return Var(name, 0, ANY)
+    return LoopVar(name, 0, ANY)
 
 
 def _tap_lets(name: str, side: Side) -> list[ir.Stmt]:

@@ -19,7 +19,7 @@ from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, TILE
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, Var, product
+from arenite.ir.dim import Dim, LoopVar, Var, product
 
 #: Variables of the copy: how many of each there are does not matter to index arithmetic.
 _MANY = 2**40
@@ -168,4 +168,4 @@ class Copy:
 
 
 def _var(name: str) -> Var:
-    return Var(name, 0, _MANY)
+    return LoopVar(name, 0, _MANY)

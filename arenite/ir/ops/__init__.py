@@ -7,6 +7,7 @@ from arenite.ir.ops import (  # noqa: F401
     control,
     convolution,
     elementwise,
+    host,
     indexing,
     movement,
     narrow,
