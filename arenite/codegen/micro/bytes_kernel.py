@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.bytes_tile import multiply_bytes
 from arenite.codegen.micro.conv_kernel import ConvDriver, ConvFunction, ConvKernel
-from arenite.codegen.micro.tile import KLoop, Tile
+from arenite.codegen.micro.tile import Tile
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import Builder
 from arenite.ir.ops.byte_products import WORD
 from arenite.ir.ops.convolution import PANEL
@@ -39,32 +38,22 @@ class BytesFunction(ConvFunction):
         self.bytes_left = kernel.rest
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        product, conv, lanes = self.product, self.conv, self.product.lanes
-        loops = [
-            KLoop(
-                self.value(taps.count, SCALAR),
-                self.nbytes(taps.step, product.a),
-                taps.panel_step,
-            )
-            for taps in conv.loops
-            if taps.count != ir.index(0)
-        ]
+        product, lanes = self.product, self.product.lanes
         line = self.nbytes(product.a.line, product.a)
-
-        def column_offset(column: int) -> int:
-            panel, lane = divmod(column * lanes, PANEL)
-            return panel * conv.panel + lane * WORD
-
         sums = multiply_bytes(
             self.builder,
             Tile(rows, columns, lanes),
             lambda row: line * row,
-            column_offset,
-            loops,
+            self._column_offset,
+            [] if product.depth == ir.index(0) else self._loops(),
             self.bytes_left,
         )
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish(sums, masks)
+
+    def _column_offset(self, column: int) -> int:
+        panel, lane = divmod(column * self.product.lanes, PANEL)
+        return panel * self.conv.panel + lane * WORD
 
 
 class BytesDriver(ConvDriver):
