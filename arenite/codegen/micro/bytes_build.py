@@ -30,8 +30,10 @@ from arenite.ir.ops.byte_products import UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
-#: Operations up to which an epilogue is done on the sums in registers: bias, scale, rounding.
+#: Operations up to which an epilogue is done on the sums in registers (bias, scale, rounding), where
+#: a sum has so few products that this matters: all of it is emitted for every sum of a tile.
 SHORT_OPS = 14
+SHORT_DEPTH = 512
 
 
 def build_bytes(kernel: Kernel, target: Target) -> Built | None:
@@ -57,11 +59,11 @@ def _panels(node: Node) -> Panels:
 
 
 class _BytesBuilder(ConvBuilder):
-    short_ops = SHORT_OPS
-
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         super().__init__(kernel, node, weights)
         self.copied_dtype = UINT8
+        if self.panel <= PANEL * SHORT_DEPTH:
+            self.short_ops = SHORT_OPS
         self.fill = 0 if node.op == "matmul_bytes" else node.attr("pad_value")
         self.around = [*self.deep, self.block]
         self.is_open = any(side.is_padded for side in self.around) and (

@@ -69,14 +69,13 @@ class Panels:
 
 
 class ConvBuilder(LastBuilder):
-    short_ops = SHORT_OPS
-
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         groups, taps, depth = weights.groups, weights.taps, weights.depth
         super().__init__(kernel, node, taps, groups, weights.channels // groups, depth)
         self.n_panels, self.filled = weights.n_panels, weights.filled
         self.panel = PANEL * weights.filled * prod(taps)
         self.copied_dtype = self.sum_dtype
+        self.short_ops = SHORT_OPS
         self.fits = (
             depth > 0
             and self.w in self.names
