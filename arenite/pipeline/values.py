@@ -18,18 +18,9 @@ from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_i
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.memory import Lifetime, Value
-from arenite.runtime.compiled import ValueSpec, constants_of
+from arenite.runtime.compiled import REGIONS, ValueSpec, constants_of
 from arenite.runtime.steps import ZERO, Cell, Instruction
 from arenite.runtime.table import Ins
-
-#: Where values are that live as long as the program.
-REGIONS = {
-    "constant": "mapped",
-    "input": "io",
-    "output": "io",
-    "packed": "packed",
-    "state": "state",
-}
 
 #: Numbers of the values that nodes of one region stand for.
 Scope = dict[Node, int]

@@ -30,6 +30,17 @@ from arenite.runtime.steps import Cell, HostSpec, Pointer, Step, StepKind, writt
 SCHEMA = 4
 
 
+#: Where values of each kind are; but for those of `work` they live as long as the program.
+REGIONS = {
+    "constant": "mapped",
+    "input": "io",
+    "output": "io",
+    "packed": "packed",
+    "state": "state",
+    "work": "work",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
     """A value in memory: an `input`, an `output`, a `constant`, `work` between kernels, `packed`,
@@ -165,6 +176,8 @@ class Compiled:
             slot = self.plan.slots.get(value.name)
             if slot is None or slot.nbytes < 0:
                 raise DamagedCache(f"value {value.name!r} is not in the plan")
+            if slot.region != REGIONS.get(value.kind):
+                raise DamagedCache(f"value {value.name!r} is no {value.kind} of the plan")
         if any(not 0 <= k < n for k in self.outputs) or len(self.kernels) != len(self.launches):
             raise DamagedCache("outputs or kernels do not fit the values")
         self._check_steps()

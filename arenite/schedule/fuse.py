@@ -49,13 +49,20 @@ def fuse(graph: Graph) -> Schedule:
 def _fused(graph: Graph, numbers: Iterator[int]) -> Schedule:
     last: dict[Node, Node] = {}
     while True:
-        drafts = _Drafts(graph, choose_roots(graph), last)
+        kept = {copy.inputs[0] for copy in last.values()}
+        drafts = _Drafts(graph, choose_roots(graph, kept), last)
         drafts.join_all()
         over = drafts.overwriting()
         if not over.broken:
             break
         assert last.keys().isdisjoint(over.broken), "a copy that nobody reads can come last"
-        last |= {state: copied(value) for state, value in graph.updates if state in over.broken}
+        taken = {value for _, value in graph.updates}
+        for state, value in graph.updates:
+            if state in over.broken:
+                last[state] = copied(value)
+                while last[state] in taken:
+                    last[state] = copied(last[state])
+                taken.add(last[state])
         graph = _with_copies(graph, last)
     steps = drafts.finished(numbers, over)
     return Schedule(tuple(steps), graph.inputs, graph.outputs, graph.states, graph.updates)

@@ -6,7 +6,7 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
@@ -129,10 +129,11 @@ def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
     return source.node is not node and source.node.op not in MADE_UP
 
 
-def choose_roots(graph: Graph) -> dict[Node, str]:
-    """The nodes that are written to memory, and why, in topological order."""
+def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]:
+    """The nodes that are written to memory, `needed` among them, and why, in topological order."""
     users = graph.users()
-    outputs = set(graph.results)
+    outputs = {*graph.outputs, *needed}
+    becoming = {value for _, value in graph.updates}
     roots: dict[Node, str] = {}
     inlined_ops: dict[Node, int] = {}
     flat: dict[Node, bool] = {}
@@ -148,6 +149,8 @@ def choose_roots(graph: Graph) -> dict[Node, str]:
             flat[value] for value in node.inputs
         )
         reason = _needed_in_memory(node, users[node], outputs)
+        if node in becoming and not is_copy(node):
+            reason = "what a state becomes"
         if node.op == "permute" and node.inputs[0] in turned:
             reason = "attention writes its results in this order"
         kept = node
