@@ -30,8 +30,8 @@ from arenite.ir.ops.byte_products import UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
-#: Operations up to which an epilogue is done on the sums in registers (bias, scale, rounding), where
-#: a sum has so few products that this matters: all of it is emitted for every sum of a tile.
+#: Operations up to which an epilogue is done on the sums in registers, where a sum has so few
+#: products that this matters: bias, scale and rounding are emitted for every sum of a tile then.
 SHORT_OPS = 14
 SHORT_DEPTH = 512
 
