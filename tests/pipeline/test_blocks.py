@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arenite.device.disk import DiskAllocator
 from arenite.dtype import BY_NAME, float32
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
+from arenite.frontends.gguf import GgufFile
 from arenite.ir import Node, Var, buffer, constant, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
@@ -243,3 +244,24 @@ def resident_nbytes(path: Path) -> int:
             rss = next(rest for rest in lines if rest.startswith("Rss:"))
             found += int(rss.split()[1]) * 1024
     return found
+
+
+@pytest.mark.parametrize("name", ["q4_1", "q6_k"])
+def test_weights_of_a_gguf_file(name: str, tmp_path: Path) -> None:
+    raw = random_blocks(name, 70, 256)
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("w", raw, raw_dtype=gguf.GGMLQuantizationType[name.upper()])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tensor = GgufFile.open(path).tensors["w"]
+    assert tensor.dtype == BY_NAME[name]
+    assert tensor.shape == (70, 256)
+    x = activations(4, 256)
+    with compile_graph(product(buffer(tensor.buffer()), 4)) as exe:
+        [found] = exe(x)
+    weights = numbers_by_gguf(name, raw)
+    exact = x.astype(np.float64) @ weights.T
+    assert np.all(np.abs(found - exact) <= rounding_bound(x, weights))
