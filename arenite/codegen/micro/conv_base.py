@@ -44,6 +44,8 @@ from arenite.schedule.access import (
 from arenite.schedule.kernel import Kernel, Role, outer_index, space_vars
 from arenite.schedule.roots import COSTS
 
+#: Pixels from which on an image is worth a line of its own.
+FEW_PIXELS = 14
 #: As many as there may be.
 ANY = 2**40
 
@@ -113,9 +115,14 @@ class LastBuilder(Builder):
         self.outer_point = self.nest.map_index(outer_index(self.kernel.axes, self.variables))
 
     def _joined(self, sides: list[Side]) -> list[Side]:
-        """All pixels as one line: of all images if the input lies so, else of each."""
+        """All pixels as one line: of all images if the input lies so, else of each.
+
+        Where images are counted later, a line of each has heights that are known now.
+        """
         shape, images = self.node.shape[:-1], self.images
-        for first in (0, 1):
+        own = product(shape[1:])
+        is_known = isinstance(own, int) and own >= FEW_PIXELS and not isinstance(shape[0], int)
+        for first in (1, 0) if is_known else (0, 1):
             total = product(shape[first:])
             pixel = LoopVar("_pixel", 0, max(0, bounds(total)[1] - 1))
             apart = reshaped_index((pixel,), (total,), shape[first:])
