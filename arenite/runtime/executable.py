@@ -424,10 +424,10 @@ class Executable(Closing):
         return parts
 
     def _drop_pages(self, launches: Sequence[LaunchSpec]) -> None:
-        """Give back the memory of mapped constants that only these launches read."""
-        needed = {number for launch in self.compiled.launches for number in launch.reads}
+        """Give back the memory of mapped constants that these launches have read. What runs read of
+        them, rows of an embedding perhaps, comes from the file again."""
         of_graph = constants_of(self.graph)
-        done = {number for launch in launches for number in launch.reads} - needed
+        done = {number for launch in launches for number in launch.reads}
         for number, value in enumerate(self._values):
             if number in done and value.kind == "constant" and value.source >= 0:
                 node = of_graph[value.source]
