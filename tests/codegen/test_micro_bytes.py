@@ -403,6 +403,24 @@ def test_convolutions_of_networks(case: Case, pad_value: int) -> None:
     check_conv(replace(case, pad_value=pad_value), "host")
 
 
+@pytest.mark.parametrize(
+    ("case", "is_copied"),
+    [
+        (PLAIN, False),
+        (replace(PLAIN, dilations=(1, 2), strides=(1, 2)), False),
+        (replace(PLAIN, groups=2, channels=8, images=2), False),
+        (replace(PLAIN, pad_value=5), True),
+        (replace(PLAIN, channels=21), True),
+        (replace(POINT, channels=21), False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_images_are_copied_only_where_they_must(case: Case, is_copied: bool, target: str) -> None:
+    assert bool(made_conv(case, target).built.scratch) == is_copied
+    check_conv(case, target)
+
+
 @pytest.mark.parametrize("pad_value", [0, 77])
 def test_images_whose_size_is_known_later(pad_value: int) -> None:
     n, h, w = Var("n", 0, 4), Var("h", 3, 64), Var("w", 3, 400)

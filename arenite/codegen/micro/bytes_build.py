@@ -88,6 +88,10 @@ class _BytesBuilder(ConvBuilder):
         is_even = self.depth % WORD == 0 or self.panel == PANEL * self.filled
         return is_even and not self.is_open and super()._can_walk(lies)
 
+    def _can_leave_out(self, lies: Lies) -> bool:
+        has_words = self.depth % WORD == 0 and self.fill == 0 and not self.is_open
+        return has_words and super()._can_leave_out(lies)
+
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
         sizes = super()._sizes(in_place)
         # In words: what takes as long, and as much room, as one float.

@@ -7,13 +7,21 @@ whose pixels are rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.bytes_tile import multiply_bytes
-from arenite.codegen.micro.conv_kernel import ConvDriver, ConvFunction, ConvKernel
-from arenite.codegen.micro.tile import Tile
+from arenite.codegen.micro.bytes_tile import WordTile
+from arenite.codegen.micro.conv_kernel import (
+    ConvDriver,
+    ConvFunction,
+    ConvKernel,
+    Ends,
+    taps_of_rows,
+)
+from arenite.codegen.micro.strips import Strip
+from arenite.codegen.micro.tile import KLoop, Tile, summed
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.vector import Builder
+from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.byte_products import WORD
 from arenite.ir.ops.convolution import PANEL
 
@@ -38,22 +46,50 @@ class BytesFunction(ConvFunction):
         self.bytes_left = kernel.rest
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        product, lanes = self.product, self.product.lanes
-        line = self.nbytes(product.a.line, product.a)
-        sums = multiply_bytes(
-            self.builder,
-            Tile(rows, columns, lanes),
-            lambda row: line * row,
-            self._column_offset,
-            [] if product.depth == ir.index(0) else self._loops(),
-            self.bytes_left,
-        )
-        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
-        self.finish(sums, masks)
+        loops = [] if self.product.depth == ir.index(0) else self._loops()
+        words = self._words(rows, columns)
+        self._end(words, words.multiply(loops, self.bytes_left), is_masked)
+
+    def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
+        b, words = self.builder, self._words(strip.pixels, columns)
+
+        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            for first, count, rows in taps_of_rows(strip, ends):
+                loops = [
+                    KLoop(b.constant(n, I64), far, further)
+                    for n, far, further in _word_loops(ends, count)
+                ]
+                a_here = b.offset(a_at, first * ends.tap)
+                b_here = b.offset(b_at, first * ends.depth * PANEL)
+                sums = summed(b, loops, a_here, b_here, sums, partial(words.step, rows=rows))
+            return sums
+
+        around = self._loops()[: ends.n_around]
+        self._end(words, summed(b, around, "%a", "%b", words.zeros(), taps), is_masked)
+
+    def _words(self, rows: int, columns: int) -> WordTile:
+        line = self.nbytes(self.product.a.line, self.product.a)
+        tile = Tile(rows, columns, self.product.lanes)
+        return WordTile(self.builder, tile, lambda row: line * row, self._column_offset)
+
+    def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
+        """The epilogue."""
+        lanes = self.product.lanes
+        columns = range(words.tile.columns)
+        masks = [self._mask(column * lanes) if is_masked else None for column in columns]
+        self.finish(words.by_row(sums), masks)
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)
         return panel * self.conv.panel + lane * WORD
+
+
+def _word_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
+    """Loops over so many taps and the words of their channels: how often, and both steps."""
+    word = (WORD, PANEL * WORD)
+    if ends.tap == ends.depth:
+        return [(count * ends.depth // WORD, *word)]
+    return [(count, ends.tap, PANEL * ends.depth), (ends.depth // WORD, *word)]
 
 
 class BytesDriver(ConvDriver):

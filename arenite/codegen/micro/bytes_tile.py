@@ -48,47 +48,66 @@ def registers_taken(target: Target) -> int:
     return 0 if target.has_vnni else _WIDENED_REGISTERS
 
 
-def multiply_bytes(
-    b: Builder,
-    tile: Tile,
-    row_offset: Callable[[int], Vec | int],
-    column_offset: Callable[[int], int],
-    k_loops: Sequence[KLoop],
-    rest: int,
-) -> list[list[Vec]]:
-    """The sums, by row and column, of A at %a and B at %b.
+class WordTile:
+    """A tile at %a and %b: distances of its rows and columns, in bytes."""
 
-    Behind the words of the loops there are `rest` bytes of A, less than a word, and a word of B.
-    Loops may be none; with a rest there is one at the most.
-    """
-    rows = [row_offset(row) for row in range(tile.rows)]
-    columns = [column_offset(column) for column in range(tile.columns)]
-    t = VType("i", 32, tile.lanes)
-    dot = word_dot(b.target)
+    def __init__(
+        self,
+        b: Builder,
+        tile: Tile,
+        row_offset: Callable[[int], Vec | int],
+        column_offset: Callable[[int], int],
+    ) -> None:
+        self.b, self.tile = b, tile
+        self.rows = [row_offset(row) for row in range(tile.rows)]
+        self.columns = [column_offset(column) for column in range(tile.columns)]
+        self.type = VType("i", 32, tile.lanes)
+        self.dot = word_dot(b.target)
 
-    def step(a_at: str, b_at: str, sums: list[Vec], nbytes: int = WORD) -> list[Vec]:
+    def zeros(self) -> list[Vec]:
+        return [self.b.constant(0, self.type)] * (self.tile.rows * self.tile.columns)
+
+    def step(
+        self,
+        a_at: str,
+        b_at: str,
+        sums: list[Vec],
+        rows: Sequence[int] | None = None,
+        nbytes: int = WORD,
+    ) -> list[Vec]:
+        """The sums after a word of K, for some rows or all; `nbytes` of A's word are there."""
+        b, t, n_columns = self.b, self.type, self.tile.columns
         vectors = [
-            dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
-            for offset in columns
+            self.dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
+            for offset in self.columns
         ]
-        made = []
-        for row, offset in enumerate(rows):
-            word = _word(b, moved(b, a_at, offset), nbytes)
-            spread = dot.a(b.broadcast(word, tile.lanes))
-            for column, vector in enumerate(vectors):
-                made.append(dot.add(sums[row * tile.columns + column], spread, vector))
+        made = list(sums)
+        for row in range(self.tile.rows) if rows is None else rows:
+            word = _word(b, moved(b, a_at, self.rows[row]), nbytes)
+            spread = self.dot.a(b.broadcast(word, t.lanes))
+            for at, vector in enumerate(vectors, row * n_columns):
+                made[at] = self.dot.add(made[at], spread, vector)
         return made
 
-    sums = [b.constant(0, t)] * (tile.rows * tile.columns)
-    a_at, b_at = "%a", "%b"
-    if k_loops:
-        sums = summed(b, k_loops, a_at, b_at, sums, step)
-    if rest:
-        for loop in k_loops:
-            a_at = moved(b, a_at, _times(loop.a_step, loop.count))
-            b_at = moved(b, b_at, _times(loop.b_step, loop.count))
-        sums = step(a_at, b_at, sums, rest)
-    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+    def multiply(self, k_loops: Sequence[KLoop], rest: int) -> list[Vec]:
+        """The sums over loops, and over `rest` bytes of A behind their words.
+
+        Loops may be none; with a rest there is one at the most.
+        """
+        b, sums = self.b, self.zeros()
+        a_at, b_at = "%a", "%b"
+        if k_loops:
+            sums = summed(b, k_loops, a_at, b_at, sums, self.step)
+        if rest:
+            for loop in k_loops:
+                a_at = moved(b, a_at, _times(loop.a_step, loop.count))
+                b_at = moved(b, b_at, _times(loop.b_step, loop.count))
+            sums = self.step(a_at, b_at, sums, nbytes=rest)
+        return sums
+
+    def by_row(self, sums: list[Vec]) -> list[list[Vec]]:
+        n = self.tile.columns
+        return [sums[row * n : (row + 1) * n] for row in range(self.tile.rows)]
 
 
 def _times(step: Vec | int, count: Vec) -> Vec:

@@ -177,7 +177,6 @@ class ConvBuilder(LastBuilder):
             self._is_near(lies)
             and isinstance(lies.pixel, int)
             and isinstance(lies.channel, int)
-            and lies.dtype.kind is Kind.FLOAT
             and self.line.is_padded
             and self.line.fixed is not None
             and are_few(self.line.fixed)

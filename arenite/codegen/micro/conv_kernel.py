@@ -143,7 +143,7 @@ class ConvFunction(TileFunction):
             return made
 
         def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            for first, count, rows in _runs(strip, ends):
+            for first, count, rows in taps_of_rows(strip, ends):
                 loops = [
                     KLoop(b.constant(n, I64), far * a_size, further * b_size)
                     for n, far, further in _tap_loops(ends, count)
@@ -184,7 +184,7 @@ def _tap_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
     return [taps, channels] if ends.depth >= count else [channels, taps]
 
 
-def _runs(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
+def taps_of_rows(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
     """Taps of a line that the same rows have: the first, how many, the rows."""
     runs: list[tuple[int, int, tuple[int, ...]]] = []
     for tap in range(ends.taps):
