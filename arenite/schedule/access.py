@@ -84,6 +84,10 @@ def _slice(node: Node, index: Index) -> tuple[Source, ...]:
     return (Source(source, inner),)
 
 
+def _front(node: Node, index: Index) -> tuple[Source, ...]:
+    return (Source(node.inputs[0], index),)
+
+
 def _pad(node: Node, index: Index) -> tuple[Source, ...]:
     [source] = node.inputs
     inner: list[Dim] = []
@@ -126,6 +130,7 @@ _VIEWS = {
     "expand": _expand,
     "reshape": _reshape,
     "slice": _slice,
+    "front": _front,
     "pad": _pad,
     "concat": _concat,
     "window": _window,

@@ -219,7 +219,8 @@ class _Drafts:
     def _behind_views(self, node: Node) -> Node:
         """The value in memory that views show."""
         while node not in self.roots and not is_in_memory(node):
-            [node] = node.inputs
+            [source] = sources(node, space_vars(node.shape))
+            node = source.node
         return node
 
     def join_all(self) -> None:

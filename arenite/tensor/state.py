@@ -17,12 +17,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
+
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
 from arenite.ir.graph import topological
 from arenite.ir.node import Node, typed
-from arenite.ir.ops import make
+from arenite.ir.ops import constant, make
 from arenite.ir.ops.control import cut
 from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of
 from arenite.tensor.creation import wrap
@@ -47,9 +49,15 @@ class State:
         """The tensor as it is at this point of the function."""
         return wrap(_traced(self).current[self])
 
-    def first(self, count: Any) -> Tensor:
-        """The first rows (of axis 0), as many as an integer tensor says, or all there are."""
-        return wrap(cut(_traced(self).current[self], self._number("the count", count)))
+    def first(self, count: Any, axis: int = 0) -> Tensor:
+        """The first rows of an axis, as many as an integer tensor says, or all there are."""
+        node, number = _traced(self).current[self], self._number("the count", count)
+        along = axis_of(axis, node.ndim)
+        if along == 0:
+            return wrap(cut(node, number))
+        # The size is that of a cut of as many bytes, which nobody reads.
+        bytes_ = constant(np.zeros(self.node.attr("shape")[along], np.bool_))
+        return wrap(make("front", node, cut(bytes_, number), axis=along))
 
     def set(self, value: Any) -> None:
         """What it becomes, of its own shape and dtype; later reads in the function see it."""

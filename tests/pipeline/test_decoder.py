@@ -31,9 +31,11 @@ WEIGHTS = [
 TEXT = RNG.standard_normal((CONTEXT, WIDTH)).astype(np.float32)
 
 
-def decoder(dtype: str, threads: int) -> CompiledFunction:
-    """Of a block of rows and the position of the first; keys and values are kept as `dtype`."""
-    shape = (CONTEXT, HEADS, SIZE)
+def decoder(dtype: str, threads: int, *, by_head: bool = False) -> CompiledFunction:
+    """Of a block of rows and the position of the first; keys and values are kept as `dtype`, by
+    position, or by head and position."""
+    shape = (HEADS, CONTEXT, SIZE) if by_head else (CONTEXT, HEADS, SIZE)
+    axis = int(by_head)
     caches = [
         [arenite.State(shape, dtype, name=f"{what}{layer}") for what in "kv"]
         for layer in range(LAYERS)
@@ -42,17 +44,24 @@ def decoder(dtype: str, threads: int) -> CompiledFunction:
     def heads(x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], HEADS, SIZE).astype(dtype)
 
+    def turned(x: Tensor) -> Tensor:
+        """From position and head to head and position, or back."""
+        return x.transpose(1, 0, 2)
+
     def step(x: Tensor, position: Tensor) -> Tensor:
         n = x.shape[0]
         end = position + Tensor.of_node(arenite.ir.size(n, position.dtype))
         for (k, v), (wq, wk, wv) in zip(caches, WEIGHTS, strict=True):
-            k.write(heads(x @ wk), at=position)
-            v.write(heads(x @ wv), at=position)
-            q, keys, values = (
-                one.transpose(1, 0, 2) for one in (heads(x @ wq), k.first(end), v.first(end))
+            for cache, w in ((k, wk), (v, wv)):
+                rows = heads(x @ w)
+                cache.write(turned(rows) if by_head else rows, at=position, axis=axis)
+            keys, values = (cache.first(end, axis) for cache in (k, v))
+            if not by_head:
+                keys, values = turned(keys), turned(values)
+            seen = turned(heads(x @ wq)).attention(
+                keys, values, causal=True, offset=keys.shape[1] - n
             )
-            seen = q.attention(keys, values, causal=True, offset=keys.shape[1] - n)
-            x = x + seen.transpose(1, 0, 2).reshape(n, HEADS * SIZE).astype("float32")
+            x = x + turned(seen).reshape(n, HEADS * SIZE).astype("float32")
         return x
 
     rows = arenite.spec((Var("rows", 1, 16), WIDTH))
@@ -81,9 +90,10 @@ def whole_text() -> Array:
     return x
 
 
+@pytest.mark.parametrize("by_head", [False, True])
 @pytest.mark.parametrize(("dtype", "atol"), [("float32", 1e-5), ("float16", 1e-2)])
-def test_block_by_block_is_the_whole_text(dtype: str, atol: float) -> None:
-    with decoder(dtype, 1) as compiled:
+def test_block_by_block_is_the_whole_text(dtype: str, atol: float, by_head: bool) -> None:
+    with decoder(dtype, 1, by_head=by_head) as compiled:
         compiled.verify()
         np.testing.assert_allclose(block_by_block(compiled), whole_text(), atol=atol)
         compiled.verify()
@@ -95,16 +105,21 @@ def test_block_by_block_is_the_whole_text(dtype: str, atol: float) -> None:
         assert whole == []
 
 
-def test_two_threads_do_the_same_bit_for_bit(shared: None) -> None:
-    with decoder("float32", 1) as one, decoder("float32", 2) as two:
+@pytest.mark.parametrize("by_head", [False, True])
+def test_two_threads_do_the_same_bit_for_bit(shared: None, by_head: bool) -> None:
+    with (
+        decoder("float32", 1, by_head=by_head) as one,
+        decoder("float32", 2, by_head=by_head) as two,
+    ):
         np.testing.assert_array_equal(block_by_block(one), block_by_block(two))
         for name in one.state:
             np.testing.assert_array_equal(one.state[name].numpy(), two.state[name].numpy())
         two.verify()
 
 
-def test_every_byte_is_declared(shared: None) -> None:
-    with decoder("float16", 2) as compiled:
+@pytest.mark.parametrize("by_head", [False, True])
+def test_every_byte_is_declared(shared: None, by_head: bool) -> None:
+    with decoder("float16", 2, by_head=by_head) as compiled:
         compiled(TEXT[:5], np.int64(0))
         for n in (1, 4):
             watched = compiled.run_checked(TEXT[5 : 5 + n], np.int64(5))

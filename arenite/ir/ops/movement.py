@@ -5,6 +5,8 @@ permute(axes)                     axis i of the result is axis axes[i] of the in
 expand(shape)                     sizes of 1 stretch; the rank stays
 pad(padding, value)               (before, after) for each axis
 slice(start, stop, step)          the indices of range(start, stop, step) for each axis
+front(x, sized; axis)             the first rows along an axis, as many as `sized` has rows; that
+                                  says where a size found while running comes from
 concat(axis)
 window(axes, sizes, strides, dilations)
                                   sliding windows: each axis becomes the number of places the
@@ -57,6 +59,33 @@ define(
         _infer_reshape,
         lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
         {"shape": is_dims},
+    )
+)
+
+
+def _infer_front(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, sized = inputs
+    axis: int = attrs["axis"]
+    need_axis("front", axis, x)
+    if not sized.ndim:
+        raise ShapeMismatch(f"front: {typed(sized.shape, sized.dtype)} has no rows")
+    if bounds(sized.shape[0])[1] > bounds(x.shape[axis])[0]:
+        raise ShapeMismatch(
+            f"front: up to {bounds(sized.shape[0])[1]} rows, of which "
+            f"{typed(x.shape, x.dtype)} may have fewer on axis {axis}"
+        )
+    return (*x.shape[:axis], sized.shape[0], *x.shape[axis + 1 :]), x.dtype
+
+
+define(
+    OpDef(
+        "front",
+        "movement",
+        (2, 2),
+        _infer_front,
+        lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
+        {"axis": is_int},
+        lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
     )
 )
 
