@@ -192,7 +192,8 @@ class Made:
         bound |= {names[-2]: out.array, names[-1]: scratch.array}
         if tiles is None:
             tiles = range(evaluate(self.built.tiles, sizes))
-        self.compiled.run(bound, sizes, splits=[(tile, tile + 1) for tile in tiles])
+        named = {var.symbol: sizes[var.name] for var in self.graph.vars}
+        self.compiled.run(bound, named, splits=[(tile, tile + 1) for tile in tiles])
         out.check()
         scratch.check()
         return out.array.reshape(shape).copy()
