@@ -16,17 +16,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from arenite.ir.dim import Dim, bounds
+import numpy as np
+
+from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INT32, OPS, make
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.sources import constant, full
 from arenite.passes.byte_casts import BYTES, SUMS, byte_bounds, cast_to_byte, numbers_of
 from arenite.passes.layout import permuted, unpermuted
 
 #: What turning the highest bit of a byte adds to what it stands for.
 _TURN = 128
+
+#: Places of an image up to which taps outside are left out, and not filled with the zero point.
+FEW_PLACES = 14 * 14
 
 #: Families of ops that make constants of constants.
 _PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
@@ -140,16 +145,19 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
     attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
     is_padded = any(pair != (0, 0) for pair in attrs["padding"])
     is_byte = isinstance(za, int) and 0 <= za <= 255
-    pad = {"pad_value": za if is_padded and is_byte else 0}
+    sees_less = is_padded and za != 0 and (not is_byte or _has_few_places(node))
+    if sees_less and not all(isinstance(size, int) for size in node.shape[2:]):
+        return None
+    pad = {"pad_value": za if is_padded and not sees_less else 0}
     made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs, **pad)
-    if za != 0 and is_padded and not is_byte:
-        # What is around the image is 0 and not the zero point, so places at its edges see less.
-        sums = make("sum", _less(own, zw), axes=(1,))
-        sums = _reshaped(sums, (channels, 1, *own.shape[2:]))
-        ones = full((1, 1, *x.shape[1:-1]), 1, INT32)
-        inside = permuted(make("conv", ones, sums, groups=1, **attrs), (0, *inner[1:], 1))
-        zero = full(made.shape, za, INT32) if isinstance(za, int) else _spread(za, made.shape)
-        made = make("sub", made, make("mul", zero, _spread(inside, made.shape)))
+    if sees_less:
+        wide = _less(own, zw)
+        if isinstance(za, int):
+            shift = _spread(_seen_sums(node, _scaled(wide, za)), made.shape)
+        else:
+            seen = _spread(_seen_sums(node, wide), made.shape)
+            shift = make("mul", _spread(za, made.shape), seen)
+        made = make("sub", made, shift)
     elif za != 0:
         made = make("sub", made, _zero_sums(za, _less(own, zw), inner, made.shape))
     if zw != 0:
@@ -160,6 +168,34 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
         seen = _reshaped(seen, made.shape)
         made = make("sub", made, _outer(seen, _vector(zw, channels), made.shape))
     return permuted(made, first)
+
+
+def _has_few_places(node: Node) -> bool:
+    """Whether a number for each place and channel takes less than what leaving out taps saves."""
+    places = product(node.shape[2:])
+    is_read_in_place = bounds(node.inputs[1].shape[1])[1] % WORD == 0
+    return is_read_in_place and isinstance(places, int) and places <= FEW_PLACES
+
+
+def _seen_sums(node: Node, w: Node) -> Node:
+    """Sums of weights over the taps inside the image, for each place and channel: [1, *S, O]."""
+    n_taps = bounds(product(w.shape[2:]))[1]
+    sums = permuted(make("sum", w, axes=(1,)), (*range(1, w.ndim - 1), 0))
+    sums = _reshaped(sums, (n_taps, w.shape[0]))
+    inside = np.ones((1, 1), np.int32)
+    for size, taps, n_places, stride, dilation, (before, _) in zip(
+        node.inputs[0].shape[2:],
+        w.shape[2:],
+        node.shape[2:],
+        node.attr("strides"),
+        node.attr("dilations"),
+        node.attr("padding"),
+        strict=True,
+    ):
+        at = np.arange(n_places)[:, None] * stride + np.arange(taps) * dilation - before
+        inside = np.kron(inside, ((at >= 0) & (at < size)).astype(np.int32))
+    seen = make("matmul", constant(inside), sums, transpose_a=False, transpose_b=False)
+    return _reshaped(seen, (1, *node.shape[2:], w.shape[0]))
 
 
 def _depthwise(node: Node, x: Node, w: Node, zero: Zero) -> Node | None:
@@ -244,10 +280,13 @@ def _less(w: Node, zero: Zero) -> Node:
 def _zero_sums(zero: Zero, w: Node, axes: Sequence[int], shape: tuple[Dim, ...]) -> Node:
     """What the zero point of the rows adds to each sum: itself times the sum of a column."""
     if isinstance(zero, int):
-        # Multiplied first, all of it is done at load.
-        scaled = make("mul", w, full(w.shape, zero, INT32))
-        return _spread(make("sum", scaled, axes=tuple(axes)), shape)
+        return _spread(make("sum", _scaled(w, zero), axes=tuple(axes)), shape)
     return _outer(zero, make("sum", w, axes=tuple(axes)), shape)
+
+
+def _scaled(w: Node, number: int) -> Node:
+    """Weights times a number: before they are summed, so that all of it is done at load."""
+    return make("mul", w, full(w.shape, number, INT32))
 
 
 def _outer(rows: Node, columns: Node, shape: tuple[Dim, ...]) -> Node:

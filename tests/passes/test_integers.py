@@ -6,7 +6,7 @@ say it, and then cut to the width of the result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -250,19 +250,23 @@ def conv_arrays(case: Case, a_type: Any, w_type: Any, spread: str = "any") -> tu
 
 
 PLAIN = Case((6, 7), 5, 9, (3, 3), padding=((1, 1), (1, 1)), images=2)
+FEW, MANY = replace(PLAIN, channels=8), replace(PLAIN, channels=4, image=(15, 14))
 
 
 @pytest.mark.parametrize("a_type", BYTES)
 @pytest.mark.parametrize("w_type", BYTES)
 @pytest.mark.parametrize("zeros", [(0, 0), (3, 0), (0, 5), (100, "channels")])
-def test_convolutions_of_bytes(a_type: Any, w_type: Any, zeros: tuple[Any, Any]) -> None:
-    x, w = conv_arrays(PLAIN, a_type, w_type)
+@pytest.mark.parametrize("case", [PLAIN, FEW, MANY])
+def test_convolutions_of_bytes(
+    a_type: Any, w_type: Any, zeros: tuple[Any, Any], case: Case
+) -> None:
+    x, w = conv_arrays(case, a_type, w_type)
     za, zw = zeros
     each = numbers((9, 1, 1, 1), w_type, 3).astype(np.int32)
     of_w = each if zw == "channels" else zw
     shown = known(each) if zw == "channels" else zw
-    y = conv_node(PLAIN, less(given_tensor(x), za), less(known(w), shown))
-    check([y], [x], [convolved(PLAIN, x, w, za, of_w)], "conv_bytes")
+    y = conv_node(case, less(given_tensor(x), za), less(known(w), shown))
+    check([y], [x], [convolved(case, x, w, za, of_w)], "conv_bytes")
 
 
 @pytest.mark.parametrize("a_type", BYTES)
