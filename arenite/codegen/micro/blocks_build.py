@@ -38,6 +38,8 @@ from arenite.schedule.kernel import Kernel, space_vars
 
 #: What reading a weight counts as, in multiplications of bytes.
 WEIGHT_WORK = 4
+#: Rows of a tile at the most.
+TALLEST = 8
 #: Registers that hold no sums: weights, a run's numbers, scales.
 OTHER_REGISTERS = 6
 
@@ -115,8 +117,13 @@ class _PackedBuilder(_ProductBuilder):
         """Blocks whose runs stay in the second cache, and chunks of columns of enough work."""
         lanes = lanes_of(target, float32)
         n_rows, n_columns = bounds(self.row.size)[1], bounds(self.column.size)[1]
-        columns = LANES // lanes * (PANEL // LANES if lanes == LANES and n_columns > LANES else 1)
-        tallest = max(1, (target.n_vector_registers - OTHER_REGISTERS) // (2 * columns))
+        if lanes == LANES:
+            columns = PANEL // LANES if n_columns > LANES else 1
+        else:
+            # Few registers: one vector beside many rows; of one row whole panels, read in order.
+            columns = PANEL // lanes if self.row.size == 1 else 1
+        fits = (target.n_vector_registers - OTHER_REGISTERS) // (2 * columns)
+        tallest = max(1, min(fits, TALLEST))
         kept = target.l2_nbytes // 2 // (self.n_deep // 32 * RUN_WORDS * 4)
         most = max(tallest, kept // tallest * tallest)
         if not isinstance(self.row.size, int):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.codegen.micro.bytes_tile import WordDot, word_dot
+from arenite.codegen.micro.bytes_tile import word_dot
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel, Operand
@@ -77,7 +77,8 @@ class BlocksFunction(TileFunction):
         super().__init__(builder, kernel)
         self.made = kernel
         self.form = kernel.form
-        self.word_dot = _dot(builder.target, kernel.form)
+        self.word_dot = word_dot(builder.target)
+        self.pairs_together = pairs_together(builder.target, kernel.form)
         self.ints = VType("i", 32, self.product.lanes)
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
@@ -143,16 +144,44 @@ class BlocksFunction(TileFunction):
     ) -> list[list[Vec]]:
         """The sums of whole numbers of one part, by row and column."""
         b, lanes, dot = self.builder, self.product.lanes, self.word_dot
-        sums = [[self._taken_off(row, part)] * len(places) for row in rows]
         columns = [_Planes(self, numbers_at, place) for place in places]
-        groups = self.form.part // STEP
-        for group in range(part * groups, (part + 1) * groups):
+        n_groups = self.form.part // STEP
+        groups = range(part * n_groups, (part + 1) * n_groups)
+        if self.pairs_together:
+            return self._wholes_of_pairs(rows, columns, groups, part)
+        sums = [[self._taken_off(row, part)] * len(places) for row in rows]
+        for group in groups:
             vectors = [dot.a(column.group(group)) for column in columns]
             for row, own in zip(rows, sums, strict=True):
                 word = self._word(row, group)
                 spread = dot.b(b.broadcast(word, lanes))
                 for k, vector in enumerate(vectors):
                     own[k] = dot.add(own[k], vector, spread)
+        return sums
+
+    def _wholes_of_pairs(
+        self, rows: Sequence[str], columns: Sequence[_Planes], groups: range, part: int
+    ) -> list[list[Vec]]:
+        """The same, with sums in 16 bits as long as they fit."""
+        b, lanes = self.builder, self.product.lanes
+        ones = b.constant(1, VType("i", 16, 2 * lanes))
+        sums = [[self._taken_off(row, part)] * len(columns) for row in rows]
+        for first in range(groups.start, groups.stop, self.pairs_together):
+            together = range(first, min(first + self.pairs_together, groups.stop))
+            pairs: list[list[Vec | None]] = [[None] * len(columns) for _ in rows]
+            for group in together:
+                vectors = [_as_bytes(column.group(group)) for column in columns]
+                for row, own in zip(rows, pairs, strict=True):
+                    spread = _as_bytes(b.broadcast(self._word(row, group), lanes))
+                    for k, vector in enumerate(vectors):
+                        found = b.call(f"llvm.x86.{_BYTE_PAIRS[lanes]}", ones.type, vector, spread)
+                        before = own[k]
+                        own[k] = found if before is None else before + found
+            for own_sums, own in zip(sums, pairs, strict=True):
+                for k, pair in enumerate(own):
+                    assert pair is not None
+                    wide = b.call(f"llvm.x86.{_PAIRS[lanes]}", self.ints, pair, ones)
+                    own_sums[k] = own_sums[k] + wide
         return sums
 
     def _word(self, row: str, number: int) -> Vec:
@@ -238,28 +267,18 @@ class BlocksFunction(TileFunction):
 #: Sums of two products of bytes, as many as a vector of sums has lanes; then of two of those.
 _BYTE_PAIRS = {8: "avx2.pmadd.ub.sw", 16: "avx512.pmaddubs.w.512"}
 _PAIRS = {8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-#: Bits of a number up to which two products with bytes of activations fit 16 bits.
-_FITTING_BITS = 7
 
 
-def _dot(target: Target, form: Form) -> WordDot:
-    """How words of numbers and activations are multiplied: always exact."""
-    is_small = sum(form.planes) <= _FITTING_BITS and not form.has_table
-    if target.is_x86 and not target.has_vnni and target.vector_bits >= 256 and is_small:
-        return WordDot(lambda x: (_as_bytes(x),), lambda x: (_as_bytes(x),), _add_pairs)
-    return word_dot(target)
+def pairs_together(target: Target, form: Form) -> int:
+    """How many sums of two products of bytes are added in 16 bits: 0 where words are better."""
+    if not target.is_x86 or target.has_vnni or target.vector_bits < 256 or form.has_table:
+        return 0
+    largest: int = 2 ** sum(form.planes) - 1
+    return (2**15 - 1) // (2 * 127 * largest)
 
 
 def _as_bytes(x: Vec) -> Vec:
     return x.convert("bitcast", VType("i", 8, x.type.lanes * STEP))
-
-
-def _add_pairs(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
-    build, lanes = total.builder, total.type.lanes
-    halves = VType("i", 16, 2 * lanes)
-    pairs = build.call(f"llvm.x86.{_BYTE_PAIRS[lanes]}", halves, *a, *b)
-    ones = build.constant(1, halves)
-    return total + build.call(f"llvm.x86.{_PAIRS[lanes]}", total.type, pairs, ones)
 
 
 @dataclass(frozen=True, slots=True)
