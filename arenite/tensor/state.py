@@ -55,9 +55,10 @@ class State:
         along = axis_of(axis, node.ndim)
         if along == 0:
             return wrap(cut(node, number))
-        # The size is that of a cut of as many bytes, which nobody reads.
-        bytes_ = constant(np.zeros(self.node.attr("shape")[along], np.bool_))
-        return wrap(make("front", node, cut(bytes_, number), axis=along))
+        # The size is that of a cut of as many bytes, which nobody reads; were they all equal, they
+        # would be made up in every run.
+        some = constant(np.arange(self.node.attr("shape")[along]).astype(np.uint8))
+        return wrap(make("front", node, cut(some, number), axis=along))
 
     def set(self, value: Any) -> None:
         """What it becomes, of its own shape and dtype; later reads in the function see it."""
