@@ -105,7 +105,8 @@ class Made:
         if tiles is None:
             tiles = range(evaluate(self.built.tiles, sizes))
         splits = [(tile, tile + 1) for tile in tiles]
-        self.compiled.run(bound, sizes, tiles=0, splits=splits)
+        named = {var.symbol: sizes[var.name] for var in self.graph.vars}
+        self.compiled.run(bound, named, tiles=0, splits=splits)
         for guard in guards:
             guard.check()
         return [guards[k].array.reshape(shape).copy() for k, shape in enumerate(shapes)]
@@ -388,7 +389,7 @@ def test_sizes_known_later(least: int, tb: bool, target: str) -> None:
         a, b = one.operands(np.float32)
         bias = numbers((n,), 5)
         sizes = {"rows": m, "columns": n, "depth": k}
-        [got] = made.run([a, b, bias], {name: sizes[name] for name in made.loops.sizes})
+        [got] = made.run([a, b, bias], sizes)
         left, right = one.views(a.astype(np.float64), b.astype(np.float64))
         want = np.maximum(left @ right + bias, 0)
         limit = bound_of(left, right, 2.0**-24) + 1e-6 * (1 + np.abs(want))
