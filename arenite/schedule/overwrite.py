@@ -120,7 +120,7 @@ class _Search:
         if writer in readers and not is_update and not self.is_in_place(new, old):
             return False
         readers.discard(writer)
-        if any(self._depends(reader, writer) for reader in readers):
+        if self._depend(readers, writer):
             return False
         self.after[writer] |= readers
         self.takes[new] = old
@@ -137,16 +137,22 @@ class _Search:
             pending += new
         return found
 
-    def _depends(self, work: int, on: int) -> bool:
-        """Whether a work comes after another, by whatever way."""
-        pending, seen = [work], {work}
+    def _depend(self, works: set[int], on: int) -> bool:
+        """Whether one of the works comes after another, by whatever way."""
+        # What that one waits for cannot wait for it.
+        seen = self._before(on)
+        pending = works - seen
+        seen |= works
         while pending:
             current = pending.pop()
             if current == on:
                 return True
-            before = {self.made_by[node] for node in self.reads[current] if node in self.made_by}
-            before |= self.after.get(current, set())
-            new = before - seen
+            new = self._before(current) - seen
             seen |= new
-            pending += new
+            pending |= new
         return False
+
+    def _before(self, work: int) -> set[int]:
+        """What a work waits for, at first hand."""
+        made = {self.made_by[node] for node in self.reads[work] if node in self.made_by}
+        return made | self.after.get(work, set())
