@@ -31,7 +31,7 @@ from arenite.passes.layout import permuted, unpermuted
 _TURN = 128
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.
-FEW_PLACES = 14 * 14
+FEW_PLACES, FEW_DEPTHWISE_PLACES, ANY_PLACES = 14 * 14, 28 * 28, 1 << 20
 
 #: Families of ops that make constants of constants.
 _PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
@@ -145,19 +145,14 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
     attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
     is_padded = any(pair != (0, 0) for pair in attrs["padding"])
     is_byte = isinstance(za, int) and 0 <= za <= 255
-    sees_less = is_padded and za != 0 and (not is_byte or _has_few_places(node))
-    if sees_less and not all(isinstance(size, int) for size in node.shape[2:]):
+    is_worth = _has_few_places(node, FEW_PLACES) and per_group % WORD == 0
+    sees_less = is_padded and za != 0 and (not is_byte or is_worth)
+    if sees_less and not _has_few_places(node, ANY_PLACES):
         return None
     pad = {"pad_value": za if is_padded and not sees_less else 0}
     made = make("conv_bytes", x, conv_panels(own, groups), channels=channels, **attrs, **pad)
     if sees_less:
-        wide = _less(own, zw)
-        if isinstance(za, int):
-            shift = _spread(_seen_sums(node, _scaled(wide, za)), made.shape)
-        else:
-            seen = _spread(_seen_sums(node, wide), made.shape)
-            shift = make("mul", _spread(za, made.shape), seen)
-        made = make("sub", made, shift)
+        made = make("sub", made, _seen_shift(node, za, _less(own, zw), made.shape))
     elif za != 0:
         made = make("sub", made, _zero_sums(za, _less(own, zw), inner, made.shape))
     if zw != 0:
@@ -170,11 +165,18 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
     return permuted(made, first)
 
 
-def _has_few_places(node: Node) -> bool:
-    """Whether a number for each place and channel takes less than what leaving out taps saves."""
+def _has_few_places(node: Node, most: int) -> bool:
+    """Whether a convolution has a fixed number of places, and not too many."""
     places = product(node.shape[2:])
-    is_read_in_place = bounds(node.inputs[1].shape[1])[1] % WORD == 0
-    return is_read_in_place and isinstance(places, int) and places <= FEW_PLACES
+    return isinstance(places, int) and places <= most
+
+
+def _seen_shift(node: Node, zero: Zero, w: Node, shape: tuple[Dim, ...]) -> Node:
+    """What a zero point adds where there are zeros around the image: places at its edges see less
+    of it."""
+    if isinstance(zero, int):
+        return _spread(_seen_sums(node, _scaled(w, zero)), shape)
+    return make("mul", _spread(zero, shape), _spread(_seen_sums(node, w), shape))
 
 
 def _seen_sums(node: Node, w: Node) -> Node:
@@ -203,18 +205,23 @@ def _depthwise(node: Node, x: Node, w: Node, zero: Zero) -> Node | None:
     n_spatial = x.ndim - 2
     first = (0, x.ndim - 1, *range(1, x.ndim - 1))
     attrs = {name: node.attr(name) for name in ("strides", "padding", "dilations")}
-    x = unpermuted(x, first)
-    if zero != 0 and any(pair != (0, 0) for pair in attrs["padding"]):
-        low, high = byte_bounds(x.dtype)
-        if not isinstance(zero, int) or not low <= zero <= high:
-            return None
-        x = make("pad", x, padding=((0, 0), *attrs["padding"], (0, 0)), value=zero)
+    last = unpermuted(x, first)
+    is_padded = any(pair != (0, 0) for pair in attrs["padding"])
+    low, high = byte_bounds(x.dtype)
+    is_byte = isinstance(zero, int) and low <= zero <= high
+    sees_less = is_padded and zero != 0
+    if sees_less and is_byte and not _has_few_places(node, FEW_DEPTHWISE_PLACES):
+        last = make("pad", last, padding=((0, 0), *attrs["padding"], (0, 0)), value=zero)
         attrs["padding"] = ((0, 0),) * n_spatial
-    w = _reshaped(w, (w.shape[0], *w.shape[2:]))
-    w = permuted(w, (*range(1, 1 + n_spatial), 0))
-    made = make("depthwise_last", x, w, **attrs)
-    if zero != 0:
-        made = make("sub", made, _zero_sums(zero, _less(w, 0), range(n_spatial), made.shape))
+        sees_less = False
+    if sees_less and not _has_few_places(node, ANY_PLACES):
+        return None
+    taps = permuted(_reshaped(w, (w.shape[0], *w.shape[2:])), (*range(1, 1 + n_spatial), 0))
+    made = make("depthwise_last", last, taps, **attrs)
+    if sees_less:
+        made = make("sub", made, _seen_shift(node, zero, _less(w, 0), made.shape))
+    elif zero != 0:
+        made = make("sub", made, _zero_sums(zero, _less(taps, 0), range(n_spatial), made.shape))
     return permuted(made, first)
 
 

@@ -374,6 +374,16 @@ def test_every_channel_by_itself(a_type: Any, w_type: Any, zero: int, side: int)
     check([y], [x], [convolved(case, x, w, zero, 0)], "depthwise_last")
 
 
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("zero", [100, 300])
+def test_every_channel_of_a_large_image_by_itself(kind: Any, zero: int) -> None:
+    case = Case((29, 28), 1, 5, (3, 3), padding=((1, 1), (2, 0)), groups=5)
+    x, w = conv_arrays(case, kind, np.int8)
+    y = conv_node(case, less(given_tensor(x), zero), less(known(w), None))
+    last = check([y], [x], [convolved(case, x, w, zero, 0)], "depthwise_last")
+    assert ("pad" in ops_of(last)) == (zero == 100), "no byte is 300"
+
+
 # Bounds.
 
 
