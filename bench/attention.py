@@ -30,7 +30,7 @@ def main(words: list[str]) -> None:
 
 
 def row(case: str, threads: int, ours: Side, theirs: Side) -> str:
-    result = compare(ours, theirs, case, threads, rounds=9)
+    result = compare(ours, theirs, case, threads)
     share = work_of(case).operations / result.ours_seconds / (threads * peak(ours))
     return (
         f"| {case} | {threads} | {result.ours_seconds * 1e6:.0f} "

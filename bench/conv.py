@@ -14,13 +14,12 @@ from statistics import geometric_mean
 
 from bench.conv_cases import LAYERS
 from bench.gemm_ours import peak_operations
-from bench.harness import Side, compare
+from bench.harness import Side, compare_best
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
     layers = [
@@ -35,11 +34,7 @@ def main() -> None:
     ratios: dict[str, float] = {}
     try:
         for layer in layers:
-            found = {
-                name: compare(ours, side, layer.name, given.threads, rounds=given.rounds)
-                for name, side in peers.items()
-            }
-            peer, result = min(found.items(), key=lambda entry: entry[1].ratio)
+            peer, result = compare_best(ours, peers, layer.name, given.threads)
             ratios[layer.name] = result.ratio
             ours.ask(prepare="peak", threads=1)
             limit = peak_operations() / min(ours.ask()["seconds"] for _ in range(3))
