@@ -75,7 +75,9 @@ class _Evaluation:
         self.graph = graph
         self.bindings = bindings
         #: Who says what the sizes are that are found while running; in a body, each time anew.
-        self._cuts = {node.attr("size").name: node for node in graph.nodes if node.op == "cut"}
+        #: Of several cuts of one size the first, which needs none of the others.
+        cuts = (node for node in reversed(graph.nodes) if node.op == "cut")
+        self._cuts = {node.attr("size").name: node for node in cuts}
         for name in self._cuts:
             bindings.pop(name, None)
         self.values: dict[Node, Array] = dict(zip(graph.inputs, arrays, strict=True))

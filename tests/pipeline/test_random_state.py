@@ -75,7 +75,7 @@ class Program:
         return Graph(tuple(one.node for one in given), nodes, (), updates=tuple(traced.updates))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 96])
 def test_states_become_what_they_should(shared: None, seed: int) -> None:
     graph = Program(seed).graph()
     ir.verify(graph)
