@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.errors import NotSupported, UndeclaredAccess
+from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
 from arenite.ir.ops.element import unpacked
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import ValueSpec
+from arenite.runtime.hosts import HostCalls
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.native import BoundTable, Outcome
 from arenite.runtime.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
@@ -48,6 +49,7 @@ class BoundPart:
     assembly: Assembly
     table: LaunchTable  # with addresses of code
     found: Mapping[str, int]  # cells of the sizes that are found while running
+    hosts: HostCalls
     check_outcome: Callable[[Outcome], None]  # raises for a launch that failed
 
 
@@ -148,11 +150,8 @@ class _Walk:
             elif op is Op.NEXT:
                 registers[entry["a"]] += 1
                 after = int(entry["target"]) if self._goes_on(entry) else after
-            elif op is not Op.BLOCK:
-                raise NotSupported(
-                    f"a checked run stays in native code, and entry {tick} is a {op.name}; check "
-                    "the parts of the graph by themselves"
-                )
+            elif op is Op.SEGMENT:
+                self._part.hosts.call(int(entry["a"]), registers, self.sizes)
             tick = after
 
     @property

@@ -7,7 +7,6 @@ before the plan is replayed and the table rewritten, nothing is compiled.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import threading
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions
-from arenite.dtype import DType, uint8
+from arenite.dtype import uint8
 from arenite.errors import (
     AreniteError,
     BoundsError,
@@ -45,7 +44,8 @@ from arenite.runtime import forks
 from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly, LaunchSpec, Place
 from arenite.runtime.closing import Closing
-from arenite.runtime.compiled import Compiled, constants_of, functions_of
+from arenite.runtime.compiled import Compiled, constants_of
+from arenite.runtime.hosts import HostCalls
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
@@ -109,7 +109,7 @@ class Executable(Closing):
             compiled.late,
         )
         self._constants = self._find_constants()
-        self._functions = functions_of(graph) if compiled.hosts else []
+        self._hosts = HostCalls(graph, compiled, self._assembly.layout.cells)
         first = self._assembly.layout.io
         self._input_registers = [(k, first + io) for k, io in self._input_io.items()]
         self._results = {
@@ -280,21 +280,9 @@ class Executable(Closing):
         """From segment to segment: what the host computes, then native code again."""
         while outcome.kind is OutcomeKind.SEGMENT:
             assert outcome.tick is not None
-            host = self.compiled.hosts[int(binding.table.table.entries[outcome.tick]["a"])]
-            first, sizes = self._assembly.layout.cells, self._all_sizes(binding)
-            *given, made = (
-                _array_at(
-                    binding.words[first + cell],
-                    tuple(evaluate(dim, sizes) for dim in self._values[number].shape),
-                    self._values[number].dtype,
-                )
-                for number, cell in zip((*host.reads, host.write), host.addresses, strict=True)
-            )
-            function = self._functions[host.function]
+            number = int(binding.table.table.entries[outcome.tick]["a"])
             try:
-                # Copies: what the function keeps must not change, nor go, with the arena.
-                arrays = [array.copy() for array in given]
-                made[...] = function.call(arrays, made.shape, self._values[host.write].dtype)
+                self._hosts.call(number, binding.words, self._all_sizes(binding))
             except BaseException:
                 binding.table.reset()
                 raise
@@ -561,6 +549,7 @@ class Executable(Closing):
                     load,
                     self._bound_to(load, binding.places, binding.sizes).table,
                     {},
+                    self._hosts,
                     lambda outcome: self._check_outcome(outcome, load, self.load_kernels),
                 ),
                 BoundPart(
@@ -568,6 +557,7 @@ class Executable(Closing):
                     self._assembly,
                     binding.table.table,
                     self.compiled.found,
+                    self._hosts,
                     self._check_outcome,
                 ),
             ]
@@ -658,15 +648,6 @@ def _error(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> A
             f"reset() the Executable{about_state}"
         )
     return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")
-
-
-def _array_at(address: int, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Memory of a program as an array, for as long as nothing runs."""
-    nbytes = dtype.nbytes(shape)
-    if nbytes == 0:
-        return np.empty(shape, dtype.to_numpy())
-    memory = memoryview((ctypes.c_uint8 * nbytes).from_address(address))
-    return np.frombuffer(memory, dtype.to_numpy()).reshape(shape)
 
 
 def _constant_array(node: Node) -> Array:

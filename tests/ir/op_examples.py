@@ -85,6 +85,13 @@ def _of_weights(op: str, *inputs: Node) -> Node:
     return make(op, *inputs[:1], w, *inputs[1:], dtype=w.dtype)
 
 
+def _byte_panels() -> Node:
+    """Weights of 5 channels a group, in fours, zero where there is no channel."""
+    panels = np.random.default_rng(3).integers(-128, 128, (2, 2, 3, 2, 2, 16, 4)).astype(np.int8)
+    panels[..., 1, :, 1:] = 0
+    return constant(panels)
+
+
 EXAMPLES: dict[str, Callable[[], Node]] = {
     "input": lambda: x(3, 4),
     "constant": lambda: constant(np.arange(6.0).reshape(2, 3)),
@@ -185,7 +192,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "conv_bytes": lambda: make(
         "conv_bytes",
         x(2, 5, 6, 10, dtype=U8),
-        x(2, 2, 3, 2, 2, 16, 4, index=1, dtype=I8),
+        _byte_panels(),
         channels=38,
         pad_value=130,
         **_CONV,

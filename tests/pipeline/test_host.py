@@ -35,6 +35,8 @@ def test_native_code_goes_on_behind_the_host(threads: int) -> None:
         assert np.allclose(z, turned(y), atol=1e-6)
         assert np.allclose(total, (turned(y) + y).sum(0), atol=1e-3)
         program.verify()
+        for one, other in zip(program.run_checked(x), (total, z), strict=True):
+            assert np.array_equal(one, other)
     assert "a segment ends" in str(program.executable.schedule)
     assert len(program.profile(x).kernels) == 2
 
