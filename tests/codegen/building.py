@@ -83,5 +83,6 @@ def same(got: Array, want: Array) -> bool:
         return False
     equal = got.view(f"u{got.itemsize}") == want.view(f"u{want.itemsize}")
     if got.dtype.kind in "fV":
-        equal |= np.isnan(got.astype(np.float64)) & np.isnan(want.astype(np.float64))
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            equal |= np.isnan(got.astype(np.float64)) & np.isnan(want.astype(np.float64))
     return bool(equal.all())

@@ -31,6 +31,7 @@ forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 #: A loop of busy kernels in a process of its own: `model` runs `trips` times some 10 µs.
 SETUP = """
 import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started these tests
 import numpy as np
 from arenite.codegen.target import X86_64
 from arenite.runtime import native
