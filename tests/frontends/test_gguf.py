@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -289,12 +288,3 @@ def test_shards_with_the_same_tensor_or_too_few_are_refused(tmp_path: Path) -> N
     Layout(split(1)).write(second)
     with pytest.raises(InvalidFile, match="2 tensors are announced and the 2 shards have 1"):
         GgufFile.open(first)
-
-
-@pytest.mark.skipif("ARENITE_MODELS" not in os.environ, reason="ARENITE_MODELS names no folder")
-def test_a_real_model_reads_as_the_package_reads_it() -> None:
-    path = next(Path(os.environ["ARENITE_MODELS"]).rglob("SmolLM2-135M-Instruct.Q4_1.gguf"))
-    file, judge = GgufFile.open(path), gguf.GGUFReader(path)
-    for key in file.metadata:
-        assert plain(file.metadata[key]) == judge.fields[key].contents()
-    assert_tensors_agree(file, judge)
