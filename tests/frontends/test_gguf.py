@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import gc
 import shutil
 from pathlib import Path
