@@ -88,6 +88,10 @@ _moved: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _originals: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
 
+#: Families of ops that read their inputs from memory, in an order of their own.
+_READS_WHOLE = frozenset({"indexing", "sort", "scan"})
+
+
 def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node]:
     """The largest expressions that depend on none of the parameters, and are worth computing once.
 
@@ -105,6 +109,10 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
         elif OPS[node.op].family == "indexing" or any(v in may_fail for v in node.inputs):
             may_fail.add(node)
     needed = _needed(results) if may_fail else set()
+    # Views are free to whoever can follow them; these would copy what they show in each iteration.
+    read_whole = {
+        value for node in order if OPS[node.op].family in _READS_WHOLE for value in node.inputs
+    }
     found: dict[Node, None] = {}
     pending = [*reversed(results)]
     seen: set[Node] = set()
@@ -114,7 +122,8 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
             continue
         seen.add(node)
         is_lazy = node in may_fail and node not in needed
-        if node in depends or node.op in _FREE or is_lazy:
+        is_free = node.op in _FREE and node not in read_whole
+        if node in depends or is_free or is_lazy:
             pending += reversed(node.inputs)
         elif node not in inside:
             found[node] = None
