@@ -145,7 +145,9 @@ class Store:
 def _hold(path: Path) -> int:
     """A descriptor that locks a folder, made where it is not there."""
     while True:
-        path.mkdir(mode=0o700, exist_ok=True)
+        # Not pathlib's mkdir: it looks again, and fails where another has just removed the folder.
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
         with suppress(FileNotFoundError):  # removed by who held it before: make it again
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
