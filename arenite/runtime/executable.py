@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +27,17 @@ from arenite.device import Buffer, BufferOptions
 from arenite.dtype import uint8
 from arenite.errors import (
     AreniteError,
-    BoundsError,
     IndexOutOfRange,
     InvalidArgument,
     RunCancelled,
     RunFailed,
-    ShapeMismatch,
-    TypeMismatch,
 )
-from arenite.ir.dim import Dim, Var, check_binding, evaluate, found_in
+from arenite.ir.dim import evaluate, found_in
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, typed
-from arenite.ir.ops.element import numpy_dtype, packed, unpacked
+from arenite.ir.ops.element import packed, unpacked
 from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.runtime import forks
+from arenite.runtime.arguments import Arguments, constant_array, write_to
 from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly, LaunchSpec, Place
 from arenite.runtime.closing import Closing
@@ -144,22 +141,17 @@ class Executable(Closing):
         forks.watch(self)
         self._is_short = self._assembly.cost_ns < KEEP_GIL_BELOW_NS
         self._variables = graph.vars
-        # What a call checks of every input, looked up once.
-        self._wanted = [
-            (numpy_dtype(node.dtype), None if _is_open(node) else node.shape)
-            for node in graph.inputs
-        ]
+        self._arguments = Arguments(graph.inputs, self._variables)
         self._has_narrow_inputs = any(node.dtype.bits < 8 for node in graph.inputs)
         self._has_narrow_outputs = any(
             self._values[number].dtype.bits < 8 for number in compiled.outputs
         )
-        self._is_open = any(shape is None for _, shape in self._wanted)
 
     def _find_constants(self) -> dict[int, Array]:
         """Arrays of the constants by number of their value: the graph's own, or the program's."""
         of_graph = constants_of(self.graph)
         return {
-            number: _constant_array(of_graph[value.source])
+            number: constant_array(of_graph[value.source])
             if value.source >= 0
             else self.compiled.constants[-1 - value.source]
             for number, value in enumerate(self._values)
@@ -222,7 +214,7 @@ class Executable(Closing):
         with self._lock:
             if self._is_closed or self._failure is not None:
                 self._check_usable()
-            arrays = self._fitting(arrays)
+            arrays = self._arguments.fitting(arrays)
             binding = self._binding_for(arrays)
             if self._has_narrow_inputs:
                 arrays = self._packed(arrays)
@@ -236,7 +228,7 @@ class Executable(Closing):
                 results = self._unpacked(binding, results)
             if self.compiled.found:
                 results = self._cut_down(binding, results)
-        return results if out is None else _written_to(out, results)
+        return results if out is None else write_to(out, results)
 
     def _prepare(self, binding: _Binding, arrays: list[Array]) -> list[Array]:
         """Put the addresses of inputs and new outputs into their registers."""
@@ -312,24 +304,6 @@ class Executable(Closing):
         found = {name: binding.words[first + cell] for name, cell in self.compiled.found.items()}
         return binding.sizes | found
 
-    def _fitting(self, arrays: list[Array]) -> list[Array]:
-        """The arrays as native code can read them in place; what does not fit raises."""
-        if len(arrays) != len(self._wanted):
-            raise InvalidArgument(f"{len(self._wanted)} inputs are needed, not {len(arrays)}")
-        fitting = []
-        for k, array in enumerate(arrays):
-            dtype, shape = self._wanted[k]
-            given = array.dtype
-            if given is not dtype and given != dtype:
-                _explain(array, self.graph.inputs[k])
-            if array.shape != shape and (
-                shape is not None or array.ndim != self.graph.inputs[k].ndim
-            ):
-                _explain(array, self.graph.inputs[k])
-            flags = array.flags
-            fitting.append(array if flags.c_contiguous and flags.aligned else array.copy())
-        return fitting
-
     def cancel(self) -> None:
         """End the run in progress, from another thread."""
         for binding in list(self._bound.values()):
@@ -338,9 +312,9 @@ class Executable(Closing):
     # Binding.
 
     def _binding_for(self, arrays: list[Array]) -> _Binding:
-        if not self._is_open and self._bound:
+        if not self._arguments.is_open and self._bound:
             return next(iter(self._bound.values()))
-        sizes = _sizes(self.graph.inputs, arrays, self._variables) if self._is_open else {}
+        sizes = self._arguments.sizes(arrays) if self._arguments.is_open else {}
         key = tuple(sizes[var.name] for var in self._variables)
         found = self._bound.get(key)
         if found is not None:
@@ -513,7 +487,7 @@ class Executable(Closing):
         """Run once with time stamps: a table of kernels with their times."""
         with self._lock:
             self._check_usable()
-            fitting = self._fitting([np.asarray(array) for array in arrays])
+            fitting = self._arguments.fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
             fitting = self._packed(fitting)
             held = self._prepare(binding, fitting)
@@ -533,7 +507,7 @@ class Executable(Closing):
 
         with self._lock:
             self._check_usable()
-            fitting = self._fitting([np.asarray(array) for array in arrays])
+            fitting = self._arguments.fitting([np.asarray(array) for array in arrays])
             binding = self._binding_for(fitting)
             fitting = self._packed(fitting)
             given = {
@@ -648,74 +622,3 @@ def _error(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> A
             f"reset() the Executable{about_state}"
         )
     return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")
-
-
-def _constant_array(node: Node) -> Array:
-    if node.dtype.bits < 8:
-        return _packed_bytes(node)
-    array = node.attr("data").array if node.op == "constant" else node.attr("source").array()
-    return _in_order(array)
-
-
-def _packed_bytes(node: Node) -> Array:
-    """The bytes of elements narrower than a byte; those of a buffer in place."""
-    if node.op == "constant":
-        return packed(node.attr("data").array, node.dtype)
-    return np.frombuffer(node.attr("source").storage.as_host_bytes(), np.uint8)
-
-
-def _in_order(array: Array) -> Array:
-    """The array in C order, copied where it is not (NumPy's own function adds an axis to none)."""
-    return array if array.flags.c_contiguous else array.copy()
-
-
-def _is_open(node: Node) -> bool:
-    return not all(isinstance(size, int) for size in node.shape)
-
-
-def _explain(array: Array, node: Node) -> NoReturn:
-    """Say what is wrong with an array for an input."""
-    name = node.attr("name")
-    if array.dtype != numpy_dtype(node.dtype):
-        raise TypeMismatch(f"input {name!r} is {node.dtype}, the array given {array.dtype}")
-    raise ShapeMismatch(
-        f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "
-        f"{array.shape}"
-    )
-
-
-def _sizes(
-    inputs: tuple[Node, ...], arrays: list[Array], wanted: tuple[Var, ...]
-) -> dict[str, int]:
-    """The values of all variables, read off the shapes; every other size is checked."""
-    sizes: dict[str, int] = {}
-    for node, array in zip(inputs, arrays, strict=True):
-        for dim, size in zip(node.shape, array.shape, strict=True):
-            if isinstance(dim, Var) and dim.name not in sizes:
-                sizes[dim.name] = check_binding(dim, size)
-    missing = [var.name for var in wanted if var.name not in sizes]
-    if missing:
-        raise BoundsError(f"no input has {missing[0]!r} as a size by itself, so it is not known")
-    for node, array in zip(inputs, arrays, strict=True):
-        if any(
-            _value(dim, sizes) != size for dim, size in zip(node.shape, array.shape, strict=True)
-        ):
-            _explain(array, node)
-    return sizes
-
-
-def _value(dim: Dim, sizes: Mapping[str, int]) -> int:
-    return dim if isinstance(dim, int) else evaluate(dim, sizes)
-
-
-def _written_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
-    if len(out) != len(results):
-        raise InvalidArgument(f"{len(results)} outputs do not go into {len(out)} arrays")
-    for target, result in zip(out, results, strict=True):
-        if target.shape != result.shape or target.dtype != result.dtype:
-            raise ShapeMismatch(
-                f"an output of {result.dtype}{result.shape} does not go into an array of "
-                f"{target.dtype}{target.shape}"
-            )
-        target[...] = result
-    return list(out)

@@ -1,7 +1,7 @@
 """Real models, as we read them and as the packages made for their formats do.
 
-    arenite pull smollm2 && arenite pull all-minilm
-    python tests/frontends/judge_models.py ~/.cache/arenite/models
+    arenite pull smollm2-135m-instruct && arenite pull all-minilm
+    python -m tests.frontends.judge_models ~/.cache/arenite/models
 
 Downloads of 120 MB are no part of the tests; this prints what it compared, or fails.
 """

@@ -93,8 +93,8 @@ class _PackedBuilder(_ProductBuilder):
             few_form="stream",
             few_columns=1,
             few_heights=(),
-            epilogue=self._epilogue(),
-            is_short=self._epilogue_ops() <= SHORT_OPS,
+            epilogue=self.epilogue(),
+            is_short=self.epilogue_ops() <= SHORT_OPS,
         )
         plain = self._kernel(blocks, tile_body(made, self.weights, self.n_deep))
         if not target.has_fma:

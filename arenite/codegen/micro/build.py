@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.loops import Axis
-from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
+from arenite.codegen.kernels.values import compute_dtype, index_expr
 from arenite.codegen.micro.blocking import Cut, Layout, cut
 from arenite.codegen.micro.kernel import (
     BLOCK,
@@ -21,12 +20,12 @@ from arenite.codegen.micro.kernel import (
     LAST_COLUMN,
     LAST_ROW,
     SCRATCH,
-    SUM,
     MicroKernel,
     Operand,
     Product,
     tile_body,
 )
+from arenite.codegen.micro.sums import SumBuilder
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
@@ -34,14 +33,12 @@ from arenite.ir.node import Node
 from arenite.schedule.access import (
     Source,
     coefficient,
-    is_elementwise,
     is_view,
     linear,
     sources,
     substitute,
 )
 from arenite.schedule.kernel import Kernel, Role, space_vars
-from arenite.schedule.roots import COSTS
 
 #: Operations up to which an epilogue is done on the sums in registers.
 SHORT_OPS = 6
@@ -71,7 +68,7 @@ class _Factor:
         return found
 
 
-class _ProductBuilder(Builder):
+class _ProductBuilder(SumBuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.node = next(s.node for s in kernel.stages if s.role is Role.REDUCE)
@@ -145,7 +142,7 @@ class _ProductBuilder(Builder):
         n_row_blocks = ceildiv(self.row.size, shape.block_rows)
         n_chunks = ceildiv(self.column.size, shape.block_columns)
         blocks = batch * n_row_blocks * n_chunks
-        epilogue = self._epilogue()
+        epilogue = self.epilogue()
         made = Product(
             a=self._operand(self.a, layout.a_line, layout.a_step),
             b=self._operand(self.b, layout.b_line, layout.b_step),
@@ -167,7 +164,7 @@ class _ProductBuilder(Builder):
             few_columns=shape.few.columns,
             few_heights=shape.few_heights,
             epilogue=epilogue,
-            is_short=self._epilogue_ops() <= SHORT_OPS,
+            is_short=self.epilogue_ops() <= SHORT_OPS,
             copied_groups=shape.copied_groups,
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
@@ -217,21 +214,6 @@ class _ProductBuilder(Builder):
             *_range(FIRST_ROW, LAST_ROW, block, shape.block_rows, self.row.size),
             *_range(FIRST_COLUMN, LAST_COLUMN, chunk, shape.block_columns, self.column.size),
         )
-
-    def _epilogue(self) -> ir.Block:
-        """From the finished sum to what is stored."""
-        scope = Scope()
-        total: ir.Expr = ir.Name(SUM, self.sum_dtype)
-        if self.node.dtype != self.sum_dtype:
-            total = ir.Cast(total, self.node.dtype)
-        self._name_scalar(self.node, total, scope)
-        for stage in self.kernel.stages:
-            if stage.role is Role.SCALAR:
-                self._scalar(stage.node, scope)
-        return scope.block
-
-    def _epilogue_ops(self) -> int:
-        return sum(COSTS.get(node.op, 1) for node in self._inlined() if is_elementwise(node))
 
 
 def _range(

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.codegen.micro.conv_cut import ConvCut
@@ -23,10 +22,10 @@ from arenite.codegen.micro.kernel import (
     FIRST_ROW,
     LAST_COLUMN,
     LAST_ROW,
-    SUM,
     Product,
     in_blocks,
 )
+from arenite.codegen.micro.sums import SumBuilder
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
@@ -34,7 +33,6 @@ from arenite.schedule.access import (
     Index,
     Source,
     coefficient,
-    is_elementwise,
     is_view,
     linear,
     reshaped_index,
@@ -42,7 +40,6 @@ from arenite.schedule.access import (
     substitute,
 )
 from arenite.schedule.kernel import Kernel, Role, outer_index, space_vars
-from arenite.schedule.roots import COSTS
 
 #: Pixels from which on an image is worth a line of its own.
 FEW_PIXELS = 14
@@ -66,7 +63,7 @@ class Lies:
     is_whole: bool = True  # no element is made up by a view between
 
 
-class LastBuilder(Builder):
+class LastBuilder(SumBuilder):
     """A kernel whose reduction is a convolution with channels last."""
 
     def __init__(
@@ -238,21 +235,6 @@ class LastBuilder(Builder):
         rows = ir.For(self.line.var.name, FIRST_ROW, LAST_ROW, (columns,))
         lines = ir.For(self.block.var.name, FIRST_LINE, LAST_LINE, (rows,))
         return in_blocks(made, (lines,))
-
-    def _epilogue(self) -> ir.Block:
-        """From the finished sum to what is stored."""
-        scope = Scope()
-        total: ir.Expr = ir.Name(SUM, self.sum_dtype)
-        if self.node.dtype != self.sum_dtype:
-            total = ir.Cast(total, self.node.dtype)
-        self._name_scalar(self.node, total, scope)
-        for stage in self.kernel.stages:
-            if stage.role is Role.SCALAR:
-                self._scalar(stage.node, scope)
-        return scope.block
-
-    def _epilogue_ops(self) -> int:
-        return sum(COSTS.get(node.op, 1) for node in self._inlined() if is_elementwise(node))
 
 
 def far(name: str) -> Var:

@@ -21,7 +21,7 @@ from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends, Taps
 from arenite.codegen.micro.conv_sides import ZERO
-from arenite.codegen.micro.driver import _START
+from arenite.codegen.micro.driver import GROUP_START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
 from arenite.codegen.micro.strips import are_few, strips
 from arenite.codegen.target import Target
@@ -140,8 +140,8 @@ class ConvBuilder(LastBuilder):
             few_form="stream",
             few_columns=PANEL,
             few_heights=(),
-            epilogue=self._epilogue(),
-            is_short=self._epilogue_ops() <= self.short_ops,
+            epilogue=self.epilogue(),
+            is_short=self.epilogue_ops() <= self.short_ops,
         )
         conv = Conv(
             loops,
@@ -313,8 +313,8 @@ class ConvBuilder(LastBuilder):
         return start - FIRST_ROW * index_expr(copied.pixel * self.line.place_step)
 
     def _panels_at(self) -> ir.Expr:
-        """Where the columns from _START on begin, at the first taps inside."""
-        within = _START - GROUP * self.channels
+        """Where the columns from GROUP_START on begin, at the first taps inside."""
+        within = GROUP_START - GROUP * self.channels
         at = GROUP * (self.n_panels * self.panel) + within // PANEL * self.panel
         below = self.panel
         for name, side in self.clipped:

@@ -18,7 +18,7 @@ from functools import partial
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
-from arenite.codegen.micro.driver import _REST, _START, Driver, _Emit
+from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.micro.strips import Strip
@@ -207,12 +207,12 @@ class ConvDriver(Driver):
     def _panels(self) -> ir.Block:
         """The copy, and all groups of columns."""
         copied = self.convolution.conv.copied
-        return (_Emit(lambda: self.block(copied)), *super()._panels())
+        return (Emit(lambda: self.block(copied)), *super()._panels())
 
     def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
         """One group of columns: for every line of the block its tiles."""
         conv = self.convolution.conv
-        body = (*conv.on_line, _Emit(lambda: self._line(columns, is_masked)))
+        body = (*conv.on_line, Emit(lambda: self._line(columns, is_masked)))
         return (ir.For(conv.line, FIRST_LINE, LAST_LINE, body),)
 
     def _line(self, columns: int, is_masked: bool) -> None:
@@ -227,7 +227,7 @@ class ConvDriver(Driver):
 
         ends = self.convolution.conv.ends
         if ends is None:
-            self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
+            self._rows(product.heights, build, columns_at, self.value(GROUP_REST, SCALAR))
             return
         for strip in ends.strips:
             name = (
@@ -248,7 +248,7 @@ class ConvDriver(Driver):
     def _strip(self, strip: Strip, name: str, columns_at: str) -> None:
         """Calls the function of a strip, as often as there are some."""
         b, product = self.builder, self.product
-        numbers = [product.depth, _START, _REST, *map(ir.Name, product.batch)]
+        numbers = [product.depth, GROUP_START, GROUP_REST, *map(ir.Name, product.batch)]
         depth, column, rest, *batch = (self.value(number, SCALAR) for number in numbers)
         base = self._address(product.a, b.constant(0, I64))
         line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
-from arenite.codegen.micro.driver import _REST, _START, Driver, _Emit
+from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
 from arenite.codegen.micro.strips import Strip
@@ -185,7 +185,7 @@ class DepthwiseDriver(Driver):
     def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
         """One vector of channels: for every line of the block its strips."""
         own = self.kernel_here.depthwise
-        body = (*own.on_line, _Emit(lambda: self._line(is_masked)))
+        body = (*own.on_line, Emit(lambda: self._line(is_masked)))
         return (ir.For(own.line, FIRST_LINE, LAST_LINE, body),)
 
     def _line(self, is_masked: bool) -> None:
@@ -242,7 +242,7 @@ class DepthwiseDriver(Driver):
         weights = moved(b, self.pointers[product.b.array], start)
         zero = b.constant(0, I64)
         base = self._address(product.a, zero)
-        column, rest = self.value(_START, SCALAR), self.value(_REST, SCALAR)
+        column, rest = self.value(GROUP_START, SCALAR), self.value(GROUP_REST, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
         nbytes = own.pixel * (product.a.dtype.bits // 8)
 

@@ -17,7 +17,7 @@ from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, lanes_for
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
-from arenite.codegen.micro.driver import _START
+from arenite.codegen.micro.driver import GROUP_START
 from arenite.codegen.micro.kernel import Operand, Product
 from arenite.codegen.micro.strips import are_few, strips
 from arenite.codegen.target import Target
@@ -73,7 +73,7 @@ class _DepthwiseBuilder(LastBuilder):
         pixel = bounds(lies.pixel)[1]
         before = index_expr(line.before)
         loops, below = [], self.channels * prod(self.taps)
-        weights_at: ir.Expr = _START
+        weights_at: ir.Expr = GROUP_START
         for (name, side), step in zip(self.clipped, lies.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
@@ -85,7 +85,7 @@ class _DepthwiseBuilder(LastBuilder):
             a=Operand(
                 lies.array,
                 lies.dtype,
-                self._line_start(lies) + (_START - before * pixel),
+                self._line_start(lies) + (GROUP_START - before * pixel),
                 ir.index(pixel * line.stride),
                 ir.index(1),
             ),
@@ -107,8 +107,8 @@ class _DepthwiseBuilder(LastBuilder):
             few_form="stream",
             few_columns=1,
             few_heights=(),
-            epilogue=self._epilogue(),
-            is_short=self._epilogue_ops() <= SHORT_OPS,
+            epilogue=self.epilogue(),
+            is_short=self.epilogue_ops() <= SHORT_OPS,
         )
         depthwise = Depthwise(
             (

@@ -34,11 +34,11 @@ from arenite.codegen.micro.tile import moved
 from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
-_GROUP, _START, _REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
+_GROUP, GROUP_START, GROUP_REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
 
 
 @dataclass(frozen=True, slots=True)
-class _Emit(ir.Stmt):
+class Emit(ir.Stmt):
     """Calls back while the statements around it are emitted."""
 
     emit: Callable[[], None]
@@ -69,7 +69,7 @@ class Driver(Kept):
         b.block.end = "ret void"
 
     def simple(self, stmt: ir.Stmt, part: int) -> None:
-        if isinstance(stmt, _Emit):
+        if isinstance(stmt, Emit):
             stmt.emit()
         else:
             super().simple(stmt, part)
@@ -84,7 +84,7 @@ class Driver(Kept):
         """The body for each group of so many columns, by default of the block."""
         n_groups = (last - first + (width - 1)) // width
         start = first + _GROUP * width
-        place = (ir.Let(_START.name, start), ir.Let(_REST.name, last - _START))
+        place = (ir.Let(GROUP_START.name, start), ir.Let(GROUP_REST.name, last - GROUP_START))
         return (ir.For(_GROUP.name, ir.index(0), n_groups, (*place, *body)),)
 
     def _panels(self) -> ir.Block:
@@ -110,7 +110,7 @@ class Driver(Kept):
         width = product.width
         full = self._panel(ir.index(width), product.columns, is_masked=False)
         if not isinstance(product.n_columns, ir.Const):
-            part = self._panel(_REST, product.columns, is_masked=True)
+            part = self._panel(GROUP_REST, product.columns, is_masked=True)
             return (ir.If(_is_full(width), full, part),)
         rest = int(product.n_columns.value) % width
         if rest == 0:
@@ -124,8 +124,8 @@ class Driver(Kept):
         """One group of `count` columns: its copy, and its tiles."""
         product = self.product
         if not product.copies_b or product.copied_groups > 1:
-            return (_Emit(lambda: self._tiles(columns, is_masked)),)
-        return (self._copy(count), _Emit(lambda: self._tiles(columns, is_masked)))
+            return (Emit(lambda: self._tiles(columns, is_masked)),)
+        return (self._copy(count), Emit(lambda: self._tiles(columns, is_masked)))
 
     def _copy(self, count: ir.Expr) -> ir.Stmt:
         """The columns of a group into scratch, those of one k side by side."""
@@ -134,7 +134,7 @@ class Driver(Kept):
             product, lanes = self.product, self.product.lanes
             column, part = ir.Name("_copied"), ir.Name("_part")
             if product.b.step != ir.index(1):
-                store = self._stored(_START, column)
+                store = self._stored(GROUP_START, column)
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
                 self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
                 return
@@ -145,13 +145,13 @@ class Driver(Kept):
                 if is_whole
                 else ir.Binary("min", count - part * lanes, ir.index(lanes))
             )
-            store = self._stored(_START, part * lanes + column)
+            store = self._stored(GROUP_START, part * lanes + column)
             inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
             outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
             n_parts = (count + (lanes - 1)) // lanes
             self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
 
-        return _Emit(emit)
+        return Emit(emit)
 
     def _copy_stripe(self, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
         """Groups of columns into scratch, each a panel of its own; B is read row by row."""
@@ -173,7 +173,7 @@ class Driver(Kept):
             is_whole = ir.Binary("eq", last - first, ir.index(n_groups * width))
             self.block((ir.If(is_whole, whole, part),))
 
-        return _Emit(emit)
+        return Emit(emit)
 
     def _stored(self, first: ir.Expr, column: ir.Expr) -> ir.Store:
         """One element of B, of a column after the first of a group, to its place in scratch."""
@@ -184,13 +184,13 @@ class Driver(Kept):
         return ir.Store(SCRATCH, _scratch_start(product) + K * product.width + column, value)
 
     def _few(self) -> ir.Block:
-        return self._groups(self.product.few_columns, (_Emit(self._few_rows),))
+        return self._groups(self.product.few_columns, (Emit(self._few_rows),))
 
     def _few_rows(self) -> None:
         b, product = self.builder, self.product
         most = b.constant(product.few_columns, I64)
-        count = b.intrinsic("smin", self.value(_REST, SCALAR), most)
-        columns = self._address(product.b, self.value(_START, SCALAR))
+        count = b.intrinsic("smin", self.value(GROUP_REST, SCALAR), most)
+        columns = self._address(product.b, self.value(GROUP_START, SCALAR))
 
         def build(rows: int) -> str:
             if product.few_form == "dots":
@@ -206,13 +206,13 @@ class Driver(Kept):
             start = self.value(_scratch_start(product), SCALAR) * size
             columns_at = moved(b, self.pointers[SCRATCH], start)
         else:
-            columns_at = self._address(product.b, self.value(_START, SCALAR))
+            columns_at = self._address(product.b, self.value(GROUP_START, SCALAR))
 
         def build(rows: int) -> str:
             name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
             return self._function(name, lambda f: f.tile(rows, columns, is_masked))
 
-        self._rows(product.heights, build, columns_at, self.value(_REST, SCALAR))
+        self._rows(product.heights, build, columns_at, self.value(GROUP_REST, SCALAR))
 
     def _address(self, operand: Operand, line: Vec) -> str:
         b, size = self.builder, operand.dtype.bits // 8
@@ -225,7 +225,7 @@ class Driver(Kept):
         """Calls for all rows of the block, from its first to its last, each as high as it fits."""
         b, product = self.builder, self.product
         first, last = self.value(FIRST_ROW, SCALAR), self.value(LAST_ROW, SCALAR)
-        depth, column = self.value(product.depth, SCALAR), self.value(_START, SCALAR)
+        depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
         base = self._address(product.a, b.constant(0, I64))
         line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
@@ -301,7 +301,7 @@ class Driver(Kept):
 
 def _is_full(width: int) -> ir.Expr:
     """Whether a group has all of its columns."""
-    return ir.Binary("ge", _REST, ir.index(width))
+    return ir.Binary("ge", GROUP_REST, ir.index(width))
 
 
 def _scratch_start(product: Product) -> ir.Expr:
