@@ -231,6 +231,10 @@ def test_other_floats(m: int, n: int, k: int, tb: bool, dtype: Any) -> None:
         Shape(70, 40, 1024),  # so do the rows of A
         Shape(90, 50, 800, tb=True),  # row dots
         Shape(140, 50, 800, tb=True),  # B is transposed into panels
+        Shape(1, 515, 128, tb=True),  # a row of A that stays in registers
+        Shape(1, 130, 250, tb=True),
+        Shape(1, 3, 37, (4,), tb=True),
+        Shape(301, 1, 64),
     ],
     ids=str,
 )
@@ -247,6 +251,10 @@ def test_forms_are_chosen() -> None:
     assert product(Shape(90, 50, 800, tb=True)).heights == ()
     assert product(Shape(140, 50, 800, tb=True)).copies_b
     assert product(Shape(140, 50, 800, tb=True)).few_heights == ()
+    assert (
+        product(Shape(1, 515, 128, tb=True)).few_columns
+        > product(Shape(1, 515, 800, tb=True)).few_columns
+    )
     assert not product(Shape(140, 48, 100)).copies_b
     assert product(Shape(70, 40, 1024)).heights[0] < product(Shape(70, 40, 1023)).heights[0]
 
@@ -445,7 +453,13 @@ def test_expressions_made_while_emitting_stay_apart() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "shape",
-    [Shape(1, 40, 300, tb=True), Shape(4, 40, 300, tb=True), Shape(1, 1040, 50), Shape(20, 60, 50)],
+    [
+        Shape(1, 40, 300, tb=True),
+        Shape(1, 40, 100, tb=True),
+        Shape(4, 40, 300, tb=True),
+        Shape(1, 1040, 50),
+        Shape(20, 60, 50),
+    ],
     ids=str,
 )
 def test_results_do_not_depend_on_where_operands_lie(shape: Shape, target: str) -> None:

@@ -18,6 +18,8 @@ from arenite.dtype import DType
 
 #: Sums that become one vector together.
 FOLDED = 4
+#: Sums of one dot with a row that is kept.
+KEPT_SUMS = 2
 
 
 def shape_of(rows: int, dot: Dot) -> tuple[int, int]:
@@ -26,6 +28,11 @@ def shape_of(rows: int, dot: Dot) -> tuple[int, int]:
         return FOLDED, 1
     # With one, reading B strictly in order is what counts, or else converting A only once.
     return (1, 8) if dot.a == dot.sum else (FOLDED, 2)
+
+
+def is_kept(target: Target, rows: int, depth: int | None, lanes: int) -> bool:
+    """Whether rows of A are one that fits half the registers, and can stay there."""
+    return rows == 1 and depth is not None and depth <= target.n_vector_registers // 2 * lanes
 
 
 def most_rows(target: Target) -> int:
@@ -87,6 +94,37 @@ def row_dots(
     mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
     sums = b.if_any(rest.ne(0), lambda: step(whole, sums, loads(whole, mask), mask), sums)
     return [_halved(total) for total in sums]
+
+
+class KeptRow:
+    """A row of A in registers, for dots with one row of B after the other."""
+
+    def __init__(self, b: Builder, lanes: int, dot: Dot, row: str, depth: int) -> None:
+        self.b, self.lanes, self.dot = b, lanes, dot
+        t = VType("i", dot.sum.bits, lanes)
+        rest = depth % lanes
+        part = b.iota(t).lt(rest) if rest else None
+        starts = range(0, depth, lanes)
+        #: Where each vector begins, and the lanes of it that are there.
+        self.places = [(b.constant(k, I64), part if k + lanes > depth else None) for k in starts]
+        self.vectors = [self._vector(row, dot.a, at, mask) for at, mask in self.places]
+
+    def _vector(self, row: str, dtype: DType, at: Vec, mask: Vec | None) -> Vec:
+        return _load(self.b, row, at, dtype, self.dot.sum, self.lanes, mask)
+
+    def dot_with(self, row: str) -> Vec:
+        """FOLDED numbers that add up to the dot with a row of B."""
+        sums: list[Vec] = []
+        for k, (own, (at, mask)) in enumerate(zip(self.vectors, self.places, strict=True)):
+            vector = self._vector(row, self.dot.b, at, mask)
+            if k < KEPT_SUMS:
+                sums.append(own * vector)
+            else:
+                sums[k % KEPT_SUMS] = fma(own, vector, sums[k % KEPT_SUMS])
+        total = sums[0]
+        for one in sums[1:]:
+            total = total + one
+        return _halved(total)
 
 
 def has_lines(target: Target, dot: Dot) -> bool:

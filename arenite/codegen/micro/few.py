@@ -39,6 +39,10 @@ class FewRows(TileFunction):
     def dots(self, rows: int) -> None:
         """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
         b, product, lanes = self.builder, self.product, self.product.lanes
+        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        if depth is not None and dots.is_kept(b.target, rows, depth, lanes):
+            self._kept_dots(depth)
+            return
         together, unroll = dots.shape_of(rows, self.dot)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
@@ -72,6 +76,28 @@ class FewRows(TileFunction):
 
         self.counted_loop(zero, b.constant(rows * lanes, I64), [Phase(1, dots.FOLDED)], (), fold)
         self._finish_rows(slot, rows, 1, [self._mask(0)])
+
+    def _kept_dots(self, depth: int) -> None:
+        """`rest` columns with one short row of A, which stays in registers."""
+        b, product, lanes = self.builder, self.product, self.product.lanes
+        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
+        b_line = self.nbytes(product.b.line, product.b)
+        kept = dots.KeptRow(b, lanes, self.dot, "%a", depth)
+        slot = self._stack(product.few_columns)
+        last = self.rest - 1
+
+        def turn(_: Phase, at: Vec) -> None:
+            columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
+            parts = [kept.dot_with(moved(b, "%b", column * b_line)) for column in columns]
+            total, where = dots.fold(parts), moved(b, slot, at * size)
+            b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
+
+        def finish(_: Phase, at: Vec) -> None:
+            self._finish_sums([slot], at, self.column + at, self._mask_of(self.rest - at))
+
+        self.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
+        self.counted_loop(zero, self.rest, [Phase(1, lanes)], product.epilogue, finish)
+        b.block.end = "ret void"
 
     def _aligned(self, row: str) -> str:
         """A row of A, or a copy of it where that is not too long and lies better."""

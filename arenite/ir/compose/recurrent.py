@@ -150,7 +150,8 @@ def _projected(x: Node, w: Node, bias: Node | None) -> Node:
     flat = _product(reshape(x, (time * batch, inputs)), w)
     if bias is not None:
         flat = add(flat, broadcast_to(bias, flat.shape))
-    return reshape(flat, (time, batch, w.shape[0]))
+    # What a loop reads is written as it is shaped: a reshape would part the bias from the product.
+    return flat if batch == 1 else reshape(flat, (time, batch, w.shape[0]))
 
 
 def _product(a: Node, b: Node) -> Node:
@@ -158,5 +159,7 @@ def _product(a: Node, b: Node) -> Node:
 
 
 def _row(inputs: Node, number: Node, reverse: bool) -> Node:
+    """What is given in one step, [batch, gates * hidden]."""
     rows = flip(inputs, [0]) if reverse else inputs
-    return make("gather", rows, number, axis=0)
+    row = make("gather", rows, number, axis=0)
+    return row if row.ndim == 2 else reshape(row, (1, *row.shape))
