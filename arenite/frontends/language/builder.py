@@ -1,0 +1,248 @@
+"""Builder: what the graphs of language models are made of, one block of tokens at a time.
+
+Values are rows, one a token: x[tokens, width]. Keys and values of earlier tokens are states of the
+graph, `k0`, `v0`, ...: rows by position, of which the first `position` are known when a block
+comes in. Names of weights are those of GGUF, without ".weight".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import InvalidFile
+from arenite.frontends.language.description import Description
+from arenite.frontends.language.weights import Weights
+from arenite.ir import Dim, Graph, Node, Origin, Var, constant, graph_input, make, size
+from arenite.ir.compose import basic, neural
+from arenite.ir.compose.reductions import mean, reduce
+from arenite.ir.ops.blocks import matmul_blocks, rows_of_blocks
+from arenite.ir.ops.control import cut
+
+F32, INT64 = BY_NAME["float32"], BY_NAME["int64"]
+
+
+class Builder:
+    """One graph in the making. `block`: the most tokens that come in at once."""
+
+    def __init__(
+        self,
+        description: Description,
+        weights: Weights,
+        *,
+        context: int,
+        block: int,
+        kv: DType,
+    ) -> None:
+        self.description = description
+        self.weights = weights
+        self.context = context
+        self.kv = kv
+        self.rows = Var("tokens", 1, block)
+        self.tokens = graph_input("tokens", 0, (self.rows,), INT64)
+        self.position = graph_input("position", 1, (), INT64)
+        self.updates: list[tuple[Node, Node]] = []
+        self._turn: tuple[Node, Node] | None = None
+
+    # Weights.
+
+    def layers(self) -> range:
+        """The numbers of the layers."""
+        return range(self.description.n_layers)
+
+    def weight(self, name: str, *shape: int) -> Node:
+        return self.weights.get(f"{name}.weight", shape)
+
+    def labelled(self, node: Node, name: str) -> Node:
+        """The node, known in kernels, errors and profiles by a name of the model."""
+        self.weights.origins.add(node, Origin(self.weights.path, name=name))
+        return node
+
+    # Parts.
+
+    def embedding(self, name: str) -> Node:
+        """Rows of a table by token."""
+        d = self.description
+        return self.labelled(self._rows_of(name, d.n_tokens, self.tokens), name)
+
+    def _rows_of(self, name: str, count: int, indices: Node) -> Node:
+        table = self.weight(name, count, self.description.width)
+        if table.dtype.is_block:
+            return rows_of_blocks(table, indices)
+        return basic.cast(make("gather", table, indices, axis=0), F32)
+
+    def places(self, name: str, count: int) -> Node:
+        """Rows of a table by place in the block."""
+        return self._rows_of(name, count, basic.iota(self.rows))
+
+    def row(self, name: str, number: int) -> Node:
+        """One row of a small table, as [1, width]."""
+        stored = self.weights.tensors.get(f"{name}.weight")
+        count = stored.shape[0] if stored is not None and stored.shape else 1
+        return self._rows_of(name, count, constant(np.array([number])))
+
+    def linear(self, name: str, x: Node, columns: int) -> Node:
+        """x times the transposed weights, plus the bias where the file has one."""
+        rows = x.shape[-1]
+        assert isinstance(rows, int)
+        w = self.weight(name, columns, rows)
+        if w.dtype.is_block:
+            result = matmul_blocks(x, w)
+        else:
+            result = make("matmul", x, basic.cast(w, F32), transpose_a=False, transpose_b=True)
+        bias = f"{name}.bias"
+        if bias in self.weights:
+            result = basic.add(result, basic.cast(self.weights.get(bias, (columns,)), F32))
+        return self.labelled(result, name)
+
+    def rms_norm(self, name: str, x: Node) -> Node:
+        """Over the last axis."""
+        width = x.shape[-1]
+        assert isinstance(width, int)
+        weight = basic.cast(self.weight(name, width), F32)
+        return self.labelled(neural.rms_norm(x, 1, weight, self.description.eps), name)
+
+    def layer_norm(self, name: str, x: Node) -> Node:
+        width = x.shape[-1]
+        assert isinstance(width, int)
+        weight = basic.cast(self.weight(name, width), F32)
+        bias = basic.cast(self.weights.get(f"{name}.bias", (width,)), F32)
+        return self.labelled(neural.layer_norm(x, 1, weight, bias, self.description.eps), name)
+
+    def heads(self, x: Node, count: int) -> Node:
+        """x[tokens, count * head size] as x[tokens, count, head size]."""
+        return basic.reshape(x, (x.shape[0], count, self.description.head_size))
+
+    def gated(self, prefix: str, x: Node, hidden: int) -> Node:
+        """A feed-forward network: down(silu(gate(x)) * up(x))."""
+        gate = neural.silu(self.linear(f"{prefix}_gate", x, hidden))
+        up = self.linear(f"{prefix}_up", x, hidden)
+        return self.linear(f"{prefix}_down", basic.mul(gate, up), self.description.width)
+
+    def hidden_size(self, name: str) -> int:
+        """Rows of a matrix of the file, where the metadata do not say them for sure."""
+        stored = self.weights.tensors.get(f"{name}.weight")
+        if stored is None or len(stored.shape) < 2:
+            raise InvalidFile(f"{self.weights.path}: tensor '{name}.weight' is missing")
+        return stored.shape[-2]
+
+    # Positions.
+
+    def turned(self, x: Node) -> Node:
+        """x[tokens, heads, head size], turned by the position of each token."""
+        rope = self.description.rope
+        if rope is None:
+            return x
+        cos, sin = self._cos_and_sin()
+        turned = basic.slice_axis(x, 2, 0, rope.size)
+        half = rope.size // 2
+        tokens, heads = x.shape[:2]
+        if rope.pairs:
+            pairs = basic.reshape(turned, (tokens, heads, half, 2))
+            first, second = (
+                basic.reshape(basic.slice_axis(pairs, 3, k, k + 1), (tokens, heads, half))
+                for k in range(2)
+            )
+        else:
+            first, second = (basic.slice_axis(turned, 2, k * half, (k + 1) * half) for k in (0, 1))
+        a = basic.sub(basic.mul(first, cos), basic.mul(second, sin))
+        b = basic.add(basic.mul(first, sin), basic.mul(second, cos))
+        if rope.pairs:
+            ends = [basic.expand_dims(part, 3) for part in (a, b)]
+            result = basic.reshape(basic.concat(ends, 3), (tokens, heads, rope.size))
+        else:
+            result = basic.concat([a, b], 2)
+        rest = self.description.head_size - rope.size
+        if rest:
+            kept = basic.slice_axis(x, 2, rope.size, self.description.head_size)
+            result = basic.concat([result, kept], 2)
+        return result
+
+    def _cos_and_sin(self) -> tuple[Node, Node]:
+        """[tokens, 1, half]: the same for all layers."""
+        rope = self.description.rope
+        assert rope is not None
+        if self._turn is None:
+            steps = constant(rope.frequencies().astype(np.float32))
+            if "rope_freqs.weight" in self.weights:
+                divisors = self.weight("rope_freqs", rope.size // 2)
+                steps = basic.div(steps, basic.cast(divisors, F32))
+            place = basic.add(basic.iota(self.rows), self.position)
+            places = basic.reshape(basic.cast(place, F32), (self.rows, 1, 1))
+            angles = basic.mul(places, basic.reshape(steps, (1, 1, rope.size // 2)))
+            cos, sin = (basic.unary(name, angles) for name in ("cos", "sin"))
+            if rope.magnitude() != 1:
+                cos, sin = (basic.mul(x, rope.magnitude()) for x in (cos, sin))
+            self._turn = (cos, sin)
+        return self._turn
+
+    # Attention.
+
+    def attend(self, layer: int, q: Node, k: Node, v: Node) -> Node:
+        """Of q[tokens, heads, size] over the new k and v and those of earlier tokens: rows."""
+        d = self.description
+        number = size(self.rows, INT64)
+        end = basic.add(self.position, number)
+        seen = []
+        for name, new in (("k", k), ("v", v)):
+            shape = (self.context, d.n_kv_heads, d.head_size)
+            state = make("state", name=f"{name}{layer}", shape=shape, dtype=self.kv)
+            rows = basic.cast(new, self.kv)
+            updated = make("update_slice", state, rows, self.position, axis=0)
+            self.updates.append((state, updated))
+            seen.append(basic.permute(cut(updated, end), (1, 0, 2)))
+        keys, values = seen
+        result = self._attention(q, keys, values, keys.shape[1] - self.rows, is_causal=True)
+        return self.labelled(result, f"blk.{layer}.attn")
+
+    def attend_all(self, layer: int, q: Node, k: Node, v: Node) -> Node:
+        """Every token sees every other one of the block; nothing is kept."""
+        keys, values = (basic.permute(x, (1, 0, 2)) for x in (k, v))
+        result = self._attention(q, keys, values, 0, is_causal=False)
+        return self.labelled(result, f"blk.{layer}.attn")
+
+    def _attention(self, q: Node, keys: Node, values: Node, offset: Dim, is_causal: bool) -> Node:
+        d = self.description
+        queries = basic.cast(basic.permute(q, (1, 0, 2)), keys.dtype)
+        seen = make(
+            "attention",
+            queries,
+            keys,
+            values,
+            scale=float(d.head_size) ** -0.5,
+            causal=is_causal,
+            offset=offset,
+            window=0,
+        )
+        rows = basic.permute(seen, (1, 0, 2))
+        return basic.cast(basic.reshape(rows, (q.shape[0], d.n_heads * d.head_size)), F32)
+
+    # Ends.
+
+    def last(self, x: Node) -> Node:
+        """The row of the last token."""
+        return basic.slice_axis(x, 0, self.rows - 1, self.rows)
+
+    def logits(self, x: Node) -> Node:
+        """Of each row; by the table of tokens where the file has no matrix of its own."""
+        name = "output" if "output.weight" in self.weights else "token_embd"
+        return self.linear(name, x, self.description.n_tokens)
+
+    def pooled(self, x: Node) -> Node:
+        """One row of all rows, of length 1."""
+        kind = self.description.pooling
+        if kind == "mean":
+            row = mean(x, [0], keep=True)
+        else:
+            row = self.last(x) if kind == "last" else basic.slice_axis(x, 0, 0, 1)
+        squares = reduce("sum", basic.mul(row, row), [1], keep=True)
+        # A row of zeros stays one: it has no direction.
+        length = basic.binary("maximum", basic.unary("sqrt", squares), 1e-12)
+        return basic.div(row, length)
+
+    def graph(self, outputs: dict[str, Node]) -> Graph:
+        """The graph of what was built."""
+        nodes = tuple(outputs.values())
+        inputs = (self.tokens, self.position) if self.updates else (self.tokens,)
+        updates = tuple(self.updates)
+        return Graph(inputs, nodes, tuple(outputs), self.weights.origins, updates)

@@ -1,0 +1,169 @@
+"""The description of a language model from the metadata of a GGUF file."""
+
+from __future__ import annotations
+
+from arenite.errors import InvalidFile, NotSupported
+from arenite.frontends.gguf import Metadata, MetadataArray
+from arenite.frontends.language.description import (
+    MAX_EXPERTS,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    Description,
+    Experts,
+    Rope,
+)
+
+#: Architectures whose files pair neighbouring elements in rotary positions.
+PAIRED = ("llama",)
+#: Architectures whose files leave out that weights of chosen experts sum to one.
+NORMALISED = ("qwen3moe",)
+POOLING = {0: "none", 1: "mean", 2: "first", 3: "last"}
+#: Lengths of contexts and vocabularies beyond this are taken for damage.
+MAX_CONTEXT = 2**31
+
+
+def described(metadata: Metadata) -> Description:
+    """Sizes are checked to be positive and to fit each other."""
+    kind = metadata.text("general.architecture")
+    keys = _Keys(metadata, kind)
+    heads = keys.size("attention.head_count", MAX_WIDTH)
+    width = keys.size("embedding_length", MAX_WIDTH)
+    kv_heads = keys.size("attention.head_count_kv", MAX_WIDTH, heads)
+    if heads % kv_heads != 0:
+        raise InvalidFile(
+            f"{metadata.path}: {heads} heads of queries cannot share {kv_heads} heads of keys"
+        )
+    head_size = keys.size("attention.key_length", MAX_WIDTH, max(width // heads, 1))
+    if keys.size("attention.value_length", MAX_WIDTH, head_size) != head_size:
+        raise NotSupported(f"{metadata.path}: heads of keys and values have different sizes")
+    return Description(
+        architecture=kind,
+        name=metadata.text("general.name", kind),
+        n_layers=keys.size("block_count", MAX_LAYERS),
+        width=width,
+        n_heads=heads,
+        n_kv_heads=kv_heads,
+        head_size=head_size,
+        n_tokens=_n_tokens(metadata, keys),
+        context=keys.size("context_length", MAX_CONTEXT),
+        eps=_eps(metadata, kind),
+        rope=_rope(keys, head_size) if keys.has_rope else None,
+        window=keys.size("attention.sliding_window", MAX_CONTEXT, 0) or None,
+        experts=_experts(keys) if keys.size("expert_count", MAX_EXPERTS, 0) else None,
+        pooling=_pooling(metadata, kind),
+        is_causal=metadata.flag(f"{kind}.attention.causal", True),
+    )
+
+
+class _Keys:
+    """Keys of one architecture."""
+
+    def __init__(self, metadata: Metadata, kind: str) -> None:
+        self.metadata = metadata
+        self.kind = kind
+
+    @property
+    def has_rope(self) -> bool:
+        return self.kind != "bert"
+
+    def size(self, key: str, most: int, default: int | None = None) -> int:
+        """A positive size, or the default."""
+        full = f"{self.kind}.{key}"
+        if full in self.metadata and isinstance(self.metadata[full], MetadataArray):
+            values = set(self.metadata.numbers(full).tolist())
+            if len(values) != 1:
+                raise NotSupported(
+                    f"{self.metadata.path}: key {full!r} differs from layer to layer"
+                )
+            [value] = map(int, values)
+        else:
+            value = self.metadata.integer(full, default)
+        if value == default:
+            return value
+        if not 1 <= value <= most:
+            raise InvalidFile(
+                f"{self.metadata.path}: key {full!r} is {value}; it must be within 1..{most}"
+            )
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        full = f"{self.kind}.{key}"
+        value = self.metadata.number(full, default)
+        if not 0 < value < 1e12:
+            raise InvalidFile(
+                f"{self.metadata.path}: key {full!r} is {value}; it must be positive and finite"
+            )
+        return value
+
+    def text(self, key: str, default: str) -> str:
+        return self.metadata.text(f"{self.kind}.{key}", default)
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self.metadata.flag(f"{self.kind}.{key}", default)
+
+
+def _n_tokens(metadata: Metadata, keys: _Keys) -> int:
+    if "tokenizer.ggml.tokens" in metadata:
+        return len(metadata.array("tokenizer.ggml.tokens"))
+    return keys.size("vocab_size", MAX_CONTEXT)
+
+
+def _eps(metadata: Metadata, kind: str) -> float:
+    for spelled in ("layer_norm_rms_epsilon", "layer_norm_epsilon"):
+        key = f"{kind}.attention.{spelled}"
+        if key in metadata:
+            return metadata.number(key)
+    return 1e-5
+
+
+def _rope(keys: _Keys, head_size: int) -> Rope:
+    size = keys.size("rope.dimension_count", MAX_WIDTH, head_size)
+    if size > head_size or size % 2:
+        raise InvalidFile(
+            f"{keys.metadata.path}: {size} elements of heads of {head_size} are to be turned; it "
+            "must be an even number of them"
+        )
+    scaling = keys.text("rope.scaling.type", "none")
+    if scaling not in ("none", "linear", "yarn"):
+        raise NotSupported(
+            f"{keys.metadata.path}: positions are scaled by {scaling!r}; none, linear and yarn are "
+            "known"
+        )
+    return Rope(
+        size=size,
+        base=keys.number("rope.freq_base", 10000.0),
+        pairs=keys.kind in PAIRED,
+        scaling=scaling,
+        factor=keys.number("rope.scaling.factor", 1.0),
+        original_context=keys.size(
+            "rope.scaling.original_context_length",
+            MAX_CONTEXT,
+            keys.size("context_length", MAX_CONTEXT),
+        ),
+        attention_factor=keys.number("rope.scaling.attn_factor", 1.0),
+        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+    )
+
+
+def _experts(keys: _Keys) -> Experts:
+    count = keys.size("expert_count", MAX_EXPERTS)
+    used = keys.size("expert_used_count", MAX_EXPERTS)
+    if used > count:
+        raise InvalidFile(
+            f"{keys.metadata.path}: a token uses {used} experts and there are {count}"
+        )
+    return Experts(
+        count,
+        used,
+        keys.flag("expert_weights_norm", keys.kind in NORMALISED),
+        keys.size("expert_shared_feed_forward_length", MAX_WIDTH, 0) > 0 or keys.kind == "qwen2moe",
+        keys.number("expert_weights_scale", 1.0),
+    )
+
+
+def _pooling(metadata: Metadata, kind: str) -> str:
+    number = metadata.integer(f"{kind}.pooling_type", 0)
+    if number not in POOLING:
+        raise NotSupported(f"{metadata.path}: pooling of kind {number} is not known")
+    return POOLING[number]
