@@ -11,11 +11,12 @@ reduction comes in a later pass. Softmax over rows:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
@@ -39,9 +40,13 @@ from arenite.schedule.roots import COSTS, MADE_UP
 #: A row value needed in two passes is kept, not computed again, from this many operations on.
 KEEP_OPS = 8
 
+#: A value in memory and the place of the element in it, in variables of the space; None for a
+#: position that is compared or counted.
+Access: TypeAlias = tuple[Node | None, Dim]
+
 
 @dataclass(slots=True)
-class _Pass:
+class Pass:
     """Stages that one walk over the reduced axes computes, then what follows from them."""
 
     walked: list[Stage]
@@ -60,7 +65,7 @@ class Builder:
         for node in (*kernel.inputs, *self.made):
             check_dtype(node)
         self.kept = self._choose_kept()
-        self.nest = nest(kernel, self._accesses())
+        self.nest = nest(kernel, [place for _, place in self._accesses(kernel.stages, self.made)])
         self.point = self.nest.map_index(space_vars(kernel.space))
         self.outer_point = self.nest.map_index(outer_index(kernel.axes, space_vars(kernel.space)))
 
@@ -82,18 +87,19 @@ class Builder:
             block = (ir.For("row", first, last, (*row_scope.block, *body)),)
         return self._kernel(loops.n_tiles, block)
 
-    def _kernel(self, n_tiles: Dim, block: ir.Block) -> Built:
+    def _kernel(self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()) -> Built:
         arrays = [ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()] + [
             ir.ArrayArg(name, node.dtype, "inout" if self._is_reread(node) else "out")
             for node, name in self.stores.items()
         ]
+        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
         sizes = sorted(
             {var.symbol for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
         )
         loops = ir.LoopKernel(
             self.kernel.name, tuple(arrays), tuple(sizes), index_expr(n_tiles), "tile", block
         )
-        return Built(loops, n_tiles)
+        return Built(loops, n_tiles, scratch)
 
     def _dims(self) -> list[Dim]:
         """All sizes the kernel may need, those in attributes too."""
@@ -139,45 +145,47 @@ class Builder:
 
     # What is read and written where, to choose the loops by.
 
-    def _accesses(self) -> list[Dim]:
+    def _accesses(self, stages: Sequence[Stage], ready: Collection[Node]) -> list[Access]:
+        """Where stages read and write memory, and the positions they compare or count; what is
+        `ready` is not looked into."""
         space = space_vars(self.kernel.space)
         outer = outer_index(self.kernel.axes, space)
-        found: list[Dim] = []
+        found: list[Access] = []
         pending: list[tuple[Node, Index]] = []
-        for stage in self.kernel.stages:
+        for stage in stages:
             index = space if stage.role is Role.ROW else outer
             if stage.node in self.stores:
-                found.append(linear(index, stage.node.shape))
+                found.append((stage.node, linear(index, stage.node.shape)))
             if stage.role is Role.REDUCE:
                 reduction = self._reduction(stage.node)
                 for factor in reduction.factors(space):
                     pending.append((factor.node, factor.index))
-                    found += [guard.position for guard in factor.guards]
+                    found += [(None, guard.position) for guard in factor.guards]
                 if reduction.op in ("argmax", "argmin"):
-                    found.append(space[reduction.axes[0]])
+                    found.append((None, space[reduction.axes[0]]))
             else:
                 pending += self._parts(stage.node, index, found)
         seen: set[tuple[Node, Index]] = set()
         while pending:
             node, index = pending.pop()
-            if (node, index) in seen or node in self.made:
+            if (node, index) in seen or node in ready:
                 continue
             seen.add((node, index))
             if node in self.names:
-                found.append(linear(index, node.shape))
+                found.append((node, linear(index, node.shape)))
             elif node.op == "iota":
-                found.append(index[node.attr("axis")])
+                found.append((None, index[node.attr("axis")]))
             elif node.op not in MADE_UP:
                 pending += self._parts(node, index, found)
         return found
 
-    def _parts(self, node: Node, index: Index, found: list[Dim]) -> list[tuple[Node, Index]]:
+    def _parts(self, node: Node, index: Index, found: list[Access]) -> list[tuple[Node, Index]]:
         if not is_elementwise(node) and not is_view(node):
             if node.op in MADE_UP:
                 return []
             raise NotCompiled(f"no kernel can do {node.op} yet")
         parts = sources(node, index)
-        found += [guard.position for part in parts for guard in part.guards]
+        found += [(None, guard.position) for part in parts for guard in part.guards]
         return [(part.node, part.index) for part in parts]
 
     def _reduction(self, node: Node) -> Reduction:
@@ -224,8 +232,8 @@ class Builder:
                     pending += current.inputs
         return found
 
-    def _passes(self) -> list[_Pass]:
-        passes: list[_Pass] = []
+    def _passes(self) -> list[Pass]:
+        passes: list[Pass] = []
         complete: set[Node] = set()
         for stage in self.kernel.stages:
             needs = {
@@ -235,7 +243,7 @@ class Builder:
             }
             if stage.role is Role.SCALAR:
                 if not passes:
-                    passes.append(_Pass([], []))
+                    passes.append(Pass([], []))
                 passes[-1].after.append(stage)
                 continue
             walked_here = (
@@ -245,7 +253,7 @@ class Builder:
                 continue
             if not passes or not needs <= complete:
                 complete |= {s.node for p in passes for s in (*p.walked, *p.after)}
-                passes.append(_Pass([], []))
+                passes.append(Pass([], []))
             passes[-1].walked.append(stage)
         return passes
 
@@ -271,13 +279,17 @@ class Builder:
                     at = index_expr(linear(self.point, stage.node.shape))
                     scope.statements.append(ir.Store(self.stores[stage.node], at, value))
             return
-        for one in self._passes():
+        self._walk_all(self._passes(), scope)
+
+    def _walk_all(self, passes: Sequence[Pass], scope: Scope) -> None:
+        for one in passes:
             self._walk(one, scope)
             for stage in one.after:
                 self._scalar(stage.node, scope)
 
-    def _walk(self, one: _Pass, scope: Scope) -> None:
-        """The accumulators, the loops over the reduced axes, and what they leave behind."""
+    def _walk(self, one: Pass, scope: Scope, part: tuple[ir.Expr, int] | None = None) -> None:
+        """The accumulators, the loops over the reduced axes, and what they leave behind; of the
+        vector axis one part alone, where its number and its length are given."""
         if not one.walked:
             return
         inner = Scope(scope)
@@ -289,7 +301,10 @@ class Builder:
                 self._store_row(stage.node, inner)
         block = inner.block
         for axis in reversed(self.nest.reduced):
-            block = (self._loop(axis, block),)
+            if part is not None and axis is self.nest.vector:
+                block = (_chunk_loop(axis, *part, block),)
+            else:
+                block = (self._loop(axis, block),)
         scope.statements += block
         for node, name in finishes:
             self._finish(node, name, scope)

@@ -27,8 +27,10 @@ class Built:
     """Loops to lower, and how many tiles they are cut into.
 
     The arrays of the loops are the kernel's inputs, its outputs and `scratch`, in this order.
+    `choices` name the ways in which it could be cut, the usual one first.
     """
 
     loops: ir.LoopKernel
     tiles: Dim
     scratch: tuple[Scratch, ...] = ()
+    choices: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.columns import Columns
 from arenite.codegen.kernels.concat import Concat, is_concat
 from arenite.codegen.kernels.contraction import Contraction
 from arenite.codegen.kernels.narrow import build_packing, is_packing
@@ -22,10 +23,11 @@ from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONTRACTIONS
 
 
-def build(kernel: Kernel, target: Target) -> Built:
-    """The loops of a kernel; NotCompiled, with the lines it comes from, where there are none."""
+def build(kernel: Kernel, target: Target, choice: str = "") -> Built:
+    """The loops of a kernel, cut as one of its `choices` says if that is given; NotCompiled, with
+    the lines it comes from, where there are none."""
     try:
-        return _build(kernel, target)
+        return _build(kernel, target, choice)
     except NotCompiled as refusal:
         if not kernel.origins:
             raise
@@ -33,7 +35,7 @@ def build(kernel: Kernel, target: Target) -> Built:
         raise NotCompiled(f"{refusal}; it comes from {lines}") from None
 
 
-def _build(kernel: Kernel, target: Target) -> Built:
+def _build(kernel: Kernel, target: Target, choice: str) -> Built:
     if is_sort(kernel):
         return build_sort(kernel)
     if is_special(kernel):
@@ -48,15 +50,16 @@ def _build(kernel: Kernel, target: Target) -> Built:
         return Concat(kernel).build()
     if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
         made = (
-            build_bytes(kernel, target)
-            or build_packed(kernel, target)
-            or build_conv(kernel, target)
-            or build_depthwise(kernel, target)
-            or build_product(kernel, target)
+            build_bytes(kernel, target, choice)
+            or build_packed(kernel, target, choice)
+            or build_conv(kernel, target, choice)
+            or build_depthwise(kernel, target, choice)
+            or build_product(kernel, target, choice)
         )
         if made is not None:
             return made
         blocked = Contraction(kernel, target)
         if blocked.block is not None and blocked.nest.vector_is_outer:
             return blocked.build()
-    return Builder(kernel).build()
+    rows = Columns(kernel, target)
+    return rows.build() if rows.are_worth_it else Builder(kernel).build()
