@@ -25,6 +25,7 @@ from arenite.codegen.micro.build import (
     _Factor,
     _ProductBuilder,
 )
+from arenite.codegen.micro.choices import packed_ways
 from arenite.codegen.micro.kernel import Operand, Product
 from arenite.codegen.micro.rows import even_heights
 from arenite.codegen.micro.tile import lanes_of
@@ -44,11 +45,11 @@ TALLEST = 8
 OTHER_REGISTERS = 6
 
 
-def build_packed(kernel: Kernel, target: Target) -> Built | None:
+def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as register tiles or plain loops, or None if it is no matmul_packed."""
     if not any(stage.node.op == "matmul_packed" for stage in kernel.stages):
         return None
-    return _PackedBuilder(kernel).built(target)
+    return _PackedBuilder(kernel).built(target, choice)
 
 
 class _PackedBuilder(_ProductBuilder):
@@ -66,9 +67,11 @@ class _PackedBuilder(_ProductBuilder):
         self.column = still[0] if still else _NO_COLUMN
         self.batch = [axis for axis in moving if axis is not self.row]
 
-    def built(self, target: Target) -> Built:
+    def built(self, target: Target, choice: str = "") -> Built:
         batch = product([axis.size for axis in self.batch])
-        shape = self._cut(batch, target)
+        usual = self._cut(batch, target)
+        ways = packed_ways(usual, self.row.size, self.column.size, batch)
+        shape = ways.get(choice, usual)
         n_row_blocks = ceildiv(self.row.size, shape.block_rows)
         n_chunks = ceildiv(self.column.size, shape.block_columns)
         blocks = batch * n_row_blocks * n_chunks
@@ -111,7 +114,7 @@ class _PackedBuilder(_ProductBuilder):
             self.weights,
             self.n_deep,
         )
-        return Built(kernel, blocks)
+        return Built(kernel, blocks, choices=tuple(ways))
 
     def _cut(self, batch: Dim, target: Target) -> Cut:
         """Blocks whose runs stay in the second cache, and chunks of columns of enough work."""

@@ -13,6 +13,7 @@ from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import compute_dtype, index_expr
 from arenite.codegen.micro.blocking import Cut, Layout, cut
+from arenite.codegen.micro.choices import product_ways
 from arenite.codegen.micro.kernel import (
     BLOCK,
     FIRST_COLUMN,
@@ -47,12 +48,12 @@ _NO_ROW = Axis(LoopVar("_one_row", 0, 0), 1, False)
 _NO_COLUMN = Axis(LoopVar("_one_column", 0, 0), 1, False)
 
 
-def build_product(kernel: Kernel, target: Target) -> Built | None:
+def build_product(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a MicroKernel, or None if it is not one that register tiles fit."""
     if not target.has_fma:
         return None
     builder = _ProductBuilder(kernel)
-    return builder.built(target) if builder.fits else None
+    return builder.built(target, choice) if builder.fits else None
 
 
 class _Factor:
@@ -126,7 +127,7 @@ class _ProductBuilder(SumBuilder):
         self.column = own[1][-1] if own[1] else _NO_COLUMN
         self.batch = [x for x in self.nest.outer if x not in (self.row, self.column)]
 
-    def built(self, target: Target) -> Built:
+    def built(self, target: Target, choice: str = "") -> Built:
         batch = product([axis.size for axis in self.batch])
         layout = Layout(
             batch,
@@ -138,7 +139,9 @@ class _ProductBuilder(SumBuilder):
             self.b.along(self.column),
             self.b.along(self.k_axis),
         )
-        shape = cut(layout, self.a.node.dtype, self.b.node.dtype, self.sum_dtype, target)
+        usual = cut(layout, self.a.node.dtype, self.b.node.dtype, self.sum_dtype, target)
+        ways = product_ways(usual, layout, target)
+        shape = ways.get(choice, usual)
         n_row_blocks = ceildiv(self.row.size, shape.block_rows)
         n_chunks = ceildiv(self.column.size, shape.block_columns)
         blocks = batch * n_row_blocks * n_chunks
@@ -178,7 +181,7 @@ class _ProductBuilder(SumBuilder):
         loops = MicroKernel(
             plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made
         )
-        return Built(loops, tiles, scratch)
+        return Built(loops, tiles, scratch, tuple(ways))
 
     def _operand(self, factor: _Factor, line: Dim, step: Dim) -> Operand:
         moving = [axis for axis in (self.row, self.column, self.k_axis) if axis is not None]

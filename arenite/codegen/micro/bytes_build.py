@@ -36,14 +36,14 @@ SHORT_OPS = 14
 SHORT_DEPTH = 512
 
 
-def build_bytes(kernel: Kernel, target: Target) -> Built | None:
+def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a BytesKernel, or None if it is not one that register tiles fit."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op not in ("matmul_bytes", "conv_bytes"):
         return None
     builder = _BytesBuilder(kernel, node, _panels(node))
     room = replace(target, n_vector_registers=target.n_vector_registers - registers_taken(target))
-    return builder.built(room) if builder.fits else None
+    return builder.built(room, choice) if builder.fits else None
 
 
 def _panels(node: Node) -> Panels:

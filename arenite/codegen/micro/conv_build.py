@@ -16,6 +16,7 @@ from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.codegen.micro.blocking import LATER_ROWS, MOST_TILES
 from arenite.codegen.micro.build import SHORT_OPS
+from arenite.codegen.micro.choices import conv_ways
 from arenite.codegen.micro.conv_base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv
@@ -42,7 +43,7 @@ WIDE = 128
 PLANES = 8
 
 
-def build_conv(kernel: Kernel, target: Target) -> Built | None:
+def build_conv(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a ConvKernel, or None if it is not one that register tiles fit."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "conv_last" or not target.has_fma:
@@ -52,7 +53,7 @@ def build_conv(kernel: Kernel, target: Target) -> Built | None:
     groups, n_panels, *taps, depth, _ = (bounds(size)[1] for size in node.inputs[1].shape)
     weights = Panels(groups, n_panels, tuple(taps), depth, depth, node.attr("channels"))
     builder = ConvBuilder(kernel, node, weights)
-    return builder.built(target) if builder.fits else None
+    return builder.built(target, choice) if builder.fits else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,15 @@ class ConvBuilder(LastBuilder):
             and all(side.is_always_inside for _, side in self.clipped)
         )
 
-    def built(self, target: Target) -> Built:
+    def built(self, target: Target, choice: str = "") -> Built:
         lies = self._lies()
         leaves_out = lies is not None and self._can_leave_out(lies)
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = self._are_planes(lies)
         sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
-        cut = cut_conv(sizes, self.sum_dtype, target)
+        usual = cut_conv(sizes, self.sum_dtype, target)
+        ways = conv_ways(usual, sizes, target)
+        cut = ways.get(choice, usual)
         n_blocks, place = self._place(cut)
         n_tiles = n_blocks
         blocks_a_tile: Dim = 1
@@ -157,7 +160,7 @@ class ConvBuilder(LastBuilder):
         if scratch:
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
         kernel = self._finished(replace(plain, arrays=arrays), made, conv)
-        return Built(kernel, n_tiles, scratch)
+        return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
         return ConvKernel(

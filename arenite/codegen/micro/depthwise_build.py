@@ -12,8 +12,9 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.micro.blocking import MOST_TILES
 from arenite.codegen.micro.build import SHORT_OPS
-from arenite.codegen.micro.conv_base import LastBuilder, Lies
-from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, lanes_for
+from arenite.codegen.micro.choices import depthwise_ways
+from arenite.codegen.micro.conv_base import ANY, LastBuilder, Lies
+from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, ConvSizes, lanes_for
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
@@ -35,7 +36,7 @@ MOST_PIXELS = 8
 TILE_NBYTES = 1 << 16
 
 
-def build_depthwise(kernel: Kernel, target: Target) -> Built | None:
+def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a DepthwiseKernel, or None if it is not one."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "depthwise_last" or not target.has_fma:
@@ -44,7 +45,7 @@ def build_depthwise(kernel: Kernel, target: Target) -> Built | None:
         return None
     builder = _DepthwiseBuilder(kernel, node)
     lies = builder.lies
-    return builder.built(lies, target) if builder.fits and lies is not None else None
+    return builder.built(lies, target, choice) if builder.fits and lies is not None else None
 
 
 class _DepthwiseBuilder(LastBuilder):
@@ -66,8 +67,10 @@ class _DepthwiseBuilder(LastBuilder):
             and isinstance(self.lies.pixel, int)
         )
 
-    def built(self, lies: Lies, target: Target) -> Built:
-        cut = self._cut(target)
+    def built(self, lies: Lies, target: Target, choice: str = "") -> Built:
+        usual = self._cut(target)
+        ways = depthwise_ways(usual, self._sizes(), self._most_pixels(target))
+        cut = ways.get(choice, usual)
         n_tiles, place = self._place(cut)
         line = self.line
         pixel = bounds(lies.pixel)[1]
@@ -138,7 +141,16 @@ class _DepthwiseBuilder(LastBuilder):
             made,
             depthwise,
         )
-        return Built(kernel, n_tiles)
+        return Built(kernel, n_tiles, choices=tuple(ways))
+
+    def _most_pixels(self, target: Target) -> int:
+        """Pixels of a strip whose sums fit the registers."""
+        return max(2, target.n_vector_registers - 2 - self.line.taps)
+
+    def _sizes(self) -> ConvSizes:
+        others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
+        lines, pixels, channels = self.block.places, self.line.places, self.channels
+        return ConvSizes(others, lines, pixels, 1, channels, 1, 0, 0, False, ANY, is_whole=True)
 
     def _cut(self, target: Target) -> ConvCut:
         """Blocks of lines, then chunks of channels, of enough bytes each."""
@@ -152,8 +164,7 @@ class _DepthwiseBuilder(LastBuilder):
         block = -(-lines // min(wanted, lines))
         n_vectors = -(-self.channels // lanes)
         n_chunks = max(1, min(n_vectors, wanted // -(-lines // block)))
-        fits = target.n_vector_registers - 2 - self.line.taps
-        strip = max(1, min(max(2, min(MOST_PIXELS, fits)), pixels))
+        strip = max(1, min(MOST_PIXELS, self._most_pixels(target), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
         return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
 

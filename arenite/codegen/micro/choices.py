@@ -1,0 +1,245 @@
+"""Other ways to cut a kernel than the one its cost model takes, to be measured by tuning.
+
+In: what a kernel is cut into, its sizes, a target. Out: cuts by name, the usual one first. A name
+has parts, and tuning changes one part at a time:
+
+    tile 14x32, parts 1x8, b copied     rows x columns of a register tile, blocks of rows x
+                                        chunks of columns, whether B's are copied side by side
+
+None of them changes the order in which a sum is added up, so all give the same bits. Like the usual
+cut they depend on shapes alone, never on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, WIDEST, Cut, Layout
+from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
+from arenite.codegen.micro.rows import even_heights
+from arenite.codegen.micro.tile import most_rows
+from arenite.codegen.target import Target
+from arenite.ir.dim import Dim, bounds
+from arenite.ir.ops.convolution import PANEL
+
+#: Rows that a tile is cut down to, where its rows may share sets of a cache.
+LOW = 8
+#: Pixels of a strip of a depthwise convolution.
+STRIPS = (2, 4, 6, 8, 12)
+#: Columns in the smallest chunk of a product of few rows that is streamed.
+STREAMED = 64
+
+AnyCut = TypeVar("AnyCut", Cut, ConvCut)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A register tile: vectors side by side, and rows at the most."""
+
+    columns: int
+    tallest: int
+
+
+def product_ways(usual: Cut, layout: Layout, target: Target) -> dict[str, Cut]:
+    """Of a product of two float matrices."""
+    if not usual.heights:
+        return _few_ways(usual, layout)
+    most = -(-bounds(layout.n_columns)[1] // usual.lanes)
+    own = usual.columns
+    columns = [c for c in (own, own - 1, own + 1, own + 2) if 1 <= c <= min(most, WIDEST)]
+    tops = [(c, most_rows(target, c)) for c in columns]
+    low = [(c, LOW) for c, top in tops if top > LOW]
+    shapes = [Shape(c, top) for c, top in (*tops, *low) if top >= 1]
+    copies = [usual.copies_b]
+    if layout.b_line == 1:
+        copies.append(not usual.copies_b)
+    return _matrix_ways(usual, layout.n_rows, layout.n_columns, layout.batch, shapes, copies)
+
+
+def packed_ways(usual: Cut, n_rows: Dim, n_columns: Dim, batch: Dim) -> dict[str, Cut]:
+    """Of a product with weights in blocks."""
+    tallest = usual.heights[0]
+    shapes = [Shape(usual.columns, top) for top in range(tallest, max(0, tallest - 4), -1)]
+    return _matrix_ways(usual, n_rows, n_columns, batch, shapes, [False])
+
+
+def conv_ways(usual: ConvCut, sizes: ConvSizes, target: Target) -> dict[str, ConvCut]:
+    """Of a convolution made of register tiles."""
+    total = -(-sizes.channels // usual.lanes)
+    shapes = [
+        Shape(columns, min(most_rows(target, columns), sizes.most_pixels))
+        for columns in range(1, min(WIDEST, total) + 1)
+        if columns * usual.lanes % PANEL == 0 or columns == total
+    ]
+    return _image_ways(usual, sizes, [shape for shape in shapes if shape.tallest >= 1])
+
+
+def depthwise_ways(usual: ConvCut, sizes: ConvSizes, most: int) -> dict[str, ConvCut]:
+    """Of a depthwise convolution, whose tiles are strips of at most so many pixels."""
+    longest = min(bounds(sizes.pixels)[1], most)
+    shapes = [Shape(1, strip) for strip in STRIPS if strip <= longest]
+    ways = _image_ways(usual, sizes, [Shape(1, usual.heights[0]), *shapes])
+    return {name: replace(cut, heights=cut.heights[:1]) for name, cut in ways.items()}
+
+
+def _matrix_ways(
+    usual: Cut,
+    n_rows: Dim,
+    n_columns: Dim,
+    batch: Dim,
+    shapes: Sequence[Shape],
+    copies: Sequence[bool],
+) -> dict[str, Cut]:
+    rows, columns = (max(1, bounds(size)[1]) for size in (n_rows, n_columns))
+    own = (-(-rows // usual.block_rows), -(-columns // usual.block_columns))
+    # Blocks of rows known later end with fewer, which may then be done in another form.
+    is_cut = usual.blocks_a_tile == 1 and isinstance(n_rows, int)
+    parts = _parts(own, rows, bounds(batch)[1]) if usual.blocks_a_tile == 1 else [own]
+    if not is_cut:
+        parts = [part for part in parts if part[0] == own[0]]
+    notes = {True: ", b copied", False: ", b in place"} if len(copies) > 1 else {}
+    found = []
+    for copies_b in copies:
+        for part in parts:
+            for shape in shapes:
+                width = shape.columns * usual.lanes
+                if part[1] > -(-columns // width):
+                    continue  # too few columns to be cut into so many
+                made = _matrix_cut(usual, n_rows, columns, shape, part, copies_b)
+                found.append((_name(shape.tallest, width, part) + notes.get(copies_b, ""), made))
+    own_name = _name(usual.heights[0], usual.columns * usual.lanes, own)
+    return _named(found, usual, own_name + notes.get(usual.copies_b, ""))
+
+
+def _matrix_cut(
+    usual: Cut, n_rows: Dim, columns: int, shape: Shape, part: tuple[int, int], copies_b: bool
+) -> Cut:
+    width = shape.columns * usual.lanes
+    chunk = _share(columns, width, part[1])
+    block_rows, heights = usual.block_rows, _later(shape.tallest)
+    if isinstance(n_rows, int):
+        if usual.blocks_a_tile == 1:
+            block_rows = max(1, -(-n_rows // part[0]))
+        heights = even_heights([min(n_rows, block_rows), n_rows % block_rows], shape.tallest)
+    return replace(
+        usual,
+        columns=shape.columns,
+        heights=heights,
+        copies_b=copies_b,
+        copied_groups=min(usual.copied_groups, chunk) if copies_b else 1,
+        block_rows=block_rows,
+        block_columns=chunk * width,
+    )
+
+
+def _few_ways(usual: Cut, layout: Layout) -> dict[str, Cut]:
+    """Of few rows: chunks of columns alone."""
+    columns = max(1, bounds(layout.n_columns)[1])
+    unit = STREAMED if usual.few.form == "stream" else usual.lanes
+    own = -(-columns // usual.block_columns)
+    if usual.blocks_a_tile > 1:
+        return {}
+    found = []
+    for _, count in _parts((1, own), 1, bounds(layout.batch)[1]):
+        block = _share(columns, unit, count) * unit
+        found.append((f"parts 1x{count}", replace(usual, block_columns=block)))
+    return _named(found, usual, f"parts 1x{own}")
+
+
+def _image_ways(usual: ConvCut, sizes: ConvSizes, shapes: Sequence[Shape]) -> dict[str, ConvCut]:
+    is_line = sizes.lines == 1 and not sizes.is_whole
+    along = sizes.pixels if is_line else sizes.lines
+    length = usual.block_pixels if is_line else usual.block_lines
+    is_known = isinstance(along, int) and isinstance(length, int)
+    units = bounds(along)[1]
+    own = (
+        -(-units // bounds(length)[1]) if is_known else 1,
+        -(-sizes.channels // usual.block_channels),
+    )
+    others = bounds(sizes.images)[1] * sizes.groups
+    parts = [p for p in _parts(own, units, others) if is_known or p[0] == own[0]]
+    found = []
+    for part in parts:
+        for shape in shapes:
+            width = shape.columns * usual.lanes
+            if part[1] > -(-sizes.channels // width):
+                continue
+            made = _image_cut(usual, sizes, shape, part, is_known, is_line)
+            found.append((_name(shape.tallest, width, part), made))
+    return _named(found, usual, _name(usual.heights[0], usual.width, own))
+
+
+def _image_cut(
+    usual: ConvCut,
+    sizes: ConvSizes,
+    shape: Shape,
+    part: tuple[int, int],
+    is_known: bool,
+    is_line: bool,
+) -> ConvCut:
+    width = shape.columns * usual.lanes
+    chunk = _share(sizes.channels, width, part[1]) * width
+    lines, pixels = usual.block_lines, usual.block_pixels
+    if is_known and is_line:
+        pixels = -(-bounds(sizes.pixels)[1] // part[0])
+    elif is_known:
+        lines = -(-bounds(sizes.lines)[1] // part[0])
+    if isinstance(pixels, int) and isinstance(sizes.pixels, int):
+        heights = even_heights([pixels, sizes.pixels % pixels], shape.tallest)
+    else:
+        heights = _later(min(shape.tallest, bounds(pixels)[1]))
+    return replace(
+        usual,
+        columns=shape.columns,
+        heights=heights,
+        block_lines=lines,
+        block_pixels=pixels,
+        block_channels=chunk,
+    )
+
+
+def _parts(own: tuple[int, int], most_rows: int, others: int) -> list[tuple[int, int]]:
+    """Blocks of rows and chunks of columns near a pair of them, itself first."""
+    rows, columns = own
+    near = [
+        own,
+        (rows, 2 * columns),
+        (rows, -(-columns // 2)),
+        (2 * rows, columns),
+        (2 * rows, -(-columns // 2)),
+        (-(-rows // 2), columns),
+        (-(-rows // 2), 2 * columns),
+        (rows, -(-columns // 4)),
+    ]
+    most = max(MOST_TILES, rows * columns * others)
+    kept = [(r, c) for r, c in near if r <= most_rows and r * c * others <= most]
+    return list(dict.fromkeys([own, *kept]))
+
+
+def _name(rows: int, columns: int, part: tuple[int, int]) -> str:
+    return f"tile {rows}x{columns}, parts {part[0]}x{part[1]}"
+
+
+def _share(length: int, unit: int, count: int) -> int:
+    """Units in each of so many parts of a length."""
+    units = -(-length // unit)
+    return -(-units // count)
+
+
+def _later(tallest: int) -> tuple[int, ...]:
+    """Heights of tiles for a number of rows that is known only later."""
+    return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
+
+
+def _named(
+    found: Iterable[tuple[str, AnyCut]], usual: AnyCut, usual_name: str
+) -> dict[str, AnyCut]:
+    """Cuts by name, each once, the usual one first; it has its own name if no other comes to it."""
+    names: dict[AnyCut, str] = {}
+    for name, made in found:
+        names.setdefault(made, name)
+    first = names.pop(usual, usual_name)
+    others = {name: made for made, name in names.items() if name != first}
+    return {first: usual, **others}
