@@ -1,0 +1,59 @@
+"""OpenVINO's side of `bench.nodes`: its own counters; nodes know what of the model they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import openvino
+
+from bench.models import MODELS, image
+from bench.models_read import name_of
+from bench.nodes_names import CONVOLUTIONS, Owners
+from bench.nodes_side import RUNS, Times, timed
+
+_KINDS = frozenset({"Convolution", "GroupConvolution", "ConvolutionBackpropData"})
+
+
+def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
+    given = MODELS[model]()
+    x = [image(given)]
+    data, owners = given.SerializeToString(), Owners(given.graph)
+    convolutions = {name_of(node) for node in given.graph.node if node.op_type in CONVOLUTIONS}
+    plain, profiled = (_compiled(data, threads, counts) for counts in (False, True))
+    known: dict[str, str] = {}
+    for node in profiled.get_runtime_model().get_ops():
+        names = str(node.get_rt_info()["originalLayersNames"].value).split(",")
+        own = [name for name in names if name.split("/")[0] in convolutions]
+        known[node.get_friendly_name()] = (own or names)[0].split("/")[0]
+    run, request = plain.create_infer_request(), profiled.create_infer_request()
+
+    def work() -> list[Times]:
+        found = []
+        for _ in range(2):
+            run.infer(x)
+            request.infer(x)
+        for _ in range(RUNS):
+            request.infer(x)
+            times: defaultdict[str, float] = defaultdict(float)
+            for node in request.get_profiling_info():
+                name = known.get(node.node_name, node.node_name)
+                is_conv = node.node_type in _KINDS
+                key = "layout" if node.node_type == "Reorder" else owners.key_of(name, is_conv)
+                times[key] += node.real_time.total_seconds()
+            found.append(times | timed(lambda: run.infer(x)))
+        return found
+
+    return work
+
+
+def _compiled(data: bytes, threads: int, counts: bool) -> openvino.CompiledModel:
+    core = openvino.Core()
+    config = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERF_COUNT": counts,
+    }
+    return core.compile_model(core.read_model(data), "CPU", config)

@@ -1,0 +1,65 @@
+"""Our side of `bench.nodes`. A kernel belongs to the convolution whose name its origins have."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from arenite.pipeline import compile_graph
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.profile import Profile
+from bench.models import MODELS, image
+from bench.models_read import read
+from bench.nodes_side import RUNS, Times, timed
+
+
+def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
+    given = MODELS[model]()
+    x = image(given)
+    program = compile_graph(read(given), threads=threads)
+    keys = {kernel.entry_point: key_of(kernel) for kernel in program.kernels}
+
+    def work() -> list[Times]:
+        for _ in range(2):
+            program(x)
+        return [_summed(program.profile(x), keys) | timed(lambda: program(x)) for _ in range(RUNS)]
+
+    return work
+
+
+def key_of(kernel: CachedKernel) -> str:
+    """What the time of a kernel counts as."""
+    names = [origin.name for origin in kernel.origins]
+    first = kernel.entry_point.split("_")[0]
+    if first in ("conv", "depthwise"):
+        return f"conv {names[0]}"
+    if first == "permute":
+        return "layout"
+    return f"after {names[0]}" if names else "rest"
+
+
+def _summed(profile: Profile, keys: Mapping[str, str]) -> Times:
+    times: defaultdict[str, float] = defaultdict(float)
+    for name, seconds in elapsed(profile).items():
+        times[keys[name]] += seconds
+    return times
+
+
+def elapsed(profile: Profile) -> Times:
+    """Wall time by kernel: each moment is shared by the calls that are under way in it."""
+    records = profile.records
+    moments = [(int(one["begin"]), 1, int(one["tick"])) for one in records]
+    moments += [(int(one["end"]), -1, int(one["tick"])) for one in records]
+    clocks: defaultdict[int, float] = defaultdict(float)
+    under_way: Counter[int] = Counter()
+    before = 0
+    for at, step, tick in sorted(moments):
+        n_calls = sum(under_way.values())
+        for other, count in under_way.items():
+            clocks[other] += (at - before) * count / max(n_calls, 1)
+        under_way[tick] += step
+        before = at
+    by_name: defaultdict[str, float] = defaultdict(float)
+    for tick, number in clocks.items():
+        by_name[profile.names[tick]] += number / profile.clocks_per_second
+    return by_name
