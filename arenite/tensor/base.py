@@ -24,6 +24,7 @@ Axis: TypeAlias = int | Sequence[int] | None
 
 # Arrays up to this size become constants, known by content; larger ones are never hashed.
 CONSTANT_ELEMENTS = 64
+LINE_NBYTES = 64
 
 #: Where each node was asked for. Nodes come and go; this does not keep them.
 ORIGINS = Origins()
@@ -110,9 +111,18 @@ def node_of_array(array: NDArray[Any], *, share: bool = False) -> Node:
     if array.size <= CONSTANT_ELEMENTS:
         return constant(array)
     if not (share and array.flags.c_contiguous):
-        array = np.array(array, order="C")
+        array = _on_a_line(array)
         array.flags.writeable = False
     return buffer(array)
+
+
+def _on_a_line(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that begins on a cache line, so that vectors read from it lie across no two."""
+    raw = np.empty(array.nbytes + LINE_NBYTES, np.uint8)
+    start = -raw.ctypes.data % LINE_NBYTES
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def operand_of(value: object) -> Operand:
