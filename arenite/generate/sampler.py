@@ -1,0 +1,164 @@
+"""Sampler: logits in, one token out. The same seed and logits give the same tokens.
+
+The filters never sort a whole vocabulary where a few tokens decide: the largest logits are found
+by the largest of each group first.
+
+    values   . 3 1 . 7 2 . 5 | . 9 . . 1 6 . 8     rows of `n_groups` values
+    maxima   . 9 1 . 7 6 . 8                       one a column: k columns reach the k-th of them,
+    bar            ^ k-th largest of the maxima    so k values do: the k largest lie above it
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidArgument, RunFailed
+from arenite.generate.sampling import Sampling
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+Indices: TypeAlias = NDArray[np.intp]
+
+FIRST_CANDIDATES = 64  # looked at before more are, where top_k sets no number
+ROW = 512  # weights added up at once where one of many is drawn
+UNIT = 2.0**-53  # 53 random bits to [0, 1)
+
+
+class Sampler:
+    """Chooses tokens as a Sampling says; the n-th choice uses the n-th number of the seed."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self.sampling = sampling
+        self.seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        self._random = np.random.Philox(key=self.seed)
+        self._biased = np.array(list(sampling.logit_bias), np.intp)
+        self._bias = np.array(list(sampling.logit_bias.values()), np.float32)
+
+    def choose(
+        self,
+        logits: NDArray[np.float32],
+        recent: Sequence[int] = (),
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> int:
+        """The next token after those in `recent`, among the `allowed` ones."""
+        values = self._weighed(logits, recent)
+        if allowed is None:
+            return self._draw(values)
+        tokens = np.flatnonzero(allowed[: values.size])
+        if not tokens.size:
+            raise RunFailed("no token is allowed to come next; the grammar leads nowhere")
+        return int(tokens[self._draw(values[tokens])])
+
+    def _weighed(self, logits: NDArray[np.float32], recent: Sequence[int]) -> NDArray[np.float32]:
+        """The logits with bias and penalties; the caller's array stays as it is."""
+        sampling = self.sampling
+        if not self._biased.size and not sampling.penalises:
+            return logits
+        values = logits.copy()
+        if self._biased.size:
+            if self._biased.max() >= values.size:
+                raise InvalidArgument(
+                    f"logit_bias names token {self._biased.max()}; there are {values.size} tokens"
+                )
+            values[self._biased] += self._bias
+        if sampling.penalises and len(recent):
+            window = recent if sampling.penalty_window < 0 else recent[-sampling.penalty_window :]
+            tokens, counts = np.unique(np.asarray(window, np.intp), return_counts=True)
+            found = values[tokens]
+            found = np.where(
+                found > 0, found / sampling.repetition_penalty, found * sampling.repetition_penalty
+            )
+            found -= counts * sampling.frequency_penalty + sampling.presence_penalty
+            values[tokens] = found
+        return values
+
+    def _draw(self, values: NDArray[np.float32]) -> int:
+        top = values.max()
+        if not np.isfinite(top):
+            raise RunFailed(f"the largest logit is {top}; the model's results are no numbers")
+        sampling = self.sampling
+        if sampling.greedy:
+            return int(values.argmax())
+        if sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0:
+            order = survivors(values, sampling)
+            return int(order[self._pick(_tempered(values[order], top, sampling.temperature))])
+        return self._pick(_tempered(values, top, sampling.temperature))
+
+    def _pick(self, weights: Floats) -> int:
+        """An index, each as likely as its weight; uses up one random number."""
+        number = (int(self._random.random_raw()) >> 11) * UNIT
+        return _index_at(weights, number * float(weights.sum(dtype=np.float64)))
+
+
+def survivors(values: NDArray[np.float32], sampling: Sampling) -> Indices:
+    """Indices of the values that top_k, top_p and min_p leave, the largest value first.
+
+    top_p and min_p each leave a beginning of that order, so it does not matter which is first;
+    top_p adds up probabilities among the top_k.
+    """
+    top = values.max()
+    if 0 < sampling.top_k < values.size:
+        order = largest(values, sampling.top_k)
+        weights = _tempered(values[order], top, 1.0)
+        return order[: _n_kept(weights, float(weights.sum()), sampling)]
+    total = float(np.exp(values - top).sum(dtype=np.float64))
+    n_candidates = FIRST_CANDIDATES
+    while True:
+        order = largest(values, n_candidates)
+        n_kept = _n_kept(_tempered(values[order], top, 1.0), total, sampling)
+        if n_kept < order.size or order.size == values.size:
+            return order[:n_kept]
+        n_candidates *= 16
+
+
+def largest(values: Floats, count: int) -> Indices:
+    """Indices of the `count` largest values, the largest first; of equal ones the first."""
+    n_groups = max(512, 8 * count)
+    if 4 * n_groups > values.size:
+        return np.argsort(-values, kind="stable")[:count]
+    n_rows = values.size // n_groups
+    maxima = values[: n_rows * n_groups].reshape(n_rows, n_groups).max(axis=0)
+    bar = np.partition(maxima, n_groups - count)[n_groups - count]
+    found = np.flatnonzero(values >= bar)
+    return found[np.argsort(-values[found], kind="stable")[:count]]
+
+
+def _n_kept(weights: Floats, total: float, sampling: Sampling) -> int:
+    """How many of these falling weights top_p and min_p leave: at least one."""
+    kept = weights.size
+    if sampling.min_p > 0:
+        kept = int((weights >= sampling.min_p * weights[0]).sum())
+    if sampling.top_p < 1:
+        reached = np.cumsum(weights)
+        kept = min(kept, int(np.searchsorted(reached, sampling.top_p * total)) + 1)
+    return max(kept, 1)
+
+
+def _tempered(values: NDArray[np.float32], top: np.float32, temperature: float) -> Floats:
+    """What each value weighs against the largest one, which weighs 1."""
+    # Double precision where it costs nothing; a whole vocabulary takes a millisecond in it.
+    exact: Floats = values.astype(np.float64) if values.size <= 4096 else values
+    with np.errstate(over="ignore"):
+        weights: Floats = np.exp((exact - top) / temperature)
+    return weights
+
+
+def _index_at(weights: Floats, place: float) -> int:
+    """Where the running sum of the weights passes `place`; first by rows, if there are many."""
+    if weights.size <= 8 * ROW:
+        return _passed(np.cumsum(weights, dtype=np.float64), place)
+    sums = np.add.reduceat(weights, np.arange(0, weights.size, ROW))
+    reached = np.cumsum(sums, dtype=np.float64)
+    row = _passed(reached, place)
+    within = np.cumsum(weights[row * ROW : (row + 1) * ROW], dtype=np.float64)
+    return row * ROW + _passed(within, place - float(reached[row] - sums[row]))
+
+
+def _passed(reached: NDArray[np.float64], place: float) -> int:
+    """The first index whose sum is over `place`: rounding never makes it one that adds nothing."""
+    inside = min(max(place, 0.0), float(np.nextafter(reached[-1], 0)))
+    return int(np.searchsorted(reached, inside, side="right"))
