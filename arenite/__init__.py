@@ -12,8 +12,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ROOMS = (
-    "codegen device dtype errors fetch frontends hazards ir memory passes pipeline runtime "
-    "schedule tensor"
+    "codegen device dtype errors fetch frontends generate hazards ir memory passes pipeline "
+    "runtime schedule tensor"
 ).split()
 #: What a user reaches for first, and the room it lives in.
 _NAMES = {
@@ -26,6 +26,7 @@ _NAMES = {
     "from_numpy": "arenite.tensor",
     "gru": "arenite.tensor",
     "host_call": "arenite.tensor",
+    "load": "arenite.loading",
     "lstm": "arenite.tensor",
     "scan": "arenite.tensor",
     "spec": "arenite.tensor",

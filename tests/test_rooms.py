@@ -29,7 +29,7 @@ ROOMS = [
     "tensor",
     "model",
     "generate",
-    "load",
+    "loading",
     "onnxruntime",
     "show",
     "serve",

@@ -12,7 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from arenite.errors import InvalidPlan
-from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, Lifetime, ValueId
+from arenite.memory.values import (
+    ARENA_REGIONS,
+    MAX_NUMBER,
+    REGIONS,
+    RESIDENT_REGIONS,
+    Lifetime,
+    ValueId,
+)
 
 SCHEMA = 1
 #: Regions of the arena start at multiples of this, or of a larger alignment inside.
@@ -73,6 +80,14 @@ class MemoryPlan:
         return max((r.base + r.nbytes for r in self.regions.values() if r.in_arena), default=0)
 
     @property
+    def total_nbytes(self) -> int:
+        """Bytes of the arena, and of what is in memory outside of it while the program runs: mapped
+        weights read in place, inputs and outputs."""
+        outside = (r for r in self.regions.values() if not r.in_arena)
+        resident = (r.nbytes for r in outside if r.name in RESIDENT_REGIONS)
+        return self.peak_nbytes + sum(resident)
+
+    @property
     def lower_bound(self) -> int:
         """Bytes that no arena for these values can go below, its regions being stacked."""
         return sum(r.lower_bound for r in self.regions.values() if r.in_arena)
@@ -112,6 +127,7 @@ class MemoryPlan:
             "schema": SCHEMA,
             "kind": "arenite.MemoryPlan",
             "peak_nbytes": self.peak_nbytes,
+            "total_nbytes": self.total_nbytes,
             "lower_bound": self.lower_bound,
             "peak_tick": self.peak_tick,
             "capacity": self.capacity,

@@ -34,13 +34,17 @@ def plan_table(plan: MemoryPlan, limit: int) -> str:
     """The summary, the regions and the `limit` largest slots of the arena and around it."""
     summary = (
         f"arena {plan.peak_nbytes} bytes ({readable_nbytes(plan.peak_nbytes)}), lower bound "
-        f"{plan.lower_bound}, ratio {plan.ratio:.4f}, fullest at tick {plan.peak_tick}; "
+        f"{plan.lower_bound}, ratio {plan.ratio:.4f}, fullest at tick {plan.peak_tick}; in all "
+        f"{plan.total_nbytes} bytes ({readable_nbytes(plan.total_nbytes)}); "
         f"{len(plan.slots)} values, {readable_nbytes(plan.reused_nbytes)} saved by reuse"
     )
     regions = [["region", "where", "bytes", "lower bound", "values"]]
+    places = {"source": "outside, read once"}
     for region in plan.regions.values():
         count = sum(slot.region == region.name for slot in plan.slots.values())
-        where = f"arena from {region.base}" if region.name in ARENA_REGIONS else "outside"
+        where = places.get(region.name, "outside")
+        if region.name in ARENA_REGIONS:
+            where = f"arena from {region.base}"
         row = [region.name, where, str(region.nbytes), str(region.lower_bound), str(count)]
         regions.append(row)
     slots = [["value", "region", "offset", "bytes", "live", "note"]]

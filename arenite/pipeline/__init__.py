@@ -9,20 +9,18 @@ something is compiled.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
-from arenite.codegen import target
-from arenite.codegen.llvm import compiler_identity
 from arenite.errors import DamagedCache, NotSupported
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
+from arenite.memory import MemoryPlan
+from arenite.pipeline.choices import choices_of
+from arenite.pipeline.identity import identity
 from arenite.runtime import cache
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
@@ -37,14 +35,7 @@ def compile_graph(
 
     `memory` is the most bytes the arena may have.
     """
-    key = cache.key_of(
-        "model",
-        graph.digest(),
-        str(memory),
-        _sources(),
-        compiler_identity(),
-        target.host_identity(),
-    )
+    key = _key("model", graph, memory)
     store = cache.default()
     built: list[Compiled] = []
 
@@ -62,6 +53,35 @@ def compile_graph(
         store.drop(key)
         program = compile_anew(graph, memory)
     return Executable(graph, program, threads)
+
+
+def plan_graph(graph: Graph) -> MemoryPlan:
+    """The plan an Executable would have, without making its code; kept in the cache too."""
+    store = cache.default()
+    compiled = store.get(_key("model", graph, None))
+    if compiled is not None:
+        return Compiled.from_sections(compiled).plan
+    key = _key("plan", graph, None)
+
+    def build_sections() -> dict[str, bytes]:
+        from arenite.pipeline.build import draft
+
+        return {"plan": draft(graph).plan.to_json().encode()}
+
+    sections = store.obtain(key, build_sections)
+    return MemoryPlan.from_json(bytes(sections["plan"]).decode())
+
+
+def cached_fact(graph: Graph, question: str, find: Callable[[], str]) -> str:
+    """The answer to a question about a graph, found once and kept in the cache."""
+    key = cache.key_of(_key("fact", graph, None), question)
+    sections = cache.default().obtain(key, lambda: {"fact": find().encode()})
+    return bytes(sections["fact"]).decode()
+
+
+def _key(kind: str, graph: Graph, memory: int | None) -> str:
+    digest = graph.digest()
+    return cache.key_of(kind, digest, str(memory), str(choices_of(digest)), *identity())
 
 
 def compile_anew(graph: Graph, memory: int | None = None) -> Compiled:
@@ -84,14 +104,3 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
             )
     with compile_graph(Graph.of(nodes)) as program:
         return program.run({})
-
-
-@lru_cache(maxsize=1)
-def _sources() -> bytes:
-    """What decides the code that is generated: our own sources, hashed by content."""
-    here = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for folder in ("ir", "passes", "schedule", "codegen", "memory", "runtime", "pipeline"):
-        for file in sorted((here / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.digest()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from arenite import passes
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import lower
+from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.choose import build as build_kernel
 from arenite.codegen.printer import kernel_text
+from arenite.errors import DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.graph import Graph
+from arenite.memory import MemoryPlan
 from arenite.memory import plan as plan_memory
+from arenite.pipeline.choices import choices_of
 from arenite.pipeline.load import load_kernels
-from arenite.pipeline.steps import LoweredLaunch, lowered
+from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.compile_pool import compile_modules, host_target
 from arenite.runtime.compiled import Compiled
@@ -33,13 +37,43 @@ PRODUCT_OPERATIONS_A_NS = 64
 NBYTES_A_NS = 16
 
 
-def build(graph: Graph, memory: int | None = None) -> Compiled:
-    """Compile; `memory` is the most bytes the arena may have."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A program with its plan, before any code is made."""
+
+    built: dict[int, Built]
+    sizes: dict[str, Var]
+    program: Lowered
+    plan: MemoryPlan
+
+
+def draft(graph: Graph, memory: int | None = None) -> Draft:
+    """Everything of a program but its code; `memory` is the most bytes the arena may have."""
+    choices = choices_of(graph.digest())
+    if choices and memory is not None:
+        with suppress(DoesNotFit):
+            return _drafted(graph, memory, choices)
+        choices = {}  # what tuning has chosen may need more scratch than the usual
+    return _drafted(graph, memory, choices)
+
+
+def _drafted(graph: Graph, memory: int | None, choices: Mapping[str, str]) -> Draft:
     host = host_target()
     simplified, _ = passes.run(graph, passes.PASSES)
     schedule = fuse(simplified)
-    kernels = schedule.kernels
-    built = {kernel.number: build_kernel(kernel, host) for kernel in kernels}
+    built = {one.number: build_chosen(one, host, choices) for one in schedule.kernels}
+    scratch = {number: one.scratch for number, one in built.items()}
+    sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
+    given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
+    program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
+    return Draft(built, sizes, program, plan_memory(program.lifetimes, memory))
+
+
+def build(graph: Graph, memory: int | None = None) -> Compiled:
+    """Compile; `memory` is the most bytes the arena may have."""
+    host = host_target()
+    drafted = draft(graph, memory)
+    built, sizes, program = drafted.built, drafted.sizes, drafted.program
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
     texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}
     distinct: dict[str, ir.LoopKernel] = {}
@@ -50,11 +84,6 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         lower.lower(functions[k : k + KERNELS_A_MODULE], host)
         for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
-    scratch = {number: one.scratch for number, one in built.items()}
-    sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
-    given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
-    program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
-    plan = plan_memory(program.lifetimes, memory)
     code = link_objects(compile_modules(modules, host)) if modules else None
     entries = {} if code is None else code.entries
     packed = [ModuleText.of(module) for module in modules]
@@ -78,7 +107,7 @@ def build(graph: Graph, memory: int | None = None) -> Compiled:
         values=tuple(program.values),
         outputs=tuple(program.outputs),
         constants=tuple(program.constants),
-        plan=plan,
+        plan=drafted.plan,
         steps=tuple(program.steps),
         cells=tuple(program.cells),
         found=program.found,
@@ -95,22 +124,25 @@ def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
 def _launch(
     launch: LoweredLaunch, built: Built, entry: int, sizes: Mapping[str, Var]
 ) -> LaunchSpec:
-    kernel = launch.kernel
-    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
-    a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
-    cost = max(
-        bounds(kernel.operations)[1] // a_ns,
-        bounds(kernel.reads_nbytes + kernel.writes_nbytes)[1] // NBYTES_A_NS,
-    )
     return LaunchSpec(
-        kernel.name,
+        launch.kernel.name,
         entry,
         (*launch.reads, *launch.writes, *launch.scratch),
         launch.reads,
         (*launch.writes, *launch.scratch),
         _sizes(built, sizes)[:-1],
         built.tiles,
-        cost,
+        cost_ns(launch.kernel),
+    )
+
+
+def cost_ns(kernel: Kernel) -> int:
+    """What a launch is estimated to take, with sizes at their largest."""
+    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
+    a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
+    return max(
+        bounds(kernel.operations)[1] // a_ns,
+        bounds(kernel.reads_nbytes + kernel.writes_nbytes)[1] // NBYTES_A_NS,
     )
 
 

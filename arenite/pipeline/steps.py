@@ -119,7 +119,7 @@ class _Lowering:
             cells=self.book.cells,
             constants=self.book.constants,
             outputs=outputs,
-            lifetimes=self.book.lifetimes(max(1, self._tick)),
+            lifetimes=self.book.lifetimes(len(self.at_load), max(1, self._tick)),
             found=self.book.found,
             late=self.late,
             hosts=self.hosts,
@@ -165,7 +165,10 @@ class _Lowering:
         for k, node in enumerate(kernel.outputs):
             if node not in scope:
                 kind = "packed" if kernel.number in self._load else "work"
-                scope[node] = self.book.value(kind, f"{kernel.name}.{k}", node)
+                name = f"{kernel.name}.{k}"
+                if kind == "packed" and len(reads) == 1:
+                    name = f"{self.book.values[reads[0]].name} packed"
+                scope[node] = self.book.value(kind, name, node)
         writes = tuple(scope[node] for node in kernel.outputs)
         scratch = tuple(
             self.book.add(

@@ -37,6 +37,7 @@ class Book:
         self.shared: set[int] = set()  # values that two nodes stand for, or a pointer may
         self.takes_over: dict[int, list[int]] = {}
         self.states = graph.states
+        self._origins = graph.origins
         self._of_graph = {node: k for k, node in enumerate(constants_of(graph))}
         self._names: set[str] = set()
         self._constants: Scope = {}
@@ -93,7 +94,8 @@ class Book:
             if source is None:
                 self.constants.append(node.attr("data").array)
                 source = -len(self.constants)
-            name = f"constant{len(self.values)}"
+            named = (origin.name for origin in self._origins.of(node) if origin.name)
+            name = next(named, f"constant{len(self.values)}")
             self._constants[node] = self.value("constant", name, node, source=source)
         return self._constants[node]
 
@@ -167,16 +169,21 @@ class Book:
 
     # Lifetimes.
 
-    def lifetimes(self, end: int) -> list[Value]:
-        """Values with the ticks they live, up to `end`; sizes at their largest."""
+    def lifetimes(self, load_end: int, end: int) -> list[Value]:
+        """Values with the ticks they live, up to `end`; sizes at their largest. Constants that only
+        launches before `load_end` read are there at load alone."""
         found = []
         for number, spec in enumerate(self.values):
             nbytes = bounds(spec.nbytes)[1]
             if spec.kind == "pointer":
                 continue
             if spec.kind != "work":
-                region = REGIONS[spec.kind]
-                found.append(Value(spec.name, nbytes, Lifetime(0, end), region=region))
+                region, until = REGIONS[spec.kind], end
+                ticks = self._ticks[number]
+                is_read_once = bool(ticks) and ticks[-1] < load_end and not self._in_loops[number]
+                if spec.kind == "constant" and is_read_once:
+                    region, until = "source", load_end
+                found.append(Value(spec.name, nbytes, Lifetime(0, until), region=region))
                 continue
             ticks = [*self._ticks[number]]
             for loop in self._in_loops[number]:

@@ -176,7 +176,8 @@ class Compiled:
             slot = self.plan.slots.get(value.name)
             if slot is None or slot.nbytes < 0:
                 raise DamagedCache(f"value {value.name!r} is not in the plan")
-            if slot.region != REGIONS.get(value.kind):
+            is_source = slot.region == "source" and value.kind == "constant"
+            if slot.region != REGIONS.get(value.kind) and not is_source:
                 raise DamagedCache(f"value {value.name!r} is no {value.kind} of the plan")
         if any(not 0 <= k < n for k in self.outputs) or len(self.kernels) != len(self.launches):
             raise DamagedCache("outputs or kernels do not fit the values")

@@ -9,7 +9,6 @@ compiled once for each of their values, at the first call that brings it.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import numpy as np
 from arenite.errors import InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
+from arenite.memory.amounts import parse_nbytes
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from arenite.runtime.kernel import CachedKernel
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
-
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
-
-
-def parse_nbytes(text: int | str | None) -> int | None:
-    """Bytes from a number or a text such as "300MiB"; KB and KiB are both 1024 bytes."""
-    if text is None or isinstance(text, int):
-        return text
-    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise InvalidArgument(f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
-
 
 def compile(  # noqa: A001 - the word for what it does
     function: Callable[..., Any],

@@ -1,0 +1,98 @@
+"""How long a context fits a budget: chosen, or refused, before any weight is read.
+
+In: a file, and how many bytes there are. Out: the longest context whose plan fits. One plan of the
+whole model is made at the shortest context; how work grows from there is seen on a model of the
+same shape with two layers, which is quick, and the choice is checked by a plan of the whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache as remembered
+from typing import TypeAlias
+
+from arenite.device.allocator import readable_nbytes
+from arenite.dtype import DType
+from arenite.errors import DoesNotFit, InvalidArgument
+from arenite.frontends.language import LanguageFile
+from arenite.memory import MemoryPlan
+from arenite.pipeline import cached_fact, plan_graph
+
+#: What is done, how far it is, and how far it goes.
+OnProgress: TypeAlias = Callable[[str, int, int | None], None]
+
+#: The longest context where nothing is asked for.
+DEFAULT_CONTEXT = 4096
+#: Tokens that are read at once at the most.
+DEFAULT_BLOCK = 128
+#: Shorter contexts are not chosen to fit a budget; those that are chosen are multiples of it.
+LEAST_CONTEXT = 256
+STEP = 32
+
+
+def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int) -> int:
+    """The longest context, up to DEFAULT_CONTEXT and the model's own, that fits `memory` bytes."""
+    most = min(file.description.context, DEFAULT_CONTEXT)
+    if memory is None:
+        return most
+    least = min(LEAST_CONTEXT, most)
+    graph = file.graph(context=least, block=min(block, least), kv=kv)
+    wanted = json.dumps(["context", memory, most, str(kv), block])
+
+    def find() -> str:
+        return str(_search(file, memory, kv, block, least, most))
+
+    return int(cached_fact(graph, wanted, find))
+
+
+def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context: int) -> None:
+    """Refuse a plan over the budget."""
+    if memory is not None and plan.total_nbytes > memory:
+        raise DoesNotFit(
+            f"{file.path} with a context of {context} tokens needs {plan.total_nbytes} bytes "
+            f"({readable_nbytes(plan.total_nbytes)}), and {memory} ({readable_nbytes(memory)}) are "
+            "allowed; ask for a shorter context, 8-bit keys and values, or a smaller model",
+            capacity=memory,
+            lower_bound=plan.total_nbytes - plan.peak_nbytes + plan.lower_bound,
+            smallest_known=plan.total_nbytes,
+            peak_tick=plan.peak_tick,
+            live=tuple((slot.id, slot.capacity) for slot in plan.live_at(plan.peak_tick)),
+            plan=plan,
+        )
+
+
+def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, most: int) -> int:
+    small = replace(
+        file, description=replace(file.description, n_layers=min(2, file.description.n_layers))
+    )
+
+    @remembered
+    def work(context: int) -> int:
+        """Bytes that are needed beside weights and states."""
+        plan = plan_graph(small.graph(context=context, block=min(block, context), kv=kv))
+        regions = plan.regions.values()
+        return sum(r.nbytes for r in regions if r.name in ("work", "io"))
+
+    base = plan_graph(file.graph(context=least, block=min(block, least), kv=kv))
+    check_fits(file, base, memory, least)
+    a_token = base.regions["state"].nbytes // least
+
+    def expected(context: int) -> int:
+        state = (context - least) * a_token
+        return base.total_nbytes + state + work(context) - work(least)
+
+    low, high = 0, (most - least) // STEP  # in steps above the least; `low` fits
+    while low < high:
+        middle = (low + high + 1) // 2
+        if expected(least + middle * STEP) <= memory:
+            low = middle
+        else:
+            high = middle - 1
+    for step in range(low, -1, -1):
+        context = most if least + (step + 1) * STEP > most else least + step * STEP
+        plan = plan_graph(file.graph(context=context, block=min(block, context), kv=kv))
+        if plan.total_nbytes <= memory:
+            return context
+    raise InvalidArgument(f"no context of {file.path} fits {memory} bytes")

@@ -1,0 +1,224 @@
+"""LanguageModel: a model file that reads and writes text, in memory that is planned.
+
+One program reads a block of tokens (one, while it writes) over one arena: packed weights, keys and
+values of the context, work. Sizes of blocks are bound, not compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import InvalidArgument, NotSupported
+from arenite.frontends.language import LanguageFile
+from arenite.generate.budget import DEFAULT_BLOCK, OnProgress, check_fits, chosen_context
+from arenite.generate.session import Logits, Session
+from arenite.memory import MemoryPlan
+from arenite.memory.amounts import parse_nbytes
+from arenite.pipeline import compile_graph, plan_graph
+from arenite.runtime.closing import Closing
+from arenite.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from arenite.generate.generation import Piece
+    from arenite.generate.tokenizer import Tokenizer
+
+#: What keys and values may be kept as.
+KV_DTYPES = ("float16", "float32")
+
+
+class Settings:
+    """What a model is loaded with, all of it decided; no weight has been read."""
+
+    def __init__(
+        self,
+        file: LanguageFile,
+        *,
+        context: int | None = None,
+        memory: int | str | None = None,
+        kv: str = "float16",
+        block: int = DEFAULT_BLOCK,
+    ) -> None:
+        self.file = file
+        self.memory = parse_nbytes(memory)
+        self.kv = _kv_dtype(kv)
+        if block < 1:
+            raise InvalidArgument(f"a block has at least one token, not {block}")
+        if file.is_embedding:
+            context = min(context or file.description.context, file.description.context)
+        elif context is None:
+            context = chosen_context(file, self.memory, self.kv, block)
+        if not 1 <= context <= file.description.context:
+            raise InvalidArgument(
+                f"a context of {context} tokens was asked for; {file.path} was made for up to "
+                f"{file.description.context}"
+            )
+        self.context = context
+        self.block = context if file.is_embedding else min(block, context)
+
+    @cached_property
+    def graph(self) -> Any:
+        if self.file.is_embedding:
+            return self.file.embedding_graph(block=self.block, kv=self.kv)
+        return self.file.graph(context=self.context, block=self.block, kv=self.kv)
+
+    @cached_property
+    def plan(self) -> MemoryPlan:
+        """Every byte that will be needed; DoesNotFit where that is over the budget."""
+        plan = plan_graph(self.graph)
+        check_fits(self.file, plan, self.memory, self.context)
+        return plan
+
+
+class LanguageModel(Closing):
+    """Made by `arenite.load`. `with` it, or `close()` it, to give every byte back."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        threads: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.settings = settings
+        self.file = settings.file
+        tell = on_progress or (lambda what, done, total: None)
+        if settings.memory is not None:
+            tell("planning", 0, None)
+            _ = settings.plan
+        tell("compiling", 0, None)
+        self.executable: Executable = compile_graph(settings.graph, threads=threads)
+        #: What the states hold: keys and values of these tokens.
+        self._held: list[int] = []
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.file.description.name
+
+    @property
+    def context(self) -> int:
+        """Tokens of a text at the most."""
+        return self.settings.context
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """Every byte: weights, states, work, inputs and outputs."""
+        return self.executable.plan
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from arenite.generate.tokenizer import Tokenizer
+
+        if self.file.gguf is not None:
+            return Tokenizer.of_gguf(self.file.gguf.metadata)
+        folder = self.file.path
+        return Tokenizer.of_folder(folder if os.path.isdir(folder) else os.path.dirname(folder))
+
+    # Text.
+
+    def session(self) -> Session:
+        """A new text."""
+        self._need_text()
+        return Session(self)
+
+    def generate(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[str]:
+        """Text that goes on from the prompt, piece by piece; for options see `Sampling`."""
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **sampling: Any) -> Iterator[str]:
+        """The answer to a conversation, piece by piece; for options see `Sampling`. A message has
+        a "role" (system, user, assistant) and its "content"."""
+        tokens = self.chat_tokens(messages)
+        return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
+
+    def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """A conversation as the model reads it, up to where its answer begins."""
+        template = self.tokenizer.chat_template
+        if template is None:
+            raise NotSupported(
+                f"{self.file.path} has no chat template; use generate with a prompt of your own"
+            )
+        return template.encode(messages, self.tokenizer)
+
+    def pieces(self, tokens: Sequence[int], **sampling: Any) -> Iterator[Piece]:
+        """Text after tokens, with why it ended and what it took in the last piece."""
+        from arenite.generate.generation import generate
+        from arenite.generate.sampling import Sampling
+
+        return generate(self._last_session, tokens, Sampling(**sampling), self.tokenizer)
+
+    @cached_property
+    def _last_session(self) -> Session:
+        """The one that `generate` and `chat` go on with, so that what they share is kept."""
+        return self.session()
+
+    def advance(self, before: Sequence[int], new: Sequence[int]) -> Logits:
+        """The logits after tokens that were fed and new ones, of which those the states do not
+        hold are computed."""
+        with self._lock:
+            held = self._held
+            known = 0
+            while known < min(len(held), len(before)) and held[known] == before[known]:
+                known += 1
+            del held[known:]
+            pending = [*before[known:], *new]
+            logits = np.empty(0, np.float32)
+            while pending:
+                block = pending[: self.settings.block]
+                position = np.int64(len(held))
+                [rows] = self.executable(np.array(block, np.int64), position)
+                logits = rows[-1]
+                held += block
+                del pending[: len(block)]
+            return logits
+
+    # Embeddings.
+
+    def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """One row of length 1 for each text."""
+        if not self.file.is_embedding:
+            raise NotSupported(
+                f"{self.file.path} writes text; embed takes a model for embeddings, BERT for one"
+            )
+        given = [texts] if isinstance(texts, str) else list(texts)
+        rows = [self._embedded(text) for text in given]
+        return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
+
+    def _embedded(self, text: str) -> NDArray[np.float32]:
+        tokens = self.tokenizer.encode(text)
+        if len(tokens) > self.context:
+            # The last token ends every text.
+            tokens = [*tokens[: self.context - 1], tokens[-1]]
+        with self._lock:
+            [row] = self.executable(np.array(tokens, np.int64))
+        return row
+
+    def _need_text(self) -> None:
+        if self.file.is_embedding:
+            raise NotSupported(f"{self.file.path} is a model for embeddings: use embed")
+
+    def cancel(self) -> None:
+        """End the run in progress, from another thread."""
+        self.executable.cancel()
+
+    def close(self) -> None:
+        self.executable.close()
+
+    def __repr__(self) -> str:
+        return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"
+
+
+def _kv_dtype(name: str) -> DType:
+    if name not in KV_DTYPES:
+        known = ", ".join(KV_DTYPES)
+        raise InvalidArgument(f"keys and values can be kept as {known}; {name!r} is none of these")
+    return BY_NAME[name]

@@ -1,0 +1,73 @@
+"""Session: a text that a model has read so far, and what it says comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import BoundsError, InvalidArgument
+
+if TYPE_CHECKING:
+    from arenite.generate.model import LanguageModel
+
+Logits = NDArray[np.float32]
+
+
+class Session:
+    """Tokens fed one after the other. A model holds the state of one session: when another feeds,
+    what the two do not share is computed again."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._tokens: list[int] = []
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """What was fed."""
+        return tuple(self._tokens)
+
+    @property
+    def position(self) -> int:
+        """How many tokens were fed."""
+        return len(self._tokens)
+
+    @property
+    def context(self) -> int:
+        """How many there is room for."""
+        return self._model.context
+
+    def feed(self, tokens: Sequence[int] | NDArray[np.integer]) -> Logits:
+        """Append tokens; the logits after the last of them, one for each token there is."""
+        new = [int(token) for token in tokens]
+        if not new:
+            raise InvalidArgument("no tokens were given; there is nothing to compute")
+        n_tokens = self._model.file.description.n_tokens
+        wrong = [token for token in new if not 0 <= token < n_tokens]
+        if wrong:
+            raise BoundsError(f"token {wrong[0]} is not within 0..{n_tokens - 1}")
+        if len(self._tokens) + len(new) > self.context:
+            raise BoundsError(
+                f"{len(new)} tokens after {len(self._tokens)} are more than the context of "
+                f"{self.context}; load the model with a longer one, or rewind"
+            )
+        logits = self._model.advance(self._tokens, new)
+        self._tokens += new
+        return logits
+
+    def rewind(self, n_tokens: int) -> None:
+        """Go back to the first `n_tokens`: nothing is computed."""
+        if not 0 <= n_tokens <= len(self._tokens):
+            raise InvalidArgument(
+                f"there are {len(self._tokens)} tokens; a session cannot go back to {n_tokens}"
+            )
+        del self._tokens[n_tokens:]
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+        self.rewind(0)
+
+    def __repr__(self) -> str:
+        return f"<Session of {self._model.name}: {self.position} of {self.context} tokens>"

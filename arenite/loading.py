@@ -1,0 +1,32 @@
+"""`arenite.load`: a model file becomes a model that runs."""
+
+from __future__ import annotations
+
+import os
+
+from arenite.frontends.language import LanguageFile
+from arenite.generate.budget import DEFAULT_BLOCK, OnProgress
+from arenite.generate.model import LanguageModel, Settings
+
+
+def load(
+    model: str | os.PathLike[str],
+    *,
+    context: int | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    kv: str = "float16",
+    block: int = DEFAULT_BLOCK,
+    on_progress: OnProgress | None = None,
+) -> LanguageModel:
+    """A language model from a GGUF file or a Hugging Face folder.
+
+    `context` is how many tokens a text may have; without it the longest that fits `memory`, which
+    counts everything the model needs ("1GiB", or bytes). A budget is honoured, or refused with
+    DoesNotFit before any weight is read. `kv` is what keys and values are kept as, `block` how many
+    tokens of a prompt are read at once. `on_progress(what, done, total)` hears of long work.
+    """
+    settings = Settings(
+        LanguageFile.open(model), context=context, memory=memory, kv=kv, block=block
+    )
+    return LanguageModel(settings, threads=threads, on_progress=on_progress)
