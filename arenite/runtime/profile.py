@@ -10,12 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
+from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 from arenite.runtime import native
 from arenite.runtime.kernel import CachedKernel
@@ -121,12 +121,7 @@ class Profile:
         )
 
     def _repr_html_(self) -> str:
-        head, *rows = self._rows()
-        cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-        lines = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        return f"<table><tr>{cells}</tr>{lines}</table>"
+        return html_table(self._rows())
 
     def to_chrome_trace(self) -> str:
         """For chrome://tracing and its like: one lane a thread."""

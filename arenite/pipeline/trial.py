@@ -1,0 +1,171 @@
+"""Trial: one kernel alone in a program, cut in several ways, to compare what they take and give.
+
+In: a kernel and the values of its sizes. Out: seconds of a launch and the bytes it writes, for each
+choice. Operands are made up; where they are small there are several sets of them, taken in turn, so
+that they come from where they come from in a model and not from the first cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.choose import build as build_kernel
+from arenite.codegen.lower import lower
+from arenite.codegen.target import Target
+from arenite.dtype import DType, Kind
+from arenite.errors import RunFailed
+from arenite.ir.dim import Dim, Var, evaluate
+from arenite.memory import ValueId
+from arenite.runtime.arrays import address_of
+from arenite.runtime.assemble import Assembly, LaunchSpec, Place
+from arenite.runtime.compile_pool import compile_modules
+from arenite.runtime.link import link_objects
+from arenite.runtime.loader import LoadedCode, load_code
+from arenite.runtime.native import BoundTable, OutcomeKind
+from arenite.runtime.table import aligned_empty, relocated
+from arenite.schedule import Kernel
+
+#: Sets of operands at the most.
+MOST_SETS = 8
+#: Estimated work of one run of a program, at least, and launches of it at the most.
+RUN_NS = 50_000
+MOST_LAUNCHES = 64
+#: Bytes of operands that are no floats: whatever they are part of is then a plain number.
+_LEAST_BYTE, _MOST_BYTE = 0x30, 0x3F
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A choice in memory, ready to run."""
+
+    table: BoundTable
+    bind: tuple[int, int]
+    scratch: tuple[Bytes, ...]
+
+
+class Trial:
+    """Programs by choice; `sizes` are the variables of the kernel by symbol, `bindings` their
+    values by name, `cost_ns` what a launch is estimated to take."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        target: Target,
+        sizes: Mapping[str, Var],
+        bindings: Mapping[str, int],
+        cost_ns: int,
+    ) -> None:
+        self.kernel = kernel
+        self._target, self._sizes, self._bindings = target, sizes, bindings
+        self._cost_ns = cost_ns
+        read_nbytes = max(1, sum(self._evaluated(node.nbytes) for node in kernel.inputs))
+        n_sets = max(1, min(MOST_SETS, 2 * target.l2_nbytes // read_nbytes))
+        self.n_launches = max(n_sets, min(MOST_LAUNCHES, RUN_NS // max(1, cost_ns)))
+        numbers = np.random.default_rng(0)
+        self._sets = [
+            [_operand(self._evaluated(node.nbytes), node.dtype, numbers) for node in kernel.inputs]
+            for _ in range(n_sets)
+        ]
+        self._outputs = [
+            aligned_empty(self._evaluated(node.nbytes), np.uint8) for node in kernel.outputs
+        ]
+        self._programs: dict[str, _Program] = {}
+        self._codes: list[LoadedCode] = []
+
+    def add(self, choices: Sequence[str]) -> None:
+        """Compile the kernel in these ways, where it is not yet."""
+        new = [choice for choice in choices if choice not in self._programs]
+        if not new:
+            return
+        built = [build_kernel(self.kernel, self._target, choice) for choice in new]
+        named = [replace(one.loops, name=f"choice{k}") for k, one in enumerate(built)]
+        objects = compile_modules([lower(loops, self._target) for loops in named], self._target)
+        image = link_objects(objects)
+        code = load_code(image.image)
+        self._codes.append(code)
+        for choice, one, loops in zip(new, built, named, strict=True):
+            self._programs[choice] = self._program(one, image.entries[loops.name], code)
+
+    def seconds(self, choice: str, threads: int) -> float:
+        """What a launch takes, in one run of the program."""
+        began = time.perf_counter()
+        self._run(choice, threads)
+        return (time.perf_counter() - began) / self.n_launches
+
+    def result(self, choice: str, threads: int) -> bytes:
+        """The bytes that a run leaves behind; what it does not write is the same always."""
+        for output in self._outputs:
+            output[...] = 0
+        self._run(choice, threads)
+        return b"".join(output.tobytes() for output in self._outputs)
+
+    def close(self) -> None:
+        self._programs.clear()
+        for code in self._codes:
+            code.close()
+        self._codes.clear()
+
+    def _run(self, choice: str, threads: int) -> None:
+        program = self._programs[choice]
+        outcome = program.table.run(threads, program.bind)
+        if outcome.kind is not OutcomeKind.END:
+            raise RunFailed(f"kernel {self.kernel.name}, cut as {choice!r}, ended with {outcome}")
+
+    def _program(self, built: Built, entry: int, code: LoadedCode) -> _Program:
+        scratch = tuple(
+            aligned_empty(self._evaluated(one.nbytes), np.uint8) for one in built.scratch
+        )
+        arrays = [*(one for operands in self._sets for one in operands), *self._outputs, *scratch]
+        n_inputs = len(self.kernel.inputs)
+        behind = n_inputs * len(self._sets)
+        written = tuple(range(behind, len(arrays)))
+        launches = []
+        for k in range(self.n_launches):
+            first = k % len(self._sets) * n_inputs
+            read = tuple(range(first, first + n_inputs))
+            launches.append(
+                LaunchSpec(
+                    self.kernel.name,
+                    entry,
+                    (*read, *written),
+                    read,
+                    written,
+                    tuple(self._sizes[name] for name in built.loops.sizes),
+                    built.tiles,
+                    self._cost_ns,
+                )
+            )
+        assembly = Assembly(launches, {k: k for k in range(len(arrays))})
+        places: dict[ValueId, Place] = {
+            k: Place(array.nbytes, None, k) for k, array in enumerate(arrays)
+        }
+        table = relocated(assembly.table(places), code.base, code.nbytes)
+        registers = aligned_empty(table.n_registers, np.int64)
+        assembly.fill(registers, places, 0, self._bindings)
+        for k, array in enumerate(arrays):
+            registers[assembly.layout.io + k] = address_of(array)
+        return _Program(BoundTable(table, registers), (0, assembly.n_bind), scratch)
+
+    def _evaluated(self, dim: Dim) -> int:
+        return evaluate(dim, self._bindings)
+
+
+def _operand(nbytes: int, dtype: DType, numbers: np.random.Generator) -> Bytes:
+    """Numbers as a model may have them: floats around zero; indices that are always inside."""
+    array = aligned_empty(nbytes, np.uint8)
+    if dtype.kind is Kind.FLOAT and dtype.has_numpy and dtype.bits >= 16:
+        floats = array.view(dtype.to_numpy())
+        floats[...] = numbers.standard_normal(floats.shape, np.float32).astype(floats.dtype)
+    elif (dtype.kind is Kind.SIGNED and dtype.bits >= 32) or dtype.kind is Kind.BOOL:
+        array[...] = 0
+    else:
+        array[...] = numbers.integers(_LEAST_BYTE, _MOST_BYTE + 1, nbytes, np.uint8)
+    return array
