@@ -1,0 +1,195 @@
+"""generate: a prompt's tokens in, pieces of text out, until something ends them.
+
+What the session already holds of the prompt is kept and only the rest is fed. Text is handed out
+as soon as it is certain: not within a character, not within what may become a stop string. The
+last piece says why the text ended and what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidArgument, RunCancelled
+from arenite.generate.grammar import grammar_of
+from arenite.generate.sampler import Sampler
+from arenite.generate.sampling import Sampling
+from arenite.generate.stops import StopText
+
+if TYPE_CHECKING:
+    from arenite.generate.tokenizer import Tokenizer
+
+#: stop: the model, a stop string or the grammar ended it; length: max_tokens were made; context:
+#: there is no place for another token; cancelled: someone asked to stop.
+Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
+
+#: Prompt tokens fed between two looks at whether someone asked to stop.
+FEED_TOKENS = 512
+
+
+class Session(Protocol):
+    """What generating needs of a session: see `LanguageModel.session`."""
+
+    @property
+    def context(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def tokens(self) -> Sequence[int]: ...
+    def feed(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
+    def rewind(self, n_tokens: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a text took; the token that ends it is not counted."""
+
+    prompt_tokens: int
+    reused_tokens: int  # of the prompt, that the session held already
+    generated_tokens: int
+    prompt_seconds: float
+    generation_seconds: float
+    seed: int  # gives the same text again
+
+    @property
+    def prompt_tokens_a_second(self) -> float:
+        """Of those that were fed."""
+        return _rate(self.prompt_tokens - self.reused_tokens, self.prompt_seconds)
+
+    @property
+    def tokens_a_second(self) -> float:
+        return _rate(self.generated_tokens, self.generation_seconds)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.generated_tokens} tokens in {self.generation_seconds:.2f} s "
+            f"({self.tokens_a_second:.1f} a second); prompt {self.prompt_tokens} tokens, "
+            f"{self.reused_tokens} of them reused, in {self.prompt_seconds:.2f} s "
+            f"({self.prompt_tokens_a_second:.1f} a second); seed {self.seed}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text; the last piece has `finish` and `stats`."""
+
+    text: str
+    finish: Finish | None = None
+    stats: Stats | None = None
+
+
+def generate(
+    session: Session,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    tokenizer: Tokenizer,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[Piece]:
+    """Text after the prompt. `cancelled` is asked between tokens whether to stop."""
+    prompt = [int(token) for token in prompt]
+    if not prompt:
+        raise InvalidArgument("the prompt has no tokens; there is nothing to go on from")
+    if len(prompt) > session.context:
+        raise InvalidArgument(
+            f"the prompt has {len(prompt)} tokens and the context holds {session.context}; "
+            f"shorten it, or load the model with context={len(prompt)} or more"
+        )
+    return _Generation(session, prompt, sampling, tokenizer, cancelled).pieces()
+
+
+class _Generation:
+    """One text in the making."""
+
+    def __init__(
+        self,
+        session: Session,
+        prompt: list[int],
+        sampling: Sampling,
+        tokenizer: Tokenizer,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.session, self.sampling, self.cancelled = session, sampling, cancelled
+        self.sampler = Sampler(sampling)
+        self.grammar = grammar_of(sampling, tokenizer)
+        self.ends = tokenizer.end_tokens
+        self.characters = tokenizer.stream()
+        self.text = StopText(sampling.stop)
+        self.n_prompt = len(prompt)
+        self.tokens = prompt  # and what comes after it
+
+    def pieces(self) -> Iterator[Piece]:
+        started = perf_counter()
+        n_reused = _reuse(self.session, self.tokens)
+        logits = self.feed(self.tokens[n_reused:])
+        fed = perf_counter()
+        finish: Finish | None = None if logits is not None else "cancelled"
+        text = ""
+        while logits is not None:
+            allowed = self.grammar.allowed() if self.grammar else None
+            token = self.sampler.choose(logits, self.tokens, allowed)
+            if token in self.ends:
+                finish = "stop"
+                break
+            self.tokens.append(token)
+            if self.grammar:
+                self.grammar.accept(token)
+            text = self.text.push(self.characters.push(token))
+            finish = self.end()
+            if finish:
+                break
+            if text:
+                yield Piece(text)
+                text = ""
+            logits = self.feed([token])
+            finish = None if logits is not None else "cancelled"
+        text += self.text.push(self.characters.finish()) + self.text.finish()
+        stats = Stats(
+            self.n_prompt,
+            n_reused,
+            len(self.tokens) - self.n_prompt,
+            fed - started,
+            perf_counter() - fed,
+            self.sampler.seed,
+        )
+        yield Piece(text, finish, stats)
+
+    def feed(self, tokens: Sequence[int]) -> NDArray[np.float32] | None:
+        """The logits after the last token; None where someone asked to stop."""
+        logits = None
+        for start in range(0, len(tokens), FEED_TOKENS):
+            if self.cancelled():
+                return None
+            try:
+                logits = self.session.feed(tokens[start : start + FEED_TOKENS])
+            except RunCancelled:
+                return None
+        return logits
+
+    def end(self) -> Finish | None:
+        """Why the text ends with the token that was just added, if it does."""
+        if self.text.stopped or (self.grammar and self.grammar.complete):
+            return "stop"
+        if len(self.tokens) - self.n_prompt == self.sampling.max_tokens:
+            return "length"
+        return "context" if self.session.position >= self.session.context else None
+
+
+def _reuse(session: Session, prompt: Sequence[int]) -> int:
+    """Take the session back to what it shares with the prompt, less one token to go on from."""
+    pairs = enumerate(zip(session.tokens, prompt, strict=False))
+    shared = min(len(session.tokens), len(prompt))
+    n_shared = next((at for at, (held, asked) in pairs if held != asked), shared)
+    n_kept = min(n_shared, len(prompt) - 1)
+    if n_kept < session.position:
+        session.rewind(n_kept)
+    return n_kept
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -1,0 +1,130 @@
+"""Grammar: which tokens may come next, so that the whole text fulfils a schema or a grammar.
+
+In: a JSON schema, a regular expression, or a Lark or GBNF grammar, and a tokenizer. Out: token
+after token, the ones allowed. The work is done by llguidance, which is an extra.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidArgument, NotSupported, RunFailed
+from arenite.generate.sampling import Sampling
+
+if TYPE_CHECKING:
+    from arenite.generate.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+#: Between two parts of JSON: without a bound small models write blanks for ever.
+JSON_BLANKS = r"( |\n{1,2}[ \t]{0,20})"
+MAX_MESSAGE = 400  # characters quoted of what llguidance says
+
+_token_tries: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
+
+
+class Grammar:
+    """Where a text stands within what was asked of it; `accept` moves it on."""
+
+    def __init__(self, sampling: Sampling, tokenizer: Tokenizer) -> None:
+        llguidance = _llguidance()
+        kind, text = _asked(sampling)
+        try:
+            if kind == "json_schema":
+                blanks = {"whitespace_pattern": JSON_BLANKS}
+                rules = llguidance.LLMatcher.grammar_from_json_schema(text, defaults=blanks)
+            else:
+                rules = llguidance.grammar_from(kind, text)
+            self._matcher = llguidance.LLMatcher(_token_trie(tokenizer), rules, log_level=0)
+        except Exception as error:  # its parsers raise errors of many kinds
+            raise InvalidArgument(f"{kind} can't be used: {_one_line(error)}") from error
+        if self._matcher.is_error():
+            reason = _one_line(self._matcher.get_error())
+            raise InvalidArgument(f"{kind} can't be used: {reason}")
+        for warning in self._matcher.get_grammar_warnings():
+            logger.warning("%s: %s", kind, _one_line(warning))
+        self._n_tokens = tokenizer.n_tokens
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """One truth a token: whether it may come next. Tokens that end the text count too."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check()
+        return np.unpackbits(bits, count=self._n_tokens, bitorder="little").view(np.bool_)
+
+    def accept(self, token: int) -> None:
+        """The token that came; it was among the allowed ones."""
+        self._matcher.consume_token(token)
+        self._check()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text is whole and nothing may follow."""
+        return bool(self._matcher.is_stopped())
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise RunFailed(f"the grammar can't go on: {_one_line(self._matcher.get_error())}")
+
+
+def grammar_of(sampling: Sampling, tokenizer: Tokenizer) -> Grammar | None:
+    """The grammar that a Sampling asks for, at its beginning; None where it asks for none."""
+    asked = (sampling.json_schema, sampling.regex, sampling.grammar)
+    return Grammar(sampling, tokenizer) if any(text is not None for text in asked) else None
+
+
+class _Vocabulary:
+    """A Tokenizer as llguidance wants to see it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        n_tokens = tokenizer.n_tokens
+        self.tokens = [tokenizer.token_bytes(token) for token in range(n_tokens)]
+        # One token more, that no model chooses: what ends a text where no token does.
+        self.tokens.append(b"")
+        self.ends = sorted(tokenizer.end_tokens) or [n_tokens]
+        self.eos_token_id = self.ends[0]
+        self.bos_token_id = tokenizer.bos
+        self.special_token_ids = [k for k, content in enumerate(self.tokens) if not content]
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, ends=False)
+
+
+def _token_trie(tokenizer: Tokenizer) -> Any:
+    """llguidance's view of a vocabulary: made once, it takes a while."""
+    trie = _token_tries.get(tokenizer)
+    if trie is None:
+        llguidance = _llguidance()
+        words = _Vocabulary(tokenizer)
+        trie = llguidance.LLTokenizer(llguidance.TokenizerWrapper(words), eos_token=words.ends)
+        _token_tries[tokenizer] = trie
+    return trie
+
+
+def _asked(sampling: Sampling) -> tuple[str, str]:
+    if sampling.json_schema is not None:
+        return "json_schema", str(sampling.json_schema)
+    if sampling.regex is not None:
+        return "regex", sampling.regex
+    return "grammar", str(sampling.grammar)
+
+
+def _llguidance() -> Any:
+    try:
+        import llguidance
+    except ImportError as error:
+        raise NotSupported(
+            "json_schema, regex and grammar need llguidance, which is not installed; "
+            'run `pip install "arenite[grammar]"`'
+        ) from error
+    return llguidance
+
+
+def _one_line(message: object) -> str:
+    text = " ".join(str(message).split())
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"
