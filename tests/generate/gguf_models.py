@@ -6,6 +6,7 @@ tokenizer of 320 tokens. `judge_llama` stores what llama.cpp makes of each, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -17,6 +18,10 @@ from gguf import GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
 N_TOKENS = 320
+#: (generator, sizes, type, deviation) to the bytes of a matrix.
+Weights = Callable[
+    [np.random.Generator, tuple[int, ...], GGMLQuantizationType, float], NDArray[Any]
+]
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,8 @@ def write_tiny(name: str, folder: Path) -> Path:
     return path
 
 
-def write_model(path: Path, shape: Shape) -> None:
-    """A model of a shape, with random weights."""
+def write_model(path: Path, shape: Shape, weights: Weights | None = None) -> None:
+    """A model of a shape, its matrices as `weights` makes them: by default by quantisers."""
     writer = gguf.GGUFWriter(path, shape.architecture, use_temp_file=True)
     writer.add_name(path.stem)
     _describe(writer, shape)
@@ -103,10 +108,11 @@ def write_model(path: Path, shape: Shape) -> None:
         _sentencepiece(writer, shape.n_tokens)
     rng = np.random.default_rng(shape.seed)
     types = cycle(shape.weights)
+    make = weights or quantised_weights
 
     def matrix(tensor: str, sizes: tuple[int, ...], gain: float = 1.0) -> None:
         kind = GGMLQuantizationType[next(types)]
-        raw = random_weights(rng, sizes, kind, gain / np.sqrt(sizes[-1]))
+        raw = make(rng, sizes, kind, gain / np.sqrt(sizes[-1]))
         writer.add_tensor(f"{tensor}.weight", raw, raw_dtype=kind)
 
     def vector(tensor: str, sizes: tuple[int, ...], middle: float = 1.0) -> None:
@@ -123,25 +129,25 @@ def write_model(path: Path, shape: Shape) -> None:
     writer.close()
 
 
-def random_weights(
+def quantised_weights(
     rng: np.random.Generator, sizes: tuple[int, ...], kind: GGMLQuantizationType, deviation: float
 ) -> NDArray[Any]:
-    """Numbers around 0 with a deviation, as stored; blocks of random bytes where the package has no
-    quantiser, with scales that give that deviation."""
-    if kind in _SCALES:
-        return _random_blocks(rng, sizes, kind, deviation)
-    numbers = deviation * rng.standard_normal(sizes, np.float32)
+    """Numbers around 0 with a deviation, as stored; random blocks where there is no quantiser."""
+    numbers = (deviation * rng.standard_normal(sizes, np.float32)).astype(np.float32)
     if kind is GGMLQuantizationType.F32:
-        return numbers.astype(np.float32)
-    if kind is GGMLQuantizationType.F16:
-        return numbers.astype(np.float16)
-    quantised: NDArray[Any] = quants.quantize(numbers.astype(np.float32), kind)
-    return quantised
+        return numbers
+    try:
+        stored: NDArray[Any] = quants.quantize(numbers, kind)
+    except NotImplementedError:
+        return random_blocks(rng, sizes, kind, deviation)
+    return stored
 
 
-#: For types of random blocks: where the float16 scales are, in bytes, and what each is of the
-#: deviation. A minimum is the mean of scale times quant over the mean of its own multiplier.
+#: Where blocks have their float16 scales, in bytes, and what share of the deviation each is. A
+#: minimum takes away the mean of what its scale gives.
 _SCALES: dict[GGMLQuantizationType, tuple[tuple[int, float], ...]] = {
+    GGMLQuantizationType.Q4_0: ((0, 0.217),),
+    GGMLQuantizationType.Q8_0: ((0, 0.0135),),
     GGMLQuantizationType.Q2_K: ((80, 0.075), (82, 0.1125)),
     GGMLQuantizationType.Q3_K: ((108, 0.0237),),
     GGMLQuantizationType.Q4_K: ((0, 0.0041), (2, 0.031)),
@@ -152,13 +158,18 @@ _SCALES: dict[GGMLQuantizationType, tuple[tuple[int, float], ...]] = {
 }
 
 
-def _random_blocks(
+def random_blocks(
     rng: np.random.Generator, sizes: tuple[int, ...], kind: GGMLQuantizationType, deviation: float
 ) -> NDArray[Any]:
+    """Blocks of random bytes whose scales give about that deviation: quick for large models."""
     length, nbytes = gguf.GGML_QUANT_SIZES[kind]
-    raw = rng.integers(0, 256, (*sizes[:-1], sizes[-1] // length, nbytes), np.uint8)
+    blocks = (*sizes[:-1], sizes[-1] // length)
+    raw = np.frombuffer(rng.bytes(int(np.prod(blocks)) * nbytes), np.uint8).copy()
+    raw = raw.reshape(*blocks, nbytes)
+    vary = rng.uniform(0.5, 1.4, blocks) * deviation
     for place, share in _SCALES[kind]:
-        raw[..., place : place + 2] = np.frombuffer(np.float16(share * deviation).tobytes(), "u1")
+        scales = (share * vary).astype("<f2")
+        raw[..., place : place + 2] = scales[..., None].view(np.uint8)
     return raw.reshape(*sizes[:-1], -1)
 
 
