@@ -80,8 +80,8 @@ def cached_fact(graph: Graph, question: str, find: Callable[[], str]) -> str:
 
 
 def _key(kind: str, graph: Graph, memory: int | None) -> str:
-    digest = graph.digest()
-    return cache.key_of(kind, digest, str(memory), str(choices_of(digest)), *identity())
+    choices = str(choices_of(graph))
+    return cache.key_of(kind, graph.digest(), str(memory), choices, *identity())
 
 
 def compile_anew(graph: Graph, memory: int | None = None) -> Compiled:

@@ -17,7 +17,7 @@ from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
 from arenite.memory import plan as plan_memory
-from arenite.pipeline.choices import choices_of
+from arenite.pipeline.choices import all_choices
 from arenite.pipeline.load import load_kernels
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
@@ -49,7 +49,7 @@ class Draft:
 
 def draft(graph: Graph, memory: int | None = None) -> Draft:
     """Everything of a program but its code; `memory` is the most bytes the arena may have."""
-    choices = choices_of(graph.digest())
+    choices = all_choices()
     if choices and memory is not None:
         with suppress(DoesNotFit):
             return _drafted(graph, memory, choices)

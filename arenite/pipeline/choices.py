@@ -1,8 +1,8 @@
-"""What tuning has found, kept in the cache: the choices of a graph, and the times of a kernel.
+"""What tuning has found, kept in the cache: how kernels are to be cut, and the times they took.
 
-In: a graph's digest, or a kernel's content. Out: names and numbers, checked when they are read; an
-entry that does not pass is dropped. Nothing in an entry is run: a choice counts only where it is
-one that the kernel's generator names itself.
+In: a kernel's content, or a graph. Out: names and numbers, checked when they are read; an entry
+that does not pass is dropped. Nothing in an entry is run: a choice counts only where it is one that
+the kernel's generator names itself. All programs with a kernel share what was found of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from arenite.ir.graph import Graph
 from arenite.pipeline.identity import identity
 from arenite.runtime import cache
 
@@ -38,24 +39,41 @@ class KernelTimes:
     times: dict[str, Times]
 
 
-def choices_of(digest: str) -> dict[str, str]:
-    """The choices for the graph with this digest, by content of its kernels; none if not tuned."""
-    key = _graph_key(digest)
+def all_choices() -> dict[str, str]:
+    """The choices that differ from the usual, by content of the kernel; none before any tuning."""
+    key = _choices_key()
     found = _read(key)
     if found is None:
         return {}
-    if all(isinstance(part, str) for pair in found.items() for part in pair):
+    if all(isinstance(choice, str) for choice in found.values()):
         return found
-    _drop(key, "choices are texts")
+    _drop(key, "a choice is a text")
     return {}
 
 
-def keep_choices(digest: str, choices: Mapping[str, str]) -> None:
-    """Keep these in place of what was there; none, where there are none."""
-    if choices:
-        _write(_graph_key(digest), dict(sorted(choices.items())))
-    else:
-        cache.default().drop(_graph_key(digest))
+def choices_of(graph: Graph) -> dict[str, str]:
+    """Those of them that are about kernels of this graph."""
+    chosen = all_choices()
+    if not chosen:
+        return {}
+    key = cache.key_of("kernels of a graph", graph.digest(), *identity())
+    found = _read(key)
+    if found is None:
+        from arenite.pipeline.contents import contents_of
+
+        found = dict.fromkeys(contents_of(graph), True)
+        _write(key, found)
+    return {content: chosen[content] for content in found if content in chosen}
+
+
+def keep_choice(content: str, choice: str | None) -> None:
+    """From now on the kernel is cut so; None: as usual."""
+    before = all_choices()
+    after = {one: kept for one, kept in before.items() if one != content}
+    if choice is not None:
+        after[content] = choice
+    if after != before:
+        _write(_choices_key(), after)
 
 
 def times_of(content: str, about: str) -> KernelTimes | None:
@@ -89,8 +107,8 @@ def _seconds(value: Any) -> float:
     return value
 
 
-def _graph_key(digest: str) -> str:
-    return cache.key_of("choices of a graph", digest, *identity())
+def _choices_key() -> str:
+    return cache.key_of("choices", *identity())
 
 
 def _kernel_key(content: str, about: str) -> str:

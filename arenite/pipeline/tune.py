@@ -15,19 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arenite import passes
-from arenite.codegen.chosen import content_of
-from arenite.codegen.kernels.choose import build as build_kernel
-from arenite.codegen.target import Target
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.pipeline.build import cost_ns
-from arenite.pipeline.choices import KernelTimes, Times, keep_choices, keep_times, times_of
+from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
+from arenite.pipeline.contents import tunable
 from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
 from arenite.runtime.compile_pool import host_target
 from arenite.runtime.limits import limits
-from arenite.schedule import Kernel, fuse
+from arenite.schedule import Kernel
 
 #: Rounds in which all that is compared is run, and seconds of them, both at least; and the rounds
 #: after which only what is near the best is run.
@@ -81,7 +79,7 @@ def tune_graph(
     seconds: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
-    """Tune the kernels of a graph; programs compiled of it from now on are cut as was best.
+    """Tune the kernels of a graph; programs with these kernels are from now on cut as was best.
 
     `threads` are those measured beside one, as many as there are CPUs if not given; `sizes` the
     values of variables, by name; `seconds` about how long it may take: the heaviest kernels are
@@ -95,7 +93,7 @@ def tune_graph(
     simplified, _ = passes.run(graph, passes.PASSES)
     bindings = _bindings((*simplified.vars, *simplified.found), sizes or {})
     variables = {var.symbol: var for var in (*simplified.vars, *simplified.found)}
-    subjects = _subjects(fuse(simplified).kernels, host, bindings)
+    subjects = _subjects(simplified, bindings)
     tried: list[Tried] = []
     choices: dict[str, str] = {}
     n_done = 0
@@ -116,13 +114,14 @@ def tune_graph(
                 trial.close()
             if search.is_whole:
                 keep_times(subject.content, about, found)
-        if found.chosen != subject.choices[0]:
+        is_usual = found.chosen == subject.choices[0]
+        keep_choice(subject.content, None if is_usual else found.chosen)
+        if not is_usual:
             choices[subject.content] = found.chosen
         tried += _rows(subject, found, bindings, is_known)
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
-    keep_choices(graph.digest(), choices)
     return Tuning(tuple(tried), choices, n_threads, len(subjects) - n_done, clock.spent)
 
 
@@ -137,16 +136,10 @@ def _bindings(variables: Sequence[Var], given: Mapping[str, int]) -> dict[str, i
     }
 
 
-def _subjects(
-    kernels: Sequence[Kernel], host: Target, bindings: Mapping[str, int]
-) -> list[_Subject]:
+def _subjects(simplified: Graph, bindings: Mapping[str, int]) -> list[_Subject]:
     """Distinct kernels that can be cut in several ways, those that take longest first."""
     found: dict[str, _Subject] = {}
-    for kernel in kernels:
-        built = build_kernel(kernel, host)
-        if len(built.choices) < 2:
-            continue
-        content = content_of(built.loops)
+    for kernel, built, content in tunable(simplified):
         known = found.get(content)
         n_uses = 1 if known is None else known.n_uses + 1
         first = kernel if known is None else known.kernel

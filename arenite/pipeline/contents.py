@@ -1,0 +1,28 @@
+"""The kernels of a graph that can be cut in several ways, by what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arenite import passes
+from arenite.codegen.chosen import content_of
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.choose import build
+from arenite.ir.graph import Graph
+from arenite.runtime.compile_pool import host_target
+from arenite.schedule import Kernel, fuse
+
+
+def contents_of(graph: Graph) -> list[str]:
+    """What these kernels do, hashed, each once."""
+    simplified, _ = passes.run(graph, passes.PASSES)
+    return list(dict.fromkeys(content for _, _, content in tunable(simplified)))
+
+
+def tunable(simplified: Graph) -> Iterator[tuple[Kernel, Built, str]]:
+    """The kernels of a graph after all passes that have choices, as usual, with their content."""
+    host = host_target()
+    for kernel in fuse(simplified).kernels:
+        built = build(kernel, host)
+        if len(built.choices) > 1:
+            yield kernel, built, content_of(built.loops)
