@@ -9,10 +9,12 @@ sum, max, ...    over no axes, are what they reduce
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.attention import operands
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import full, size
 from arenite.passes.parts import in_parts
@@ -50,18 +52,19 @@ def why_expanded(node: Node) -> str | None:
             return f"its width {one} is not known before it runs"
         if not 1 <= one <= MAX_WIDTH:
             return f"its width {one} is not in 1..{MAX_WIDTH}"
-    if not node.dtype.has_numpy:
-        return f"kernels do not compute with {node.dtype}"
+    for value in node.inputs:
+        if not value.dtype.has_numpy:
+            return f"kernels do not compute with {value.dtype}"
     return None
 
 
 def _with_shared_heads(node: Node) -> Node:
     """An attention without copies of keys and values for each of the heads that share them."""
-    q, k, v, *mask = node.inputs
-    k, v = (_uncopied(value) for value in (k, v))
-    if k.shape[:-1] != v.shape[:-1] or k.shape == node.inputs[1].shape:
+    given = operands(node.inputs)
+    k, v = (_uncopied(value) for value in (given.k, given.v))
+    if given.k_scale is not None or k.shape[:-1] != v.shape[:-1] or k.shape == given.k.shape:
         return node
-    return make("attention", q, k, v, *mask, **dict(node.attrs))
+    return make("attention", *replace(given, k=k, v=v).inputs, **dict(node.attrs))
 
 
 def _uncopied(node: Node) -> Node:
@@ -96,11 +99,13 @@ def _whole(dim: Dim, shape: Shape) -> Node:
 
 
 def _attention(node: Node) -> Node:
-    q, k, v = node.inputs[:3]
+    given = operands(node.inputs)
+    dtype = FLOAT32 if node.dtype.bits < 32 else node.dtype
+    q, k, v = (_cast(value, dtype) for value in (given.q, given.k, given.v))
     *batch, heads, length, width = q.shape
     groups, keys = k.shape[-3], k.shape[-2]
-    dtype = FLOAT32 if q.dtype.bits < 32 else q.dtype
-    q, k, v = (_cast(value, dtype) for value in (q, k, v))
+    if given.k_scale is not None and given.v_scale is not None:
+        k, v = (_scaled(x, scales) for x, scales in ((k, given.k_scale), (v, given.v_scale)))
     # Heads that share keys stand side by side, and the keys are stretched over them.
     grouped = (*batch, groups, heads // groups, length, width)
     q = make("reshape", q, shape=grouped)
@@ -113,10 +118,15 @@ def _attention(node: Node) -> Node:
     if node.attr("causal"):
         query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
         key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
-        seen = make("le", key, make("add", query, _whole(node.attr("offset"), shape)))
+        last_seen = make("add", query, _whole(node.attr("offset"), shape))
+        seen = make("le", key, last_seen)
+        if node.attr("window"):
+            behind = make("sub", last_seen, key)
+            near = make("lt", behind, full(shape, node.attr("window"), INT64))
+            seen = make("and", seen, near)
         scores = make("where", seen, scores, lowest)
-    if len(node.inputs) == 4:
-        mask = node.inputs[3]
+    if given.mask is not None:
+        mask = given.mask
         head_axis = mask.shape[-3]
         inner: tuple[Dim, ...] = (1, 1) if head_axis == 1 else (groups, heads // groups)
         mask = make("reshape", mask, shape=(*mask.shape[:-3], *inner, *mask.shape[-2:]))
@@ -138,6 +148,12 @@ def _attention(node: Node) -> Node:
     weights = make("div", weights, _spread(make("reshape", total, shape=kept), shape))
     mixed = make("matmul", weights, v, transpose_a=False, transpose_b=False)
     return _cast(make("reshape", mixed, shape=node.shape), node.dtype)
+
+
+def _scaled(x: Node, scales: Node) -> Node:
+    """Rows times the number of each."""
+    spread = make("reshape", _cast(scales, x.dtype), shape=(*scales.shape, 1))
+    return make("mul", x, _spread(spread, x.shape))
 
 
 def _conv_transpose(node: Node) -> Node:

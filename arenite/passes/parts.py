@@ -10,16 +10,22 @@ depend on how many threads there are.
 
 from __future__ import annotations
 
-from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.dim import Dim, bounds, maximum, product
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import full
 
-#: Queries that are few: those of one head, or one query each of the heads that share keys.
+#: Queries of a head that are few, and those of all heads that share keys.
 FEW_QUERIES = 8
+FEW_ROWS = 32
 #: Keys of a chunk, and tiles from which on there is no need to cut.
 CHUNK = 1024
 FEW_TILES = 8
+
+
+def few_queries(ratio: int) -> int:
+    """Queries that are few where so many heads share keys."""
+    return max(1, min(FEW_QUERIES, FEW_ROWS // ratio))
 
 
 def in_parts(node: Node) -> Node:
@@ -31,15 +37,14 @@ def _is_lopsided(node: Node) -> bool:
     q, k = node.inputs[:2]
     *batch, heads, length, _ = q.shape
     *_, groups, keys, _ = k.shape
-    rows: Dim = length
-    if length == 1 and heads != groups:
-        rows, heads = heads // groups, groups
+    ratio = maximum(heads // groups, 1)
     return (
-        isinstance(rows, int)
-        and rows <= FEW_QUERIES
+        isinstance(ratio, int)
+        and isinstance(length, int)
+        and length <= few_queries(ratio)
         and node.dtype.bits <= 32
         and bounds(keys)[1] >= 2 * CHUNK
-        and bounds(product([*batch, heads]))[0] < FEW_TILES
+        and bounds(product([*batch, groups]))[0] < FEW_TILES
     )
 
 

@@ -179,7 +179,7 @@ def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | Non
     if spelled.mask is not None:
         operands.append(_mask(new[spelled.mask], spelled.hides, q))
     factor = scale * q_scale * k_scale
-    made = make("attention", *operands, scale=factor, causal=False, offset=0)
+    made = make("attention", *operands, scale=factor, causal=False, offset=0, window=0)
     return made if why_expanded(made) is None else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
+from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, linear, neural
 from arenite.ir.compose import convolution as conv
 from arenite.ir.compose.basic import cast
@@ -171,27 +171,30 @@ class LinearMethods(Base):
         scale: float | None = None,
         causal: bool = False,
         offset: Dim = 0,
+        window: int | None = None,
     ) -> Self:
         """softmax(scale * self @ key.mT + mask) @ value, over [..., heads, length, width].
 
         Keys and values may have fewer heads, each for a group of these. `causal`: place i sees
-        keys up to i + offset. A bool mask is True where a key is seen; scale is 1/sqrt(width).
+        keys up to i + offset, of these the last `window`. A bool mask is True where a key is seen;
+        scale is 1/sqrt(width).
         """
         q, k, v = promoted_nodes(self, key, value)
-        if scale is None:
-            if not q.ndim or not isinstance(q.shape[-1], int) or q.shape[-1] == 0:
-                raise NotSupported(f"attention: give a scale for {described(q)}")
-            scale = float(q.shape[-1]) ** -0.5
+        kept = promoted_nodes(key, value)
+        if kept[0].dtype.kind is q.dtype.kind and kept[0].dtype.bits < q.dtype.bits:
+            k, v = kept  # narrower floats are read as they are
         squeezed = q.ndim == 2 == k.ndim == v.ndim
         if squeezed:
             q, k, v = (basic.expand_dims(x, 0) for x in (q, k, v))
-        inputs = [q, k, v]
+        given: Node | None = None
         if mask is not None:
             given = node_of(mask)
             if given.dtype != BOOL:
                 given = cast(given, q.dtype)
             if given.ndim > q.ndim:
                 raise ShapeMismatch(f"attention: mask {described(given)} for q {described(q)}")
-            inputs.append(basic.reshape(given, (1,) * (q.ndim - given.ndim) + given.shape))
-        result = make("attention", *inputs, scale=float(scale), causal=causal, offset=offset)
+            given = basic.reshape(given, (1,) * (q.ndim - given.ndim) + given.shape)
+        result = neural.attention(
+            q, k, v, given, scale=scale, causal=causal, offset=offset, window=window
+        )
         return self._new(basic.reshape(result, result.shape[1:]) if squeezed else result)

@@ -55,9 +55,12 @@ class Case:
     lies: str = "htd"
     causal: bool = False
     offset: int = 0
+    window: int = 0
     mask: str = ""  # "bool" or "add"
     mask_axes: str = "bhts"  # those along which the mask has its full size
     dtype: Any = np.float32
+    kept: Any = None  # what keys and values are kept as: the same, a narrower float, or int8
+    scales: Any = np.float32  # what the scales of int8 are
     spread: float = 1.0
     chunk: int = 0  # keys of a part; 0: no parts
 
@@ -66,16 +69,19 @@ class Case:
         return (*self.batch, self.heads, self.queries, self.keys)
 
     def operands(self, seed: int = 0) -> list[Array]:
-        """q, k, v and the mask as they lie in memory."""
+        """q, k, v, the mask and scales as they lie in memory."""
         rng = np.random.default_rng(seed)
-        found = []
+        found: list[Array] = []
         for heads, tokens, width in (
             (self.heads, self.queries, self.depth),
             (self.groups, self.keys, self.depth),
             (self.groups, self.keys, self.width),
         ):
             values = rng.standard_normal((*self.batch, heads, tokens, width)) * self.spread
-            found.append(np.ascontiguousarray(self._turned(values)).astype(self.dtype))
+            dtype = self.dtype if not found or self.kept is None else self.kept
+            if dtype is np.int8:
+                values = np.rint(np.clip(values * 50, -128, 127))
+            found.append(np.ascontiguousarray(self._turned(values)).astype(dtype))
         if self.mask:
             kept = ["b" in self.mask_axes] * len(self.batch)
             kept += [axis in self.mask_axes for axis in "hts"]
@@ -86,6 +92,12 @@ class Case:
                 values = rng.standard_normal(shape) * 2
                 values[rng.random(shape) < 0.2] = -np.inf
                 found.append(values.astype(self.dtype))
+        if self.kept is np.int8:
+            # By key and head, or by head and key.
+            for _ in range(2):
+                values = rng.uniform(0.001, 0.04, (*self.batch, self.groups, self.keys))
+                lying = values.swapaxes(-1, -2) if self.lies == "thd" else values
+                found.append(np.ascontiguousarray(lying).astype(self.scales))
         return found
 
     def _axes(self) -> list[int]:
@@ -100,18 +112,31 @@ class Case:
         back = [int(at) for at in np.argsort(self._axes())]
         return lying.transpose(*back) if isinstance(lying, Tensor) else lying.transpose(back)
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = (self.seen(x) for x in (q, k, v))
-        if not self.chunk:
-            return q.attention(k, v, mask, causal=self.causal, offset=self.offset)
-        nodes = [x.node for x in (q, k, v, mask) if x is not None]
-        attrs = {"causal": self.causal, "offset": self.offset, "chunk": self.chunk}
-        return Tensor.of_node(make("attention_parts", *nodes, scale=self.depth**-0.5, **attrs))
+    def scales_of(self, lying: Any) -> Any:
+        """Scales as [..., heads, tokens]."""
+        return lying.swapaxes(-1, -2) if self.lies == "thd" else lying
+
+    def attention(self, *tensors: Tensor) -> Tensor:
+        nodes = [self.seen(x).node for x in tensors[:3]]
+        rest = list(tensors[3:])
+        if self.mask:
+            nodes.append(rest.pop(0).node)
+        nodes += [self.scales_of(x).node for x in rest]
+        attrs = {"causal": self.causal, "offset": self.offset, "window": self.window}
+        if self.chunk:
+            attrs["chunk"] = self.chunk
+        op = "attention_parts" if self.chunk else "attention"
+        return Tensor.of_node(make(op, *nodes, scale=self.depth**-0.5, **attrs))
 
 
 def reference(case: Case, arrays: Sequence[Array]) -> tuple[Array, Array]:
     """The result in float64, and how far rounding may take a computed one from it."""
     q, k, v = (case.seen(x).astype(np.float64) for x in arrays[:3])
+    if case.kept is np.int8:
+        k, v = (
+            x * case.scales_of(one).astype(np.float64)[..., None]
+            for x, one in zip((k, v), arrays[-2:], strict=True)
+        )
     times = q.shape[-3] // k.shape[-3]
     k, v = (np.repeat(x, times, axis=-3) for x in (k, v))
     scale = q.shape[-1] ** -0.5
@@ -126,7 +151,10 @@ def reference(case: Case, arrays: Sequence[Array]) -> tuple[Array, Array]:
         hidden |= ~arrays[3]
     if case.causal:
         n_queries, n_keys = scores.shape[-2:]
-        hidden |= np.arange(n_keys) > np.arange(n_queries)[:, None] + case.offset
+        last = np.arange(n_queries)[:, None] + case.offset
+        hidden |= np.arange(n_keys) > last
+        if case.window:
+            hidden |= np.arange(n_keys) <= last - case.window
     scores = np.where(hidden, -np.inf, scores)
     highest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
@@ -151,9 +179,12 @@ class Made:
         plain: bool = False,
     ) -> None:
         float_dtype = dtype_of(np.dtype(case.dtype))
-        dtypes = [float_dtype] * 3
+        kept = float_dtype if case.kept is None else dtype_of(np.dtype(case.kept))
+        dtypes = [float_dtype, kept, kept]
         if case.mask:
             dtypes.append(dtype_of("bool") if case.mask == "bool" else float_dtype)
+        if case.kept is np.int8:
+            dtypes += [dtype_of(np.dtype(case.scales))] * 2
         inputs = [
             graph_input(f"x{k}", k, shape, dtype)
             for k, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
@@ -229,17 +260,21 @@ def joined(parts: Array) -> Array:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     groups = draw(st.integers(1, 3))
+    causal = draw(st.booleans())
     keys = draw(st.one_of(st.integers(1, 30), st.integers(1, 400)))
     return Case(
         batch=draw(st.sampled_from([(), (1,), (2,), (2, 2)])),
-        heads=groups * draw(st.integers(1, 3)),
+        heads=groups * draw(st.sampled_from([1, 2, 3, 7])),
         groups=groups,
         queries=draw(st.one_of(st.integers(1, 10), st.integers(1, 300))),
         keys=keys,
         depth=draw(st.integers(1, 80)),
         width=draw(st.integers(1, 80)),
         lies=draw(st.sampled_from(["htd", "htd", "thd", "hdt"])),
-        causal=draw(st.booleans()),
+        causal=causal,
+        window=draw(st.sampled_from([0, 1, 5, 40, 200])) if causal else 0,
+        kept=draw(st.sampled_from([None, None, np.float16, np.int8])),
+        scales=draw(st.sampled_from([np.float32, np.float16])),
         offset=draw(st.one_of(st.just(0), st.integers(-keys, 2 * keys))),
         mask=draw(st.sampled_from(["", "", "bool", "add"])),
         mask_axes=draw(st.sampled_from(["bhts", "ts", "s", "bs", "hs", "bt", ""])),
@@ -256,6 +291,7 @@ def test_attention_of_any_shape(case: Case, target: str) -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_parts_of_any_shape(case: Case, queries: int, chunk: int, target: str) -> None:
     lies = "htd" if case.lies == "hdt" else case.lies
+    queries = min(queries, 32 // (case.heads // case.groups))
     check(replace(case, queries=queries, lies=lies, chunk=chunk), target)
 
 
@@ -403,12 +439,14 @@ def test_forms_are_chosen() -> None:
     case = Case(keys=40, depth=16, width=16)
     assert forms(replace(case, queries=3)) == (8, False)
     assert forms(replace(case, queries=64)) == (0, True)
-    assert forms(replace(case, queries=131)) == (8, True)  # the last three are few
     assert forms(replace(case, queries=3, lies="hdt")) == (0, True)
     assert check(replace(case, queries=77)).attention.has_narrow
     assert not check(replace(case, queries=64)).attention.has_narrow
-    one = check(replace(case, queries=1, heads=12, groups=3)).attention
-    assert one.n_queries == ir.index(4)  # heads that share keys
+    shared = replace(case, heads=12, groups=3)  # four heads share keys
+    assert check(replace(shared, queries=1)).attention.few_blocks == ir.index(3)
+    assert forms(replace(shared, queries=8)) == (8, False)
+    assert forms(replace(shared, queries=8, groups=1)) == (0, True)
+    assert forms(replace(shared, queries=1, heads=40, groups=1)) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -418,6 +456,8 @@ def test_forms_are_chosen() -> None:
         Case(queries=40, keys=30, heads=4, mask="bool", lies="thd"),
         Case(queries=1, keys=30, heads=4, mask="add", mask_axes="hs"),
         Case(queries=2, keys=30, causal=True, offset=3, chunk=7),
+        Case(queries=5, keys=30, causal=True, offset=20, window=6),
+        Case(queries=3, keys=30, heads=4, mask="add", kept=np.int8, lies="thd"),
     ],
     ids=str,
 )

@@ -159,6 +159,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         scale=0.5,
         causal=True,
         offset=2,
+        window=0,
     ),
     "attention_parts": lambda: make(
         "attention_parts",
@@ -169,6 +170,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         scale=0.5,
         causal=True,
         offset=2,
+        window=2,
         chunk=2,
     ),
     "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),

@@ -111,7 +111,7 @@ def test_bytes_of_packed_types() -> None:
     [
         (lambda: make("nonsense", X), "no op is called 'nonsense'; known: abs, "),
         (lambda: make("add", X), "add takes 2 inputs, not 1"),
-        (lambda: make("attention", X), "attention takes 3 to 4 inputs, not 1"),
+        (lambda: make("attention", X), "attention takes 3 to 6 inputs, not 1"),
         (lambda: make("concat", axis=0), "concat takes 1 to any number of inputs, not 0"),
         (lambda: make("sum", X), r"sum has attributes \['axes'\], not \[\]"),
         (lambda: make("sum", X, axes=0), "attribute axes = 0 is not what is_ints accepts"),

@@ -334,6 +334,7 @@ PANELS = x(2, 2, 3, 2, 16, index=1)
 SEED = full((), 1, BY_NAME["uint64"])
 PLACES = constant(np.array([[0, 1]]))
 KEYS = x(1, 2, 5, 4)
+ATTENTION: dict[str, Any] = {"scale": 1.0, "causal": False, "offset": 0, "window": 0}
 
 
 @pytest.mark.parametrize(
@@ -436,9 +437,7 @@ KEYS = x(1, 2, 5, 4)
             "matmul: dtypes differ",
         ),
         (
-            lambda: make(
-                "attention", KEYS, KEYS, x(1, 2, 5, 4, dtype=C64), scale=1.0, causal=False, offset=0
-            ),
+            lambda: make("attention", KEYS, KEYS, x(1, 2, 5, 4, dtype=C64), **ATTENTION),
             TypeMismatch,
             "attention takes float",
         ),
@@ -448,9 +447,7 @@ KEYS = x(1, 2, 5, 4)
                 KEYS,
                 KEYS,
                 x(1, 2, 5, 4, dtype=BY_NAME["float16"]),
-                scale=1.0,
-                causal=False,
-                offset=0,
+                **ATTENTION,
             ),
             TypeMismatch,
             "attention: dtypes float32 and float16",
@@ -462,9 +459,7 @@ KEYS = x(1, 2, 5, 4)
                 KEYS,
                 KEYS,
                 x(1, 2, 5, 5, dtype=I8),
-                scale=1.0,
-                causal=False,
-                offset=0,
+                **ATTENTION,
             ),
             TypeMismatch,
             "the mask is bool or float32",

@@ -48,7 +48,7 @@ def test_as_pytorch_has_it(name: str, expected: dict[str, Array]) -> None:
 
 def attention_of(*shapes: tuple[int, ...], **attrs: Any) -> tuple[Graph, Node]:
     nodes = [ir.graph_input(f"x{k}", k, shape, FLOAT32) for k, shape in enumerate(shapes)]
-    given = {"scale": 0.5, "causal": False, "offset": 0} | attrs
+    given = {"scale": 0.5, "causal": False, "offset": 0, "window": 0} | attrs
     made = ir.make("attention", *nodes, **given)
     return Graph(tuple(nodes), (made,)), made
 

@@ -176,7 +176,7 @@ def test_random_bits_are_philox() -> None:
 
 def test_attention_and_transposed_convolution_are_written_out() -> None:
     q, k, v = x_of(2, 4, 9, 16), x_of(2, 2, 12, 16, index=1), x_of(2, 2, 12, 8, index=2)
-    seen = ir.make("attention", q, k, v, scale=0.25, causal=True, offset=3)
+    seen = ir.make("attention", q, k, v, scale=0.25, causal=True, offset=3, window=2)
     arrays = [random_array(sizes(n), FLOAT32, 3) for n in (q, k, v)]
     run_both(Graph((q, k, v), (seen,)), arrays, rtol=1e-4, atol=1e-4)
     x, w = x_of(1, 4, 5, 6), x_of(4, 3, 3, 2, index=1)

@@ -16,8 +16,10 @@ from arenite.codegen.micro.attention_kernel import (
     BLOCK,
     CHUNK,
     FIRST_QUERY,
+    HEAD,
     KEY,
     QUERY,
+    UNIT,
     Attention,
     AttentionKernel,
     D,
@@ -34,7 +36,8 @@ from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
-from arenite.passes.parts import FEW_QUERIES
+from arenite.ir.ops.attention import operands
+from arenite.passes.parts import few_queries
 from arenite.schedule.access import coefficient, linear, sources, substitute
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import attention_in
@@ -44,7 +47,7 @@ BLOCK_QUERIES = 128
 #: Keys of a block, about: their scores beside a panel of queries should stay in the first cache.
 BLOCK_KEYS = 128
 #: Tiles of a launch, at the most.
-MOST_TILES = 64
+MOST_TILES = 32
 #: Few queries that are taken together, and keys of a block beside them.
 FEW_TALLEST = 4
 FEW_KEYS = 256
@@ -72,25 +75,22 @@ class _Builder:
             check_dtype(value)
         self.names = {value: f"in{k}" for k, value in enumerate(kernel.inputs)}
         self.wide = compute_dtype(self.node.dtype)
-        q, _, v = self.node.inputs[:3]
-        *self.batch, self.heads, self.n_queries, depth = q.shape
-        *_, self.n_groups, self.n_keys, width = v.shape
+        self.given = operands(self.node.inputs)
+        *self.batch, self.heads, self.n_queries, depth = self.given.q.shape
+        *_, self.n_groups, self.n_keys, width = self.given.v.shape
         assert isinstance(depth, int)
         assert isinstance(width, int)
         self.depth, self.width = depth, width
-        self.n_all_keys = self.n_keys
         self.chunk = self.node.attr("chunk") if self.node.op == "attention_parts" else 0
-        self.is_causal, self.offset = self.node.attr("causal"), self.node.attr("offset")
-        ratio = self.heads // self.n_groups
-        is_folded = self.n_queries == 1 and ratio != 1
-        if is_folded:
-            self._fold_heads(ratio)
+        self.ratio = self.heads // self.n_groups
+        #: Heads whose few queries are taken together.
+        self.fold = max(self.ratio, 1) if isinstance(self.ratio, int) else 1
         self.sizes: set[Var] = set()
         sizes = {
             **{f"batch{k}": size for k, size in enumerate(self.batch)},
             "head": self.heads,
             "group": self.n_groups,
-            CHUNK.name: self.n_all_keys,
+            CHUNK.name: self.n_keys,
             QUERY.name: self.n_queries,
             KEY.name: self.n_keys,
             D.name: depth,
@@ -99,19 +99,6 @@ class _Builder:
         self.variables = {
             name: LoopVar(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
         }
-        #: What stands for the head and the query of an operand.
-        self.positions: dict[str, Dim] = dict(self.variables)
-        if is_folded:
-            first = self.variables["group"] * ratio
-            self.positions["head"] = first + self.variables[QUERY.name]
-            self.positions[QUERY.name] = 0
-
-    def _fold_heads(self, ratio: Dim) -> None:
-        """One query each of heads that share keys: these are as good as queries of one head."""
-        self.heads, self.n_queries = self.n_groups, ratio
-        if self.is_causal:
-            self.is_causal = False
-            self.n_keys = minimum(self.n_keys, maximum(self.offset + 1, 0))
 
     def built(self) -> Built:
         lanes = lanes_of(self.target, self.wide)
@@ -121,44 +108,48 @@ class _Builder:
         block_queries = min(self._longest_block() // panel, -(-most_queries // panel)) * panel
         block_keys = self._block_keys()
         n_blocks = ceildiv(self.n_queries, block_queries)
-        n_chunks = ceildiv(self.n_all_keys, self.chunk) if self.chunk else 1
+        n_chunks = ceildiv(self.n_keys, self.chunk) if self.chunk else 1
         blocks = product([*self.batch, self.heads, n_blocks, n_chunks])
-        tiles = minimum(blocks, MOST_TILES)
-        q, k, v = self.node.inputs[:3]
-        k_operand = self._operand(k, "group", KEY, D)
-        v_operand = self._operand(v, "group", KEY, E)
+        few_blocks = product([*self.batch, self.heads // self.fold, n_chunks])
+        given = self.given
+        k_operand = self._operand(given.k, "group", KEY, D)
+        v_operand = self._operand(given.v, "group", KEY, E)
         copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
-        few_up_to, has_panels = self._forms(block_queries, lanes, (k_operand, v_operand))
+        few_up_to, has_panels = self._forms(lanes, (k_operand, v_operand))
+        tiles = minimum(blocks if has_panels else few_blocks, MOST_TILES)
         if self.chunk and has_panels:
             raise NotCompiled(
                 f"{self.node!r} has {self.n_queries} queries; parts are made of at most "
-                f"{FEW_QUERIES}, with keys and values in runs: use attention"
+                f"{few_queries(self.fold)}, with keys and values in runs: use attention"
             )
         columns_of_v = -(-self.width // lanes)
         few_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
+        few_rows = few_up_to * self.fold
         n_parts = -(-columns_of_v // most_columns(self.target, few_tallest))
         rooms = _rooms(
-            queries=block_queries * self.depth,
-            results=max(block_queries * self.width, few_up_to * columns_of_v * lanes),
-            highest=block_queries,
-            total=block_queries,
-            factor=max(panel, few_up_to),
-            scores=max(block_keys * panel if has_panels else 0, few_up_to * FEW_KEYS),
+            queries=max(block_queries, few_rows) * self.depth,
+            results=max(block_queries * self.width, few_rows * columns_of_v * lanes),
+            highest=max(block_queries, few_rows),
+            total=max(block_queries, few_rows),
+            factor=max(panel, few_rows),
+            scores=max(block_keys * panel if has_panels else 0, few_rows * FEW_KEYS),
+            scales=2 * FEW_KEYS if few_up_to and given.k_scale is not None else 0,
             keys=block_keys * self.depth if copies_k and has_panels else 0,
             values=block_keys * self.width if copies_v and has_panels else 0,
         )
         made = Attention(
-            q=self._operand(q, "head", QUERY, D),
+            q=self._operand(given.q, "head", QUERY, D),
             k=k_operand,
             v=v_operand,
-            mask=self._operand(self.node.inputs[3], "head", QUERY, KEY)
-            if len(self.node.inputs) == 4
-            else None,
+            mask=None if given.mask is None else self._operand(given.mask, "head", QUERY, KEY),
+            k_scale=self._scales(given.k_scale),
+            v_scale=self._scales(given.v_scale),
             out=self._out(),
             wide=self.wide,
             scale=float(self.node.attr("scale")),
-            is_causal=self.is_causal,
-            offset=self._size(self.offset),
+            is_causal=self.node.attr("causal"),
+            offset=self._size(self.node.attr("offset")),
+            window=self.node.attr("window"),
             chunk=self.chunk,
             n_queries=self._size(self.n_queries),
             n_keys=self._size(self.n_keys),
@@ -177,6 +168,9 @@ class _Builder:
             copies_v=copies_v,
             has_panels=has_panels,
             few_up_to=few_up_to,
+            fold=self.fold,
+            few_blocks=self._size(few_blocks),
+            few_place=self._few_place(n_chunks),
             few_tallest=few_tallest,
             few_keys=FEW_KEYS,
             few_width=columns_of_v * lanes,
@@ -206,10 +200,8 @@ class _Builder:
         usual = 2 if lanes >= 8 else 3
         return max(1, min(usual, -(-bounds(self.n_queries)[1] // lanes)))
 
-    def _forms(
-        self, block_queries: int, lanes: int, factors: Sequence[Operand]
-    ) -> tuple[int, bool]:
-        """Queries that are few, if any block may have so few, and whether some have more."""
+    def _forms(self, lanes: int, factors: Sequence[Operand]) -> tuple[int, bool]:
+        """Queries that are few, if there may be so few, and whether there may be more."""
         one = ir.index(1)
         is_in_runs = all(
             factor.step == one or width == 1
@@ -217,11 +209,9 @@ class _Builder:
         )
         if lanes < FOLDED or not is_in_runs:
             return 0, True
-        if not isinstance(self.n_queries, int):
-            return FEW_QUERIES, bounds(self.n_queries)[1] > FEW_QUERIES
-        counts = [*cut_counts(self.n_queries, block_queries)]
-        is_few = any(count <= FEW_QUERIES for count in counts)
-        return FEW_QUERIES if is_few else 0, any(count > FEW_QUERIES for count in counts)
+        few = few_queries(self.fold)
+        fewest, most = bounds(self.n_queries)
+        return few if fewest <= few else 0, most > few
 
     def _may_end_with(self, rows: int, block_queries: int, panel: int) -> bool:
         """Whether the last panel of a block may have so few rows."""
@@ -253,32 +243,50 @@ class _Builder:
     def _place(self, n_blocks: Dim, n_chunks: Dim, block_queries: int) -> ir.Block:
         """A block's number taken apart: batch axes, head, queries, and part of the keys, which
         varies fastest."""
+        inner = [(CHUNK.name, n_chunks), ("query_block", n_blocks), (HEAD.name, self.heads)]
+        return (
+            *self._taken_apart(inner),
+            ir.Let("group", HEAD // self._size(self.ratio)),
+            ir.Let(FIRST_QUERY.name, ir.Name("query_block") * block_queries),
+        )
+
+    def _few_place(self, n_chunks: Dim) -> ir.Block:
+        """The same of blocks that have all queries of some heads."""
+        inner = [(CHUNK.name, n_chunks), (UNIT.name, self.heads // self.fold)]
+        first_head = UNIT * self.fold
+        return (
+            *self._taken_apart(inner),
+            ir.Let("group", first_head // self._size(self.ratio)),
+        )
+
+    def _taken_apart(self, inner: Sequence[tuple[str, Dim]]) -> list[ir.Let]:
         rest: ir.Expr = BLOCK
         lets: list[ir.Let] = []
         axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
-        inner = [(CHUNK.name, n_chunks), ("query_block", n_blocks), ("head", self.heads)]
         for name, size in [*inner, *reversed(axes)]:
             count = self._size(maximum(size, 1))
             lets.append(ir.Let(name, rest % count))
             rest = rest // count
-        ratio = self._size(self.heads // self.n_groups)
-        return (
-            *lets,
-            ir.Let("group", ir.Name("head") // ratio),
-            ir.Let(FIRST_QUERY.name, ir.Name("query_block") * block_queries),
-        )
+        return lets
 
     # Where operands lie.
 
     def _index(self, head: str, line: ir.Name, step: ir.Name) -> list[Dim]:
         names = [*(f"batch{k}" for k in range(len(self.batch))), head, line.name, step.name]
-        return [self.positions[name] for name in names]
+        return [self.variables[name] for name in names]
 
     def _operand(self, node: Node, head: str, line: ir.Name, step: ir.Name) -> Operand:
+        return self._in_memory(node, self._index(head, line, step), line, step)
+
+    def _scales(self, node: Node | None) -> Operand | None:
+        if node is None:
+            return None
+        return self._in_memory(node, self._index("group", KEY, D)[:-1], KEY, D)
+
+    def _in_memory(self, node: Node, at: Sequence[Dim], line: ir.Name, step: ir.Name) -> Operand:
         """A value seen through views, as it lies in memory."""
         index: Sequence[Dim] = [
-            0 if size == 1 else position
-            for size, position in zip(node.shape, self._index(head, line, step), strict=True)
+            0 if size == 1 else position for size, position in zip(node.shape, at, strict=True)
         ]
         while node not in self.names:
             [source] = sources(node, tuple(index))

@@ -1,15 +1,19 @@
-"""Few: some queries of a block one by one, with vectors along the width and along the keys.
+"""Few: rows one by one, which are queries of heads that share keys, with vectors along the width
+and along the keys.
 
     for block of keys
-        scores[query][key]     row dots of queries and keys
+        scores[row][key]       row dots of queries and keys
         mask; new maxima; weights and their sums
-        results[query][e]      = results * factor + weights times values, read in order
+        results[row][e]        = results * factor + weights times values, read in order
     divide the results by the sums
 
-Nothing is turned round and keys and values are read once, as they lie.
+Nothing is turned round and keys and values are read once, as they lie; bytes at their own width,
+for the scores and the weights take their scales.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_form import (
@@ -20,14 +24,17 @@ from arenite.codegen.micro.attention_form import (
     Form,
     K,
     Place,
-    cut_counts,
+    in_even_heights,
     known_stride,
 )
 from arenite.codegen.micro.attention_kernel import (
-    FIRST_QUERY,
+    HEAD,
     LOG2_E,
     N_ROWS,
+    QUERY,
+    UNIT,
     constant,
+    least,
     load,
     masked,
     most,
@@ -44,19 +51,21 @@ class Few(Form):
         made = self.made
         return (
             self._each_row(self._start()),
-            *self.each_key_block(made.few_keys, self._key_block()),
+            *self.each_key_block(made.few_keys, ZERO, made.n_queries, self._key_block()),
             self._each_row(self._finish()),
         )
 
     def _each_row(self, body: ir.Block) -> ir.Stmt:
-        return ir.For(_ROW.name, ZERO, N_ROWS, body)
+        fold = self.made.fold
+        names = (ir.Let(QUERY.name, _ROW // fold), ir.Let(HEAD.name, UNIT * fold + _ROW % fold))
+        return ir.For(_ROW.name, ZERO, N_ROWS, (*names, *body))
 
     def _start(self) -> ir.Block:
         made, rooms, wide = self.made, self.rooms, self.wide
         d = ir.Name("d")
         scaled = ir.Binary(
             "mul",
-            load(made.q, FIRST_QUERY + _ROW, d, wide),
+            load(made.q, QUERY, d, wide),
             constant(made.scale * LOG2_E, wide),
         )
         store = self.put(rooms.queries, _ROW * made.depth + d, scaled)
@@ -72,18 +81,17 @@ class Few(Form):
         e, total, one = ir.Name("e"), ir.Name("all", wide), constant(1.0, wide)
         divisor = ir.Select(ir.Binary("eq", total, constant(0.0, wide)), one, total)
         result = self.get(rooms.results, _ROW * made.few_width + e)
-        query = FIRST_QUERY + _ROW
         if made.chunk:
-            kept = ir.Store(made.out.array, made.out.at(query, e), result)
+            kept = ir.Store(made.out.array, made.out.at(QUERY, e), result)
             highest, whole = self.get(rooms.highest, _ROW), self.get(rooms.total, _ROW)
             return (
                 ir.For(e.name, ZERO, ir.index(made.width), (kept,), vector=True),
-                *stored_behind(made, query, highest, whole),
+                *stored_behind(made, QUERY, highest, whole),
             )
         value: ir.Expr = ir.Binary("mul", result, ir.Name("inverse", wide))
         if made.out.dtype != wide:
             value = ir.Cast(value, made.out.dtype)
-        store = ir.Store(made.out.array, made.out.at(query, e), value)
+        store = ir.Store(made.out.array, made.out.at(QUERY, e), value)
         return (
             ir.Let("all", self.get(rooms.total, _ROW)),
             ir.Let("inverse", ir.Binary("div", one, divisor)),
@@ -91,20 +99,38 @@ class Few(Form):
         )
 
     def _key_block(self) -> ir.Block:
-        made = self.made
-        rows = self._known_rows()
         return (
-            *self.in_heights(N_ROWS, rows, made.few_tallest, self._scores),
+            *self._copied_scales(),
+            *self._in_rows(self._scores),
             self._each_row((*self._mask(), *self._weights())),
-            *self.in_heights(N_ROWS, rows, made.few_tallest, self._mix),
+            *self._in_rows(self._mix),
         )
 
-    def _known_rows(self) -> tuple[int, ...]:
+    def _copied_scales(self) -> ir.Block:
+        """Scales of the block side by side, for all rows."""
         made = self.made
-        if not isinstance(made.n_queries, ir.Const):
-            return ()
-        counts = cut_counts(int(made.n_queries.value), made.block_queries)
-        return tuple(count for count in counts if count <= made.few_up_to)
+        copies = []
+        for number, scales in enumerate((made.k_scale, made.v_scale)):
+            if scales is not None:
+                value = load(scales, FIRST_KEY + K, ZERO, self.wide)
+                store = self.put(self.rooms.scales, K + number * made.few_keys, value)
+                copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
+        return tuple(copies)
+
+    def _in_rows(self, call: Callable[[int, ir.Expr], ir.Block]) -> ir.Block:
+        """Calls for all rows; where queries are counted later, for those of one after the other."""
+        made = self.made
+        if isinstance(made.n_queries, ir.Const):
+            count = int(made.n_queries.value) * made.fold
+            return in_even_heights(count, made.few_tallest, call)
+        if made.fold == 1:
+            return self.in_heights(N_ROWS, (), made.few_tallest, call)
+
+        def moved(rows: int, row: ir.Expr) -> ir.Block:
+            return call(rows, QUERY * made.fold + row)
+
+        calls = in_even_heights(made.fold, made.few_tallest, moved)
+        return (ir.For(QUERY.name, ZERO, made.n_queries, calls),)
 
     def _scores(self, rows: int, row: ir.Expr) -> ir.Block:
         """Calls for all keys of the block, some at a time."""
@@ -170,14 +196,19 @@ class Few(Form):
         at = _ROW * made.few_keys + K
         score = self.get(rooms.scores, at)
         steps: list[ir.Stmt] = []
-        if made.mask is not None:
-            value = masked(made, score, FIRST_QUERY + _ROW, FIRST_KEY + K)
+        if made.mask is not None or made.k_scale is not None:
+            if made.k_scale is not None:
+                score = ir.Binary("mul", score, self.get(rooms.scales, K))
+            value = masked(made, score, QUERY, FIRST_KEY + K)
             store = self.put(rooms.scores, at, value)
             steps.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
+        hide = self.put(rooms.scores, at, constant(float("-inf"), wide))
+        end = QUERY + made.offset + 1 - FIRST_KEY
         if made.is_causal:
-            first = most(FIRST_QUERY + _ROW + made.offset + 1 - FIRST_KEY, 0)
-            store = self.put(rooms.scores, at, constant(float("-inf"), wide))
-            steps.append(ir.For(K.name, first, N_BLOCK, (store,), vector=True))
+            steps.append(ir.For(K.name, most(end, 0), N_BLOCK, (hide,), vector=True))
+        if made.window:
+            near = least(end - made.window, N_BLOCK)
+            steps.append(ir.For(K.name, ZERO, near, (hide,), vector=True))
         return tuple(steps)
 
     def _weights(self) -> ir.Block:
@@ -185,6 +216,9 @@ class Few(Form):
         at = _ROW * self.made.few_keys + K
         top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
         weight, fresh = ir.Name("weight", wide), ir.Name("fresh", wide)
+        stored: ir.Expr = weight
+        if self.made.v_scale is not None:
+            stored = ir.Binary("mul", weight, self.get(rooms.scales, K + self.made.few_keys))
         lowest, zero = constant(float("-inf"), wide), constant(0.0, wide)
         score = self.get(rooms.scores, at)
         factor = ir.Name("factor", wide)
@@ -203,7 +237,7 @@ class Few(Form):
                 N_BLOCK,
                 (
                     ir.Let("weight", ir.Unary("exp2", ir.Binary("sub", score, subtracted))),
-                    self.put(rooms.scores, at, weight),
+                    self.put(rooms.scores, at, stored),
                     ir.Accumulate("fresh", "add", weight),
                 ),
                 vector=True,

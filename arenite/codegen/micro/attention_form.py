@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_kernel import (
-    FIRST_QUERY,
-    N_ROWS,
     Attention,
     constant,
     key_range,
@@ -23,7 +21,8 @@ from arenite.codegen.micro.rows import even_height
 ROOM = ir.Name("room")
 FIRST_KEY, N_BLOCK = ir.Name("first_key"), ir.Name("n_block")
 K, ZERO = ir.Name("k"), ir.index(0)
-_SEEN, _KEY_BLOCK = ir.Name("seen"), ir.Name("key_block")
+_SEEN_FROM, _SEEN = ir.Name("seen_from"), ir.Name("seen")
+_KEY_BLOCK = ir.Name("key_block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +64,27 @@ class Form:
         store = self.put(start, at + ir.Name("i"), constant(value, self.wide))
         return ir.For("i", ZERO, count, (store,), vector=True)
 
-    def each_key_block(self, length: int, body: ir.Block) -> ir.Block:
-        """The body for FIRST_KEY and N_BLOCK keys, up to the last one that some query sees."""
+    def each_key_block(
+        self, length: int, first: ir.Expr, last: ir.Expr, body: ir.Block
+    ) -> ir.Block:
+        """The body for FIRST_KEY and N_BLOCK keys, of those that some of the queries sees."""
         made = self.made
         start, seen = key_range(made)
         if made.is_causal:
-            seen = most(least(FIRST_QUERY + N_ROWS + made.offset, seen), 0)
+            seen = most(least(last + made.offset, seen), 0)
+        if made.window:
+            start = most(first + made.offset + (1 - made.window), start)
         inside = (
-            ir.Let(FIRST_KEY.name, start + _KEY_BLOCK * length),
+            ir.Let(FIRST_KEY.name, _SEEN_FROM + _KEY_BLOCK * length),
             ir.Let(N_BLOCK.name, least(_SEEN - FIRST_KEY, length)),
             *body,
         )
-        count = (_SEEN - start + (length - 1)) // length
-        return (ir.Let(_SEEN.name, seen), ir.For(_KEY_BLOCK.name, ZERO, count, inside))
+        count = (_SEEN - _SEEN_FROM + (length - 1)) // length
+        return (
+            ir.Let(_SEEN_FROM.name, start),
+            ir.Let(_SEEN.name, seen),
+            ir.For(_KEY_BLOCK.name, ZERO, count, inside),
+        )
 
     def known_counts(self, length: int) -> tuple[int, ...]:
         """The numbers of keys that blocks may have, where they are known."""
@@ -96,7 +103,7 @@ class Form:
         """Calls for all of `count` rows: as even as may be where few counts are known, else as tall
         as may be and then by halves."""
         if known:
-            *others, last = (_in_even_heights(one, tallest, call) for one in known)
+            *others, last = (in_even_heights(one, tallest, call) for one in known)
             for one, calls in zip(known, others, strict=False):
                 last = (ir.If(ir.Binary("eq", count, ir.index(one)), calls, last),)
             return last
@@ -124,9 +131,8 @@ def cut_counts(size: int, length: int) -> Iterator[int]:
         yield size % length
 
 
-def _in_even_heights(
-    count: int, tallest: int, call: Callable[[int, ir.Expr], ir.Block]
-) -> ir.Block:
+def in_even_heights(count: int, tallest: int, call: Callable[[int, ir.Expr], ir.Block]) -> ir.Block:
+    """Calls for all of so many rows, as even as may be."""
     parts: list[ir.Stmt] = []
     at = 0
     while at < count:

@@ -27,6 +27,8 @@ from arenite.dtype import DType
 
 TILE, BLOCK = ir.Name("tile"), ir.Name("block")
 FIRST_QUERY, N_ROWS = ir.Name("first_query"), ir.Name("n_rows")
+#: Heads that share keys and are taken together.
+UNIT, HEAD = ir.Name("unit"), ir.Name("head")
 #: Which part of the keys a block is of.
 CHUNK = ir.Name("chunk")
 QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
@@ -44,6 +46,7 @@ class Rooms:
     total: int  # [panel][lane], of weights so far
     factor: int  # [lane], by which earlier results shrink
     scores: int  # [key][lane]
+    scales: int  # [k or v][key], of a block beside few queries
     keys: int  # [key][d], where they are copied
     values: int  # [key][e]
     length: int
@@ -52,17 +55,23 @@ class Rooms:
 @dataclass(frozen=True, slots=True)
 class Attention:
     """Operands lie along queries or keys (`line`) and along their width (`step`); the mask along
-    queries and keys. `place` names, for a block, what the bases are over, and FIRST_QUERY."""
+    queries and keys, scales along keys. `place` names, for a block, what the bases are over, and
+    FIRST_QUERY. Up to `few_up_to` queries make one block with those of `fold` heads that share
+    keys: rows, query by query. `few_place` then names what the bases are over but for the head,
+    whose number UNIT * fold + row % fold is."""
 
     q: Operand
     k: Operand
     v: Operand
     mask: Operand | None
+    k_scale: Operand | None
+    v_scale: Operand | None
     out: Operand
     wide: DType  # what is computed in
     scale: float
     is_causal: bool
     offset: ir.Expr
+    window: int  # keys that a query sees; 0: all before it
     chunk: int  # keys of one block of a part; 0 where all are seen at once
     n_queries: ir.Expr
     n_keys: ir.Expr
@@ -80,7 +89,10 @@ class Attention:
     copies_k: bool
     copies_v: bool
     has_panels: bool
-    few_up_to: int  # queries of a block that are few
+    few_up_to: int  # queries that are few; 0: none are
+    fold: int
+    few_blocks: ir.Expr
+    few_place: ir.Block
     few_tallest: int
     few_keys: int  # keys of a block beside few queries
     few_width: int  # of the result, in whole vectors
@@ -105,7 +117,7 @@ def _(kernel: AttentionKernel) -> str:
     parts = [
         f"{field.name} {_plain(getattr(made, field.name))}"
         for field in fields(made)
-        if field.name != "place"
+        if field.name not in ("place", "few_place")
     ]
     return f"// attention in register tiles: {', '.join(parts)}\n{loop_text(kernel)}"
 
@@ -145,15 +157,25 @@ def masked(made: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.
     return ir.Binary("add", score, ir.Binary("mul", given, constant(LOG2_E, made.wide)))
 
 
+def scaled(value: ir.Expr, scales: Operand | None, key: ir.Expr, wide: DType) -> ir.Expr:
+    """A number of a key times its scale, if it has one."""
+    if scales is None:
+        return value
+    return ir.Binary("mul", value, load(scales, key, ir.index(0), wide))
+
+
 def tile_body(made: Attention) -> ir.Block:
     """What a tile of the kernel computes, query by query."""
     wide = made.wide
     zero, lowest = constant(0.0, wide), constant(float("-inf"), wide)
     product = ir.Binary("mul", load(made.q, QUERY, D, wide), load(made.k, KEY, D, wide))
-    scaled = ir.Binary("mul", ir.Name("dot", wide), constant(made.scale * LOG2_E, wide))
-    score = masked(made, scaled, QUERY, KEY)
+    dot = ir.Binary("mul", ir.Name("dot", wide), constant(made.scale * LOG2_E, wide))
+    score = masked(made, scaled(dot, made.k_scale, KEY, wide), QUERY, KEY)
     if made.is_causal:
         score = ir.Select(ir.Binary("le", KEY, QUERY + made.offset), score, lowest)
+    if made.window:
+        is_near = ir.Binary("gt", KEY, QUERY + made.offset - made.window)
+        score = ir.Select(is_near, score, lowest)
 
     def each_key(name: str, op: str, value: ir.Expr) -> ir.Block:
         """An accumulator over all keys; `score` is known inside."""
@@ -170,7 +192,7 @@ def tile_body(made: Attention) -> ir.Block:
 
     highest, total = ir.Name("highest", wide), ir.Name("total", wide)
     weight = ir.Unary("exp2", ir.Binary("sub", ir.Name("score", wide), ir.Name("subtracted", wide)))
-    mixed = ir.Binary("mul", weight, load(made.v, KEY, E, wide))
+    mixed = ir.Binary("mul", weight, scaled(load(made.v, KEY, E, wide), made.v_scale, KEY, wide))
     value: ir.Expr = ir.Name("mixed", wide)
     if not made.chunk:
         value = ir.Binary("div", value, ir.Name("divisor", wide))
@@ -213,7 +235,7 @@ def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
     blocks see more keys every so-manieth."""
     turn = ir.Name("turn")
     block: ir.Expr = turn
-    first, last = (tile * made.blocks // made.tiles for tile in (TILE, TILE + 1))
+    first, last = _run_of(made, made.blocks)
     if made.is_causal:
         block = TILE + turn * made.tiles
         first, last = ir.index(0), (made.blocks - TILE + made.tiles - 1) // made.tiles
@@ -225,3 +247,14 @@ def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
         *body,
     )
     return (ir.For(turn.name, first, last, inside),)
+
+
+def in_few_blocks(made: Attention, body: ir.Block) -> ir.Block:
+    """The same where all queries are few."""
+    inside = (*made.few_place, ir.Let(N_ROWS.name, made.n_queries * made.fold), *body)
+    return (ir.For(BLOCK.name, *_run_of(made, made.few_blocks), inside),)
+
+
+def _run_of(made: Attention, blocks: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+    """The blocks of a tile, where these follow each other."""
+    return TILE * blocks // made.tiles, (TILE + 1) * blocks // made.tiles

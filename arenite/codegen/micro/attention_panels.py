@@ -33,6 +33,7 @@ from arenite.codegen.micro.attention_kernel import (
     least,
     load,
     most,
+    scaled,
 )
 from arenite.codegen.micro.attention_tiles import PanelTile
 from arenite.codegen.micro.kernel import SCRATCH, Operand
@@ -65,7 +66,9 @@ class Panels(Form):
     def block(self) -> ir.Block:
         return (
             self._each_panel(self._start()),
-            *self.each_key_block(self.made.block_keys, self._key_block()),
+            *self.each_key_block(
+                self.made.block_keys, FIRST_QUERY, FIRST_QUERY + N_ROWS, self._key_block()
+            ),
             self._each_panel(self._finish()),
         )
 
@@ -80,10 +83,10 @@ class Panels(Form):
         d = ir.Name("d")
         start = _PANEL * (made.depth * panel)
         query = FIRST_QUERY + _PANEL * panel + _LANE
-        scaled = ir.Binary(
+        value = ir.Binary(
             "mul", load(made.q, query, d, self.wide), constant(made.scale * LOG2_E, self.wide)
         )
-        store = self.put(self.rooms.queries, start + d * panel + _LANE, scaled)
+        store = self.put(self.rooms.queries, start + d * panel + _LANE, value)
         lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
         return (
             # Lanes without a query compute something too; it should be nothing slow.
@@ -144,13 +147,14 @@ class Panels(Form):
     def _key_block(self) -> ir.Block:
         made = self.made
         copies: list[ir.Stmt] = []
-        for is_copied, operand, start, width in (
-            (made.copies_k, made.k, self.rooms.keys, made.depth),
-            (made.copies_v, made.v, self.rooms.values, made.width),
+        for is_copied, operand, scales, start, width in (
+            (made.copies_k, made.k, made.k_scale, self.rooms.keys, made.depth),
+            (made.copies_v, made.v, made.v_scale, self.rooms.values, made.width),
         ):
             if is_copied:
                 at = ir.Name("at")
                 value = load(operand, FIRST_KEY + K, at, self.wide)
+                value = scaled(value, scales, FIRST_KEY + K, self.wide)
                 store = self.put(start, K * width + at, value)
                 row = ir.For(at.name, ZERO, ir.index(width), (store,), vector=True)
                 is_turned = operand.step != ir.index(1)
@@ -161,10 +165,11 @@ class Panels(Form):
             is_narrow = ir.Binary("le", _PANEL_ROWS, ir.index(made.lanes))
             steps = (ir.If(is_narrow, self._steps(1), steps),)
         if made.is_causal:
+            unseen = most(_AHEAD + (1 - made.window), 0) if made.window else ZERO
             inside: ir.Block = (
                 ir.Let(_AHEAD.name, ahead),
                 ir.Let(_COUNT.name, least(_AHEAD + _PANEL_ROWS, N_BLOCK)),
-                ir.If(_COUNT > 0, steps),
+                ir.If(ir.Binary("gt", _COUNT, unseen), steps),
             )
         else:
             inside = (ir.Let(_COUNT.name, N_BLOCK), *steps)
@@ -179,6 +184,7 @@ class Panels(Form):
             *self.in_heights(_COUNT, known, made.tallest, score),
             *self._mask(),
             *(self._unseen(columns) if made.is_causal else ()),
+            *(self._out_of_window(columns) if made.window else ()),
             self._weights(columns),
             *self._mix(columns),
         )
@@ -271,13 +277,23 @@ class Panels(Form):
 
     def _unseen(self, columns: int) -> ir.Block:
         """Of keys that not all queries of the panel see, the scores of those who don't."""
-        seen_by_all = most(_AHEAD + 1, 0)
+        return self._hidden(columns, most(_AHEAD + 1, 0), _COUNT, _LANE >= K - _AHEAD)
+
+    def _out_of_window(self, columns: int) -> ir.Block:
+        """The same of keys that lie too far before a query."""
+        window, panel = self.made.window, self.made.panel
+        seen_by_all = least(most(_AHEAD + (panel - window), 0), _COUNT)
+        is_near = ir.Binary("le", _LANE, K - _AHEAD + (window - 1))
+        return self._hidden(columns, ZERO, seen_by_all, is_near)
+
+    def _hidden(self, columns: int, first: ir.Expr, last: ir.Expr, is_seen: ir.Expr) -> ir.Block:
+        """Scores of some keys become those of keys that are not seen, but where they are."""
         score = self.get(self.rooms.scores, self._score_at(K))
-        hidden = ir.Select(_LANE >= K - _AHEAD, score, constant(float("-inf"), self.wide))
+        hidden = ir.Select(is_seen, score, constant(float("-inf"), self.wide))
         store = self.put(self.rooms.scores, self._score_at(K), hidden)
         n_lanes = ir.index(columns * self.made.lanes)
         lanes = ir.For(_LANE.name, ZERO, n_lanes, (store,), vector=True)
-        return (ir.For(K.name, seen_by_all, _COUNT, (lanes,)),)
+        return (ir.For(K.name, first, last, (lanes,)),)
 
     def _weights(self, columns: int) -> ir.Stmt:
         """Scores become weights beside the greatest score so far, and these are added up."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from arenite.errors import ShapeMismatch
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
 from arenite.ir.compose.basic import (
     Operand,
     add,
@@ -28,7 +29,10 @@ from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
+from arenite.ir.ops.attention import Operands
 from arenite.ir.ops.reductions import least
+
+FLOAT32 = BY_NAME["float32"]
 
 
 def _wide(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
@@ -174,6 +178,56 @@ def group_norm(x: Node, groups: int, weight: Node | None, bias: Node | None, eps
     result = reshape(_normalized(split, range(2, split.ndim), eps), x.shape)
     rows = [None if given is None else along(given, 1, x.ndim) for given in (weight, bias)]
     return cast(_affine(result, *rows), x.dtype)
+
+
+def attention(
+    q: Node,
+    k: Node,
+    v: Node,
+    mask: Node | None = None,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    offset: Dim = 0,
+    window: int | None = None,
+    k_scale: Node | None = None,
+    v_scale: Node | None = None,
+) -> Node:
+    """Of q[..., heads, queries, width] over k and v[..., groups, keys, width]; see `ops.attention`.
+
+    Of keys up to i + offset query i sees the last `window`, where there is one. int8 keys and
+    values come with scales[..., groups, keys], as `quantised_rows` makes them. The scale of scores
+    is 1/sqrt(width).
+    """
+    if scale is None:
+        width = q.shape[-1] if q.ndim else 0
+        if not isinstance(width, int) or width == 0:
+            raise NotSupported(f"attention: give a scale for {typed(q.shape, q.dtype)}")
+        scale = float(width) ** -0.5
+    if (k_scale is None) != (v_scale is None):
+        raise InvalidArgument("attention takes scales of keys and of values, or neither")
+    if window is not None and window < 1:
+        raise InvalidArgument(f"attention: a window of {window} keys shows none; use None for all")
+    given = Operands(q, k, v, mask, k_scale, v_scale)
+    attrs = {"causal": causal, "offset": offset, "window": window or 0}
+    return make("attention", *given.inputs, scale=float(scale), **attrs)
+
+
+def quantised_rows(x: Node, scale_dtype: DType = FLOAT32) -> tuple[Node, Node]:
+    """Floats as int8 and the scale of each row, an axis less: the greatest of a row is 127 or -127.
+
+    Numbers are x / scale to the nearest integer, halves to even, with the scale as it is kept.
+    Where it is 0 they are 0.
+    """
+    wide = computing(x)
+    last = x.ndim - 1
+    greatest = reduce("max", unary("abs", wide), [last], keep=True)
+    scale = cast(mul(greatest, 1 / 127), scale_dtype)
+    divisor = cast(scale, wide.dtype)
+    is_none = binary("eq", divisor, 0.0)
+    ratio = div(wide, where(is_none, 1.0, divisor))
+    numbers = cast(unary("round", clip(ratio, -127.0, 127.0)), BY_NAME["int8"])
+    return numbers, reshape(scale, x.shape[:-1])
 
 
 def windows(

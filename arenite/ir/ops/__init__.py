@@ -1,6 +1,7 @@
 """The ops, one file a family; importing this package fills `OPS`."""
 
 from arenite.ir.ops import (  # noqa: F401
+    attention,
     blocks,
     byte_products,
     contraction,

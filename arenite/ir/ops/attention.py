@@ -1,0 +1,214 @@
+"""Attention, kept whole because a kernel computes it without its scores in memory.
+
+    attention(q[..., H, T, D], k[..., G, S, D], v[..., G, S, E], mask?, k_scale?, v_scale?;
+              scale, causal, offset, window)                          [..., H, T, E]
+    attention_parts(as attention; chunk)                              [..., H, T, S / chunk, E + 2]
+
+    scores = scale * q . k + mask        weights = softmax of them        result = weights . v
+
+Heads of k and v are each for a group of those of q. Keys and values are floats no wider than q, or
+int8 with one scale for each key of each head, k_scale[..., G, S] and v_scale[..., G, S]: a number
+then stands for itself times the scale. `causal`: query i sees keys up to i + offset, and of these
+the last `window`, or all where that is 0. True in a bool mask is seen. Who sees nothing gets zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import ceildiv
+from arenite.ir.node import Node, typed
+from arenite.ir.ops.define import (
+    BOOL,
+    FLOAT,
+    Array,
+    Attrs,
+    Inferred,
+    OpDef,
+    define,
+    is_bool,
+    is_dim,
+    is_int,
+    is_number,
+    need_kind,
+)
+from arenite.ir.ops.element import rounded
+
+_INT8, _FLOAT32 = BY_NAME["int8"], BY_NAME["float32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The inputs of an attention by what they are."""
+
+    q: Node
+    k: Node
+    v: Node
+    mask: Node | None = None
+    k_scale: Node | None = None
+    v_scale: Node | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Those that there are, in the order that the op takes."""
+        given = (self.q, self.k, self.v, self.mask, self.k_scale, self.v_scale)
+        return tuple(node for node in given if node is not None)
+
+
+def operands(inputs: tuple[Node, ...]) -> Operands:
+    """What the inputs of an attention are: a fourth is the mask, scales come in pairs."""
+    q, k, v, *others = inputs
+    scales = others[-2:] if len(others) > 1 else (None, None)
+    return Operands(q, k, v, others[0] if len(others) % 2 else None, *scales)
+
+
+def _is_not_negative(value: object) -> bool:
+    return is_int(value) and bool(value >= 0)  # type: ignore[operator]
+
+
+def _is_positive(value: object) -> bool:
+    return is_int(value) and bool(value > 0)  # type: ignore[operator]
+
+
+def _need_dtypes(given: Operands) -> None:
+    q, k, v = given.q, given.k, given.v
+    need_kind("attention", q, FLOAT)
+    scales = [node for node in (given.k_scale, given.v_scale) if node is not None]
+    for node in (k, v):
+        if not scales:
+            need_kind("attention", node, FLOAT)
+        elif node.dtype != _INT8:
+            raise TypeMismatch(
+                f"attention: keys and values that have scales are int8, not "
+                f"{typed(node.shape, node.dtype)}"
+            )
+    if k.dtype != v.dtype:
+        raise TypeMismatch(f"attention: dtypes {k.dtype} and {v.dtype} of keys and values differ")
+    if k.dtype.kind is Kind.FLOAT and k.dtype != q.dtype and k.dtype.bits >= q.dtype.bits:
+        raise TypeMismatch(
+            f"attention: dtypes {q.dtype} and {k.dtype}: keys and values are as wide as queries, "
+            "or narrower"
+        )
+    for node in scales:
+        need_kind("attention", node, FLOAT)
+
+
+def _infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    given = operands(inputs)
+    q, k, v, mask = given.q, given.k, given.v, given.mask
+    _need_dtypes(given)
+    shapes = f"q {q.shape}, k {k.shape}, v {v.shape}"
+    if not (q.ndim == k.ndim == v.ndim >= 3):
+        raise ShapeMismatch(f"attention takes [..., heads, length, width], not {shapes}")
+    *batch, heads, length, width = q.shape
+    *batch_k, groups, keys, width_k = k.shape
+    if batch != batch_k or k.shape[:-1] != v.shape[:-1] or width != width_k or heads % groups != 0:
+        raise ShapeMismatch(
+            f"attention: {shapes}: batch and width must be equal, k and v as long as each other, "
+            "and the heads of q a multiple of theirs"
+        )
+    if mask is not None:
+        if mask.dtype not in (BOOL, q.dtype):
+            raise TypeMismatch(f"attention: the mask is bool or {q.dtype}, not {mask.dtype}")
+        scores = (*batch, heads, length, keys)
+        if mask.ndim != q.ndim or any(
+            a not in (1, b) for a, b in zip(mask.shape, scores, strict=True)
+        ):
+            raise ShapeMismatch(
+                f"attention: a mask of shape {mask.shape} does not stretch to scores {scores}"
+            )
+    for scales in (given.k_scale, given.v_scale):
+        if scales is not None and scales.shape != k.shape[:-1]:
+            raise ShapeMismatch(
+                f"attention: scales of shape {scales.shape}: one for each key is {k.shape[:-1]}"
+            )
+    if attrs["window"] and not attrs["causal"]:
+        raise InvalidArgument(
+            f"attention: a window of {attrs['window']} keys ends with the last one that a query "
+            "sees; say causal=True"
+        )
+    return (*batch, heads, length, v.shape[-1]), q.dtype
+
+
+def _scores(arrays: list[Array], attrs: Attrs) -> tuple[Array, Array]:
+    """The scores after the mask, and the values of each head."""
+    q, k, v = (array.astype(np.float64) for array in arrays[:3])
+    others = arrays[3:]
+    if len(others) > 1:
+        k, v = (
+            x * one.astype(np.float64)[..., None] for x, one in ((k, others[-2]), (v, others[-1]))
+        )
+    groups = max(k.shape[-3], 1)
+    k, v = (np.repeat(x, q.shape[-3] // groups, axis=-3) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * attrs["scale"]
+    if attrs["causal"]:
+        queries, keys = scores.shape[-2:]
+        behind = np.arange(queries)[:, None] + attrs["offset"] - np.arange(keys)
+        seen = behind >= 0
+        if attrs["window"]:
+            seen &= behind < attrs["window"]
+        scores = np.where(seen, scores, -np.inf)
+    if len(others) % 2:
+        mask = others[0]
+        if mask.dtype == np.bool_:
+            scores = np.where(mask, scores, -np.inf)
+        else:
+            scores = scores + mask.astype(np.float64)
+    return scores, v
+
+
+def _weights(scores: Array) -> tuple[Array, Array, Array]:
+    """exp of the scores beside the highest of each query, that, and their sum."""
+    highest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
+    return weights, highest, weights.sum(axis=-1, keepdims=True)
+
+
+def _attention_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    scores, v = _scores(arrays, attrs)
+    weights, _, total = _weights(scores)
+    return rounded(weights @ v / np.where(total == 0, 1, total), dtype)
+
+
+_ATTRS = {"scale": is_number, "causal": is_bool, "offset": is_dim, "window": _is_not_negative}
+
+define(OpDef("attention", "contraction", (3, 6), _infer_attention, _attention_reference, _ATTRS))
+
+
+def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (*front, width), dtype = _infer_attention(inputs, attrs)
+    chunks = ceildiv(inputs[1].shape[-2], attrs["chunk"])
+    return (*front, chunks, width + 2), _FLOAT32 if dtype.bits < 32 else dtype
+
+
+def _parts_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """For each chunk of keys by itself: the sums of weights times values, the highest score as a
+    power of two, the sum of weights. Attentions over chunks join without their scores."""
+    scores, v = _scores(arrays, attrs)
+    parts = np.zeros(shape)
+    for number in range(shape[-2]):
+        keys = slice(number * attrs["chunk"], (number + 1) * attrs["chunk"])
+        weights, highest, total = _weights(scores[..., keys])
+        found = (weights @ v[..., keys, :], highest / np.log(2), total)
+        parts[..., number, :] = np.concatenate(found, axis=-1)
+    return rounded(parts, dtype)
+
+
+define(
+    OpDef(
+        "attention_parts",
+        "contraction",
+        (3, 6),
+        _infer_parts,
+        _parts_reference,
+        {**_ATTRS, "chunk": _is_positive},
+    )
+)
