@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 import arenite
 from arenite import ir
 from arenite.dtype import BY_NAME
+from arenite.ir.compose import basic
+from arenite.ir.compose.neural import attention, quantised_rows
 from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.control import cut
 from arenite.passes import PASSES, run
 from arenite.passes.expand import why_expanded
 from arenite.pipeline import compile_graph
@@ -237,3 +240,79 @@ def test_attention_in_a_loop() -> None:
         )
         [want] = ir.evaluate(Graph((node,), (made.node,)), [want])
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+CONTEXT, HEADS, GROUPS, SIZE = 800, 6, 2, 16
+
+
+def cache_of_bytes(scale_dtype: str, window: int | None) -> Graph:
+    """New rows of keys and values join those kept as int8, by position; then attention over all."""
+    rows = Var("rows", 1, 64)
+    q = ir.graph_input("x0", 0, (rows, HEADS, SIZE), FLOAT32)
+    new = [ir.graph_input(f"x{k}", k, (rows, GROUPS, SIZE), FLOAT32) for k in (1, 2)]
+    at = ir.graph_input("x3", 3, (), BY_NAME["int64"])
+    end = basic.add(at, ir.size(rows, at.dtype))
+    updates: list[tuple[Node, Node]] = []
+    seen: list[Node] = []
+    for name, x in zip("kv", new, strict=True):
+        for number, value in enumerate(quantised_rows(x, BY_NAME[scale_dtype])):
+            shape = (CONTEXT, *value.shape[1:])
+            state = ir.make("state", name=f"{name}{number}", shape=shape, dtype=value.dtype)
+            updated = ir.make("update_slice", state, value, at, axis=0)
+            updates.append((state, updated))
+            kept = cut(updated, end)
+            seen.append(basic.permute(kept, (1, 0, *range(2, kept.ndim))))
+    k, k_scale, v, v_scale = seen
+    made = attention(
+        basic.permute(q, (1, 0, 2)),
+        k,
+        v,
+        causal=True,
+        offset=k.shape[1] - rows,
+        window=window,
+        k_scale=k_scale,
+        v_scale=v_scale,
+    )
+    result = basic.permute(made, (1, 0, 2))
+    return Graph((q, *new, at), (result,), updates=tuple(updates))
+
+
+def kept_as_bytes(x: Array, scale_dtype: str) -> Array:
+    """What rows of x are after they were kept."""
+    scale = (np.abs(x).max(-1, keepdims=True) * np.float32(1 / 127)).astype(scale_dtype)
+    numbers = np.rint(x / scale.astype(np.float32))
+    assert np.abs(numbers).max() == 127
+    return np.asarray(numbers * scale.astype(np.float64))
+
+
+@pytest.mark.parametrize("scale_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("window", [None, 50])
+def test_a_cache_of_bytes(scale_dtype: str, window: int | None) -> None:
+    graph = cache_of_bytes(scale_dtype, window)
+    rng = np.random.default_rng(5)
+    q, k, v = (
+        rng.standard_normal((CONTEXT, heads, SIZE), dtype=np.float32)
+        for heads in (HEADS, GROUPS, GROUPS)
+    )
+    keys, values = (
+        np.repeat(kept_as_bytes(x, scale_dtype), HEADS // GROUPS, axis=1) for x in (k, v)
+    )
+    behind = np.arange(CONTEXT)[:, None] - np.arange(CONTEXT)
+    hidden = (behind < 0) | (behind >= (window or CONTEXT))
+    scores = np.einsum("thd,shd->hts", q, keys) / np.sqrt(SIZE)
+    weights = np.exp(np.where(hidden, -np.inf, scores))
+    want = np.einsum("hts,shd->thd", weights / weights.sum(-1, keepdims=True), values)
+    with compile_graph(graph, threads=1) as one, compile_graph(graph, threads=2) as two:
+        at = 0
+        for n in (1, 64, 2, 64, 1, 9, 8, 64, 30, 57, *[64] * 7, 52):
+            some = slice(at, at + n)
+            given = by_name([q[some], k[some], v[some], np.array(at)])
+            [got], [other] = one.run(given), two.run(given)
+            assert (got == other).all()
+            np.testing.assert_allclose(got, want[some], rtol=1e-4, atol=1e-5)
+            at += n
+        assert at == CONTEXT
+        one.verify()
+        # Bytes are read where they lie: whatever is written is smaller than the cache.
+        written = [ir.bounds(kernel.writes_nbytes)[1] for kernel in one.kernels]
+        assert max(written) < CONTEXT * GROUPS * SIZE
