@@ -24,10 +24,9 @@ _log = logging.getLogger("arenite.pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Best seconds of a launch, on one thread and on all; whether the bits were the usual ones."""
+    """Best seconds of a launch, under each condition; whether its bits were the usual ones."""
 
-    alone: float
-    together: float
+    seconds: tuple[float, ...]
     is_same: bool = True
 
 
@@ -76,20 +75,20 @@ def keep_choice(content: str, choice: str | None) -> None:
         _write(_choices_key(), after)
 
 
-def times_of(content: str, about: str) -> KernelTimes | None:
-    """What was measured of a kernel; `about` says on which sizes and threads."""
+def times_of(content: str, about: str, n_conditions: int) -> KernelTimes | None:
+    """What was measured of a kernel; `about` names the conditions."""
     key = _kernel_key(content, about)
     found = _read(key)
     if found is None:
         return None
     try:
         times = {
-            name: Times(_seconds(alone), _seconds(together), bool(is_same))
-            for name, (alone, together, is_same) in found["times"].items()
+            name: Times(tuple(map(_second, seconds)), bool(is_same))
+            for name, (seconds, is_same) in found["times"].items()
         }
         chosen = found["chosen"]
-        if chosen not in times:
-            raise ValueError("what is chosen was not measured")
+        if chosen not in times or {len(one.seconds) for one in times.values()} != {n_conditions}:
+            raise ValueError("times are missing")
         return KernelTimes(chosen, times)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         _drop(key, str(problem))
@@ -97,11 +96,11 @@ def times_of(content: str, about: str) -> KernelTimes | None:
 
 
 def keep_times(content: str, about: str, found: KernelTimes) -> None:
-    times = {name: [t.alone, t.together, t.is_same] for name, t in found.times.items()}
+    times = {name: [one.seconds, one.is_same] for name, one in found.times.items()}
     _write(_kernel_key(content, about), {"chosen": found.chosen, "times": times})
 
 
-def _seconds(value: Any) -> float:
+def _second(value: Any) -> float:
     if type(value) is not float or not math.isfinite(value) or value <= 0:
         raise ValueError(f"{value!r} is no time")
     return value

@@ -1,8 +1,8 @@
 """Trial: one kernel alone in a program, cut in several ways, to compare what they take and give.
 
 In: a kernel and the values of its sizes. Out: seconds of a launch and the bytes it writes, for each
-choice. Operands are made up; where they are small there are several sets of them, taken in turn, so
-that they come from where they come from in a model and not from the first cache.
+choice. Operands are made up; of a kernel in a larger program there are several sets of them, taken
+in turn, so that they come from as far as they do there and not from the first cache.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from arenite.runtime.native import BoundTable, OutcomeKind
 from arenite.runtime.table import aligned_empty, relocated
 from arenite.schedule import Kernel
 
-#: Sets of operands at the most.
-MOST_SETS = 8
 #: Estimated work of one run of a program, at least, and launches of it at the most.
 RUN_NS = 50_000
 MOST_LAUNCHES = 64
@@ -53,7 +51,8 @@ class _Program:
 
 class Trial:
     """Programs by choice; `sizes` are the variables of the kernel by symbol, `bindings` their
-    values by name, `cost_ns` what a launch is estimated to take."""
+    values by name, `cost_ns` what a launch is estimated to take, `program_nbytes` what a run of the
+    program that it is part of reads."""
 
     def __init__(
         self,
@@ -62,12 +61,14 @@ class Trial:
         sizes: Mapping[str, Var],
         bindings: Mapping[str, int],
         cost_ns: int,
+        program_nbytes: int,
     ) -> None:
         self.kernel = kernel
         self._target, self._sizes, self._bindings = target, sizes, bindings
         self._cost_ns = cost_ns
         read_nbytes = max(1, sum(self._evaluated(node.nbytes) for node in kernel.inputs))
-        n_sets = max(1, min(MOST_SETS, 2 * target.l2_nbytes // read_nbytes))
+        n_sets = min(program_nbytes, 2 * target.l3_nbytes) // read_nbytes
+        n_sets = max(1, min(MOST_LAUNCHES, n_sets))
         self.n_launches = max(n_sets, min(MOST_LAUNCHES, RUN_NS // max(1, cost_ns)))
         numbers = np.random.default_rng(0)
         self._sets = [
@@ -95,10 +96,11 @@ class Trial:
             self._programs[choice] = self._program(one, image.entries[loops.name], code)
 
     def seconds(self, choice: str, threads: int) -> float:
-        """What a launch takes, in one run of the program."""
-        began = time.perf_counter()
+        """What a launch takes, in one run of the program; alone, what others do does not count."""
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        began = clock()
         self._run(choice, threads)
-        return (time.perf_counter() - began) / self.n_launches
+        return max(clock() - began, 1e-9) / self.n_launches
 
     def result(self, choice: str, threads: int) -> bytes:
         """The bytes that a run leaves behind; what it does not write is the same always."""

@@ -2,21 +2,23 @@
 
 Each kernel that register tiles compute is compiled alone, on its own shapes, in the ways that its
 generator names. One part of a choice is changed at a time, from the usual one on; all ways are run
-in turn, on one thread and on all, and the best time of each counts. What does not write the very
-bytes that the usual way writes, on one thread or on several, is never chosen. So a tuned program
-gives the results of one that is not, on any number of threads.
+in turn, under every condition (sizes, numbers of threads), and the best time of each counts. What
+does not write the very bytes that the usual way writes, on one thread or on several, is never
+chosen. So a tuned program gives the results of one that is not, on any number of threads.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 
 from arenite import passes
 from arenite.errors import InvalidArgument
-from arenite.ir.dim import Var, evaluate
+from arenite.ir.dim import Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.pipeline.build import cost_ns
 from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
@@ -24,6 +26,7 @@ from arenite.pipeline.contents import tunable
 from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
 from arenite.runtime.compile_pool import host_target
+from arenite.runtime.compiled import constants_of
 from arenite.runtime.limits import limits
 from arenite.schedule import Kernel
 
@@ -36,23 +39,31 @@ NEAR = 1.4
 #: What a choice must gain to be one; and what it must gain again, against the usual one alone.
 GAIN = 1.04
 GAIN_AGAIN = 1.02
-#: And what it may lose on either number of threads.
+#: And what it may lose under any one condition.
 LOSS = 1.02
-#: A size that is a variable, where no other value is given.
+#: A size that is a variable, where no values are given: this, and the least it may be.
 USUAL_SIZE = 128
 
 #: What is done, how much of it, and of how much.
 OnProgress = Callable[[str, int, int], None]
+Bindings = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A kernel of which there may be many, and the ways it can be cut, the usual one first."""
+    """A kernel of which there may be many, the ways it can be cut, the usual one first, and the
+    values of sizes that it is measured with."""
 
     kernel: Kernel
     content: str
     choices: tuple[str, ...]
-    n_uses: int = 1
+    variables: Mapping[str, Var]  # by symbol
+    bindings: tuple[Bindings, ...]
+    n_uses: int
+
+    @property
+    def work(self) -> int:
+        return self.n_uses * evaluate(self.kernel.operations, self.bindings[0])
 
 
 @dataclass(slots=True)
@@ -75,103 +86,133 @@ def tune_graph(
     graph: Graph,
     *,
     threads: int | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Sequence[Bindings] = (),
     seconds: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
     """Tune the kernels of a graph; programs with these kernels are from now on cut as was best.
 
-    `threads` are those measured beside one, as many as there are CPUs if not given; `sizes` the
-    values of variables, by name; `seconds` about how long it may take: the heaviest kernels are
-    tuned first. What was measured before is not measured again.
+    `threads` are those measured beside one, as many as there are CPUs if not given; `sizes` values
+    of the variables by name, of which several may be given; `seconds` about how long it may take:
+    the heaviest kernels are tuned first. What was measured before is not measured again.
     """
     n_threads = len(os.sched_getaffinity(0)) if threads is None else threads
     if n_threads < 1:
         raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+    counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
-    host = host_target()
     simplified, _ = passes.run(graph, passes.PASSES)
-    bindings = _bindings((*simplified.vars, *simplified.found), sizes or {})
-    variables = {var.symbol: var for var in (*simplified.vars, *simplified.found)}
-    subjects = _subjects(simplified, bindings)
+    variables = (*simplified.vars, *simplified.found)
+    bindings = _bindings(variables, sizes)
+    subjects = _subjects(simplified, variables, bindings)
+    program_nbytes = sum(bounds(node.nbytes)[1] for node in constants_of(simplified))
     tried: list[Tried] = []
     choices: dict[str, str] = {}
     n_done = 0
     for subject in subjects:
         if on_progress is not None:
             on_progress(subject.kernel.name, n_done, len(subjects))
-        about = _about(subject, n_threads, bindings)
-        found = times_of(subject.content, about)
-        is_known = found is not None and set(found.times) <= set(subject.choices)
-        if found is None or not is_known:
-            if clock.is_over:
-                break
-            trial = Trial(subject.kernel, host, variables, bindings, cost_ns(subject.kernel))
-            try:
-                search = _Search(trial, subject.choices, n_threads, clock)
-                found = search.result()
-            finally:
-                trial.close()
-            if search.is_whole:
-                keep_times(subject.content, about, found)
+        found = _times(subject, counts, program_nbytes, clock)
+        if found is None:
+            break
         is_usual = found.chosen == subject.choices[0]
         keep_choice(subject.content, None if is_usual else found.chosen)
         if not is_usual:
             choices[subject.content] = found.chosen
-        tried += _rows(subject, found, bindings, is_known)
+        tried += _rows(subject, found)
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
-    return Tuning(tuple(tried), choices, n_threads, len(subjects) - n_done, clock.spent)
+    conditions = tuple(_condition(one, count) for one in bindings for count in counts)
+    return Tuning(tuple(tried), choices, conditions, len(subjects) - n_done, clock.spent)
 
 
-def _bindings(variables: Sequence[Var], given: Mapping[str, int]) -> dict[str, int]:
-    """A value for every variable."""
-    unknown = set(given) - {var.name for var in variables}
-    if unknown:
-        names = ", ".join(var.name for var in variables) or "none"
-        raise InvalidArgument(f"no size is called {', '.join(sorted(unknown))}; there are: {names}")
-    return {
-        var.name: given.get(var.name, max(var.low, min(var.high, USUAL_SIZE))) for var in variables
-    }
+def _bindings(variables: Sequence[Var], given: Sequence[Bindings]) -> tuple[Bindings, ...]:
+    """A value for every variable, once or several times."""
+    names = [var.name for var in variables]
+    for one in given:
+        unknown = sorted(set(one) - set(names))
+        if unknown:
+            known = ", ".join(names) or "none"
+            raise InvalidArgument(f"no size is called {', '.join(unknown)}; there are: {known}")
+    usual = {var.name: max(var.low, min(var.high, USUAL_SIZE)) for var in variables}
+    least = {var.name: max(var.low, 1) for var in variables}
+    chosen = [usual | dict(one) for one in given] if given else [usual, least]
+    return tuple(one for k, one in enumerate(chosen) if one not in chosen[:k])
 
 
-def _subjects(simplified: Graph, bindings: Mapping[str, int]) -> list[_Subject]:
+def _condition(bindings: Bindings, n_threads: int) -> str:
+    sizes = "".join(f"{name} {value}, " for name, value in bindings.items())
+    return f"{sizes}{n_threads} thread{'' if n_threads == 1 else 's'}"
+
+
+def _subjects(
+    simplified: Graph, variables: Sequence[Var], bindings: tuple[Bindings, ...]
+) -> list[_Subject]:
     """Distinct kernels that can be cut in several ways, those that take longest first."""
     found: dict[str, _Subject] = {}
+    by_symbol = {var.symbol: var for var in variables}
     for kernel, built, content in tunable(simplified):
-        known = found.get(content)
-        n_uses = 1 if known is None else known.n_uses + 1
-        first = kernel if known is None else known.kernel
-        found[content] = _Subject(first, content, built.choices, n_uses)
+        own = {name: by_symbol[name] for name in built.loops.sizes}
+        before = found.get(content)
+        found[content] = _Subject(
+            kernel if before is None else before.kernel,
+            content,
+            built.choices,
+            own,
+            bindings if own else bindings[:1],
+            1 if before is None else before.n_uses + 1,
+        )
+    return sorted(found.values(), key=lambda subject: subject.work, reverse=True)
 
-    def work(subject: _Subject) -> int:
-        return subject.n_uses * evaluate(subject.kernel.operations, bindings)
 
-    return sorted(found.values(), key=work, reverse=True)
-
-
-def _about(subject: _Subject, n_threads: int, bindings: Mapping[str, int]) -> str:
-    """What the times of a kernel depend on, beside itself."""
-    return f"{n_threads} threads, sizes {sorted(bindings.items())}, {subject.choices}"
+def _times(
+    subject: _Subject, counts: Sequence[int], program_nbytes: int, clock: _Clock
+) -> KernelTimes | None:
+    """What a kernel takes: as measured before, else measured now; None where there is no time."""
+    conditions = [_condition(one, count) for one in subject.bindings for count in counts]
+    about = f"{conditions} {subject.choices}"
+    found = times_of(subject.content, about, len(conditions))
+    if found is not None or clock.is_over:
+        return found
+    target, cost = host_target(), cost_ns(subject.kernel)
+    trials = [
+        Trial(subject.kernel, target, subject.variables, one, cost, program_nbytes)
+        for one in subject.bindings
+    ]
+    try:
+        search = _Search(trials, subject.choices, counts, clock)
+        found = search.result()
+    finally:
+        for trial in trials:
+            trial.close()
+    if search.is_whole:
+        keep_times(subject.content, about, found)
+    return found
 
 
 class _Search:
     """From the usual choice on, one part of it after the other."""
 
-    def __init__(self, trial: Trial, choices: Sequence[str], n_threads: int, clock: _Clock) -> None:
-        self._trial, self._choices, self._clock = trial, choices, clock
-        self._threads = (1,) if n_threads == 1 else (1, n_threads)
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        choices: Sequence[str],
+        counts: Sequence[int],
+        clock: _Clock,
+    ) -> None:
+        self._trials, self._choices, self._clock = trials, choices, clock
+        self._conditions = [(trial, count) for trial in trials for count in counts]
         self._usual = choices[0]
+        #: By choice, under each condition.
         self._best: dict[str, list[float]] = {}
         self._differs: set[str] = set()
-        self._expected = b""
+        self._expected: list[bytes] = []
         #: Whether time was enough to try everything.
         self.is_whole = True
 
     def result(self) -> KernelTimes:
         self._add([self._usual])
-        self._expected = self._trial.result(self._usual, 1)
         current = self._usual
         for part in range(len(_parts(self._usual))):
             near = [one for one in self._choices if _differ_in(one, current) == [part]]
@@ -182,57 +223,63 @@ class _Search:
             rivals = [current, *(one for one in near if one not in self._differs)]
             self._race(rivals)
             best = min(rivals, key=self._score)
-            if self._score(current) > self._score(best) * GAIN**2:
+            if self._score(current) > self._score(best) * GAIN:
                 current = best
         chosen = current if self._holds(current) else self._usual
         times = {
-            name: Times(best[0], best[-1], name not in self._differs)
-            for name, best in self._best.items()
+            name: Times(tuple(best), name not in self._differs) for name, best in self._best.items()
         }
         return KernelTimes(chosen, times)
 
     def _add(self, choices: Sequence[str]) -> None:
-        """Compile these; run each once on every number of threads and look at its bytes."""
+        """Compile these; run each once under every condition and look at its bytes."""
         new = [choice for choice in choices if choice not in self._best]
-        self._trial.add(new)
+        for trial in self._trials:
+            trial.add(new)
         for choice in new:
-            results = {self._trial.result(choice, threads) for threads in self._threads}
-            if self._expected and results != {self._expected}:
+            results = [trial.result(choice, count) for trial, count in self._conditions]
+            if not self._expected:
+                # One thread is what all others must agree with.
+                self._expected = [trial.result(choice, 1) for trial, _ in self._conditions]
+            if results != self._expected:
                 self._differs.add(choice)
-            self._best[choice] = [self._trial.seconds(choice, n) for n in self._threads]
+            self._best[choice] = [math.inf] * len(self._conditions)
+            self._run(choice)
+
+    def _run(self, choice: str) -> None:
+        best = self._best[choice]
+        for k, (trial, count) in enumerate(self._conditions):
+            best[k] = min(best[k], trial.seconds(choice, count))
 
     def _race(self, rivals: Sequence[str]) -> None:
         """All of them in turn, the far ones soon no more."""
         clock, n_rounds = _Clock(RACE_SECONDS), 0
         while n_rounds < ROUNDS or not clock.is_over:
             if n_rounds == FIRST_ROUNDS:
-                limit = min(map(self._score, rivals)) * NEAR**2
+                limit = min(map(self._score, rivals)) * NEAR
                 rivals = [one for one in rivals if self._score(one) <= limit]
-            for k, threads in enumerate(self._threads):
-                for one in rivals:
-                    took = self._trial.seconds(one, threads)
-                    self._best[one][k] = min(self._best[one][k], took)
+            for one in rivals:
+                self._run(one)
             n_rounds += 1
 
     def _score(self, choice: str) -> float:
-        return self._best[choice][0] * self._best[choice][-1]
+        return geometric_mean(self._best[choice])
 
     def _holds(self, choice: str) -> bool:
         """Whether a choice still gains when it runs against the usual one alone, from the start."""
         if choice == self._usual:
             return True
-        before = {one: self._best.pop(one) for one in (self._usual, choice)}
-        self._add([self._usual, choice])
-        self._race([self._usual, choice])
-        new, old = self._best[choice], self._best[self._usual]
-        holds = (
-            new[0] * new[-1] * GAIN_AGAIN**2 <= old[0] * old[-1]
-            and new[0] <= old[0] * LOSS
-            and new[-1] <= old[-1] * LOSS
+        pair = (choice, self._usual)
+        before = [self._best.pop(one) for one in pair]
+        self._add(pair)
+        self._race(pair)
+        new, old = (self._best[one] for one in pair)
+        holds = geometric_mean(new) * GAIN_AGAIN <= geometric_mean(old) and all(
+            a <= b * LOSS for a, b in zip(new, old, strict=True)
         )
-        for one, best in before.items():
-            self._best[one] = [min(pair) for pair in zip(best, self._best[one], strict=True)]
-        return holds
+        for one, earlier in zip(pair, before, strict=True):
+            self._best[one] = [min(both) for both in zip(earlier, self._best[one], strict=True)]
+        return holds and choice not in self._differs
 
 
 def _parts(choice: str) -> list[str]:
@@ -245,41 +292,34 @@ def _differ_in(one: str, other: str) -> list[int]:
     return [k for k, (a, b) in enumerate(pairs) if a != b]
 
 
-def _rows(
-    subject: _Subject, found: KernelTimes, bindings: Mapping[str, int], is_known: bool
-) -> list[Tried]:
+def _rows(subject: _Subject, found: KernelTimes) -> list[Tried]:
     """What was tried of a kernel, the usual choice first, then the fastest."""
-    kernel = subject.kernel
-    operations = evaluate(kernel.operations, bindings)
-    nbytes = evaluate(kernel.reads_nbytes + kernel.writes_nbytes, bindings)
+    kernel, usual = subject.kernel, subject.choices[0]
+    operations, nbytes = (
+        evaluate(dim, subject.bindings[0])
+        for dim in (kernel.operations, kernel.reads_nbytes + kernel.writes_nbytes)
+    )
     most = limits()
-    usual = subject.choices[0]
 
     def order(item: tuple[str, Times]) -> tuple[bool, float]:
-        return item[0] != usual, item[1].alone * item[1].together
+        return item[0] != usual, geometric_mean(item[1].seconds)
 
     rows = []
     for name, times in sorted(found.times.items(), key=order):
-        notes = [
-            word
-            for word, holds in (
-                ("usual", name == usual),
-                ("chosen", name == found.chosen),
-                ("other bits", not times.is_same),
-                ("measured before", is_known and name == found.chosen),
-            )
-            if holds
-        ]
-        share = most.share(operations / times.alone / 1e9, nbytes / times.alone / 1e9)
+        alone = times.seconds[0]
+        share, bound = most.share(operations / alone / 1e9, nbytes / alone / 1e9)
+        is_usual, is_chosen = name == usual, name == found.chosen
         rows.append(
             Tried(
                 kernel.name,
                 subject.n_uses,
                 name,
-                times.alone,
-                times.together,
-                *share,
-                ", ".join(notes),
+                times.seconds,
+                share,
+                bound,
+                is_usual,
+                is_chosen,
+                times.is_same,
             )
         )
     return rows

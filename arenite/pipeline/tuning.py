@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from statistics import geometric_mean
 
 from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
@@ -12,16 +13,23 @@ from arenite.memory.tables import aligned
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One way to cut one kernel; seconds are those of one launch."""
+    """One way to cut one kernel; seconds are those of one launch, one for each condition that
+    makes a difference to the kernel."""
 
     kernel: str
     n_uses: int  # launches in the program that do the same
     choice: str
-    seconds: float  # on one thread
-    seconds_together: float  # on all of them
-    limit_share: float  # of what a core can do, on one thread
+    seconds: tuple[float, ...]
+    limit_share: float  # of what a core can do, under the first condition
     bound: str  # arithmetic or memory
-    note: str
+    is_usual: bool
+    is_chosen: bool
+    is_same: bool  # gives the bits that the usual way gives; what does not is never chosen
+
+    @property
+    def note(self) -> str:
+        words = {"usual": self.is_usual, "chosen": self.is_chosen, "other bits": not self.is_same}
+        return ", ".join(word for word, holds in words.items() if holds)
 
 
 @dataclass(frozen=True)
@@ -30,62 +38,52 @@ class Tuning:
 
     tried: tuple[Tried, ...]
     choices: Mapping[str, str]
-    n_threads: int
+    conditions: tuple[str, ...]  # the first is always on one thread
     n_left_out: int  # kernels that there was no time for
-    seconds: float  # that tuning took
+    spent_seconds: float
 
     @property
     def speedups(self) -> dict[str, float]:
-        """For each kernel the usual time over that of its choice, both numbers of threads alike."""
-        usual, chosen = (
-            {one.kernel: one for one in self.tried if word in one.note.split()}
-            for word in ("usual", "chosen")
-        )
+        """For each kernel the usual time over that of its choice, all conditions alike."""
+        usual = {one.kernel: one for one in self.tried if one.is_usual}
         return {
-            name: (
-                (usual[name].seconds / one.seconds)
-                * (usual[name].seconds_together / one.seconds_together)
-            )
-            ** 0.5
-            for name, one in chosen.items()
+            one.kernel: geometric_mean(usual[one.kernel].seconds) / geometric_mean(one.seconds)
+            for one in self.tried
+            if one.is_chosen
         }
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "uses", "choice", "µs, 1 thread", f"µs, {self.n_threads}", "of limit", ""]
-        return [head] + [
-            [
-                one.kernel,
-                str(one.n_uses),
-                one.choice,
-                f"{one.seconds * 1e6:.1f}",
-                f"{one.seconds_together * 1e6:.1f}",
-                f"{one.limit_share:.0%} {one.bound}",
-                one.note,
-            ]
-            for one in self.tried
-        ]
+        head = ["kernel", "uses", "choice", *(f"µs, {name}" for name in self.conditions)]
+        rows = [[*head, "of limit", ""]]
+        for one in self.tried:
+            times = [f"{seconds * 1e6:.1f}" for seconds in one.seconds]
+            times += [""] * (len(self.conditions) - len(times))
+            share = f"{one.limit_share:.0%} {one.bound}"
+            rows.append([one.kernel, str(one.n_uses), one.choice, *times, share, one.note])
+        return rows
 
     def __str__(self) -> str:
-        n_changed = len(self.choices)
         kernels = len({one.kernel for one in self.tried})
-        left = f"; no time for {self.n_left_out} more" if self.n_left_out else ""
+        left = f"; there was no time for {self.n_left_out} more" if self.n_left_out else ""
         return (
-            aligned(self._rows(), {1, 3, 4, 5})
-            + f"\n\n{kernels} kernels tried in {self.seconds:.1f} s{left}; {n_changed} of them are "
-            "now cut in another way"
+            aligned(self._rows(), {1, *range(3, 4 + len(self.conditions))})
+            + f"\n\nkernels tried: {kernels}, in {self.spent_seconds:.1f} s{left}; "
+            f"cut in another way now: {len(self.choices)}"
         )
 
     def _repr_html_(self) -> str:
         return html_table(self._rows())
 
+    def fields(self) -> dict[str, object]:
+        """Everything, as plain data."""
+        return {
+            "conditions": list(self.conditions),
+            "spent_seconds": self.spent_seconds,
+            "left_out": self.n_left_out,
+            "tried": [asdict(one) for one in self.tried],
+            "speedups": self.speedups,
+            "choices": dict(self.choices),
+        }
+
     def to_json(self) -> str:
-        return json.dumps(
-            {
-                "threads": self.n_threads,
-                "seconds": self.seconds,
-                "left_out": self.n_left_out,
-                "tried": [asdict(one) for one in self.tried],
-                "speedups": self.speedups,
-                "choices": dict(self.choices),
-            }
-        )
+        return json.dumps(self.fields())

@@ -1,0 +1,108 @@
+"""`arenite tune`: how a model's kernels are best cut on this machine, measured and kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arenite.cli import language, manner, shapes
+from arenite.cli.models import MODEL_HELP
+from arenite.errors import InvalidArgument
+from arenite.memory.tables import printable
+
+if TYPE_CHECKING:
+    from arenite.ir import Graph
+    from arenite.pipeline.tune import OnProgress
+
+_SIZES = re.compile(r"[^=,]+=\d{1,9}(,[^=,]+=\d{1,9})*")
+
+
+def tune(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL|LAYER...", help=f"{MODEL_HELP} Or one layer: {shapes.HELP}."),
+    ],
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="About how long it may take, in all; the heaviest kernels first."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to measure with, beside one.")
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N,...", help="Values of sizes that vary; may be given again."),
+    ] = None,
+    context: language.Context = None,
+    memory: language.Memory = None,
+    kv: language.Kv = None,
+    offline: language.Offline = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Measure other ways to cut the kernels of models or layers, and keep the best in the cache.
+
+    Every program that has such a kernel is cut so from now on; its results stay the same, bit for
+    bit, on any number of threads. What was tried is shown. Run it while the machine is idle.
+    """
+    from arenite.pipeline.tune import tune_graph
+
+    wanted = [_parse_sizes(text) for text in sizes or ()]
+    left = seconds
+    made = []
+    for name in what:
+        graph = (
+            _layer_graph(name)
+            if shapes.is_layer(name)
+            else language.settings(
+                name, offline=offline, context=context, memory=memory, kv=kv, block=None
+            ).graph
+        )
+        with _showing() as on_progress:
+            found = tune_graph(
+                graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
+            )
+        left = None if left is None else max(0.0, left - found.spent_seconds)
+        made.append({"name": name, **found.fields()})
+        if not json:
+            print(f"{printable(name)}\n\n{found}\n")
+    if json:
+        manner.print_json("tune", {"tuned": made})
+    return manner.EXIT_DONE
+
+
+def _parse_sizes(text: str) -> dict[str, int]:
+    if _SIZES.fullmatch(text) is None:
+        raise InvalidArgument(f"{text!r} gives no sizes: write tokens=128, or a=1,b=2")
+    pairs = (part.split("=") for part in text.split(","))
+    return {name.strip(): int(value) for name, value in pairs}
+
+
+def _layer_graph(text: str) -> Graph:
+    from arenite.tensor.compile import compile as compiled
+    from arenite.tensor.spec import spec
+
+    function, given = shapes.layer(text)
+    with compiled(function, *(spec(shape) for shape in given)) as program:
+        return program.executable.graph
+
+
+@contextmanager
+def _showing() -> Iterator[OnProgress | None]:
+    """A bar on a terminal; nothing elsewhere."""
+    if not manner.err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=manner.err, transient=True) as progress:
+        task = progress.add_task("")
+
+        def on_progress(kernel: str, done: int, total: int) -> None:
+            progress.update(task, description=printable(kernel), completed=done, total=total)
+
+        yield on_progress
