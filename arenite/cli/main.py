@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from arenite import __version__
-from arenite.cli import cache, doctor, manner, models, pack
+from arenite.cli import cache, chat, doctor, generate, manner, models, pack, plan, tune
 
 app = typer.Typer(
     help="Plan, compile and run models: one native program over one planned block of memory.",
@@ -21,10 +21,14 @@ app = typer.Typer(
 #: What the command-line library raises for wrong usage; it names only this leaf of the class.
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
+app.command("chat", epilog=manner.EXIT_CODES)(chat.chat)
+app.command("generate", epilog=manner.EXIT_CODES)(generate.generate)
+app.command("plan", epilog=manner.EXIT_CODES)(plan.plan)
 app.command("pack", epilog=manner.EXIT_CODES)(pack.pack)
 app.command("pull", epilog=manner.EXIT_CODES)(models.pull)
 app.command("models", epilog=manner.EXIT_CODES)(models.models)
 app.command("rm", epilog=manner.EXIT_CODES)(models.rm)
+app.command("tune", epilog=manner.EXIT_CODES)(tune.tune)
 app.command("doctor", epilog=manner.EXIT_CODES)(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 

@@ -67,7 +67,7 @@ def exit_code_of(command: Callable[[], int], debug: bool) -> int:
     try:
         return command()
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader has gone; without this Python would complain once more while it exits.
@@ -80,16 +80,17 @@ def exit_code_of(command: Callable[[], int], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        _say(f"a fault in Arenite: {type(error).__name__}: {error}; --debug shows where")
+        say(f"a fault in Arenite: {type(error).__name__}: {error}; --debug shows where")
         return EXIT_BUG
 
 
 def _fail(error: Exception, code: int, debug: bool) -> int:
     if debug:
         raise error
-    _say(str(error))
+    say(str(error))
     return code
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """An error, in one line."""
     err.print(Text("error: ", style="bold red") + Text(printable(message)), soft_wrap=True)

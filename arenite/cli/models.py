@@ -36,7 +36,7 @@ def pull(
     from arenite import fetch
 
     name = fetch.DEFAULT if model is None else model
-    with _showing() as on_progress:
+    with showing() as on_progress:
         path = fetch.obtain(name, offline=offline, hash_all=True, on_progress=on_progress)
     if json:
         manner.print_json("pull", {"model": name, "path": str(path)})
@@ -89,7 +89,7 @@ def rm(model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]) 
 
 
 @contextmanager
-def _showing() -> Iterator[OnProgress | None]:
+def showing() -> Iterator[OnProgress | None]:
     """A progress bar on a terminal; nothing elsewhere."""
     if not manner.err.is_terminal:
         yield None

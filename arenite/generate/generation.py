@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
-FEED_TOKENS = 512
+FEED_TOKENS = 128
 
 
 class Session(Protocol):

@@ -1,0 +1,142 @@
+"""`arenite generate`: a prompt in, the text that follows it out; made for pipes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arenite.cli import language, manner
+from arenite.cli.chat import show
+from arenite.cli.models import MODEL_HELP
+from arenite.errors import InvalidArgument
+
+logger = logging.getLogger(__name__)
+
+
+def generate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROMPT]", help="Without it, or as -: what standard input has."),
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Answer PROMPT as a message; without, go on from it.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the model is told first, with --chat.")
+    ] = None,
+    special: Annotated[
+        bool, typer.Option("--special", help="Read control tokens in PROMPT, <|im_end|> say.")
+    ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON schema that the text fulfils.")
+    ] = None,
+    grammar: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lark or GBNF grammar that it follows.")
+    ] = None,
+    regex: Annotated[
+        str | None, typer.Option(help="Regular expression that the whole text matches.")
+    ] = None,
+    context: language.Context = None,
+    memory: language.Memory = None,
+    threads: language.Threads = None,
+    kv: language.Kv = None,
+    offline: language.Offline = False,
+    temperature: language.Temperature = None,
+    top_k: language.TopK = None,
+    top_p: language.TopP = None,
+    min_p: language.MinP = None,
+    repetition_penalty: language.RepetitionPenalty = None,
+    penalty_window: language.PenaltyWindow = None,
+    seed: language.Seed = None,
+    stop: language.Stop = None,
+    max_tokens: language.MaxTokens = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Write the text that follows a prompt.
+
+    Standard output has the text and nothing else, as it is made; with --json one object at the
+    end. One newline at the end of what standard input has is left out. Exits with 1 where a
+    schema, grammar or regular expression was asked for and the text ended before it was fulfilled.
+    """
+    from arenite.generate.sampling import Sampling
+
+    sampling = Sampling(
+        **language.given(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            penalty_window=penalty_window,
+            seed=seed,
+            stop=stop,
+            max_tokens=max_tokens,
+            json_schema=None if schema is None else _read(schema),
+            grammar=None if grammar is None else _read(grammar),
+            regex=regex,
+        )
+    )
+    text = _stdin() if prompt is None or prompt == "-" else prompt
+    loaded = language.load(
+        model, offline=offline, context=context, memory=memory, threads=threads, kv=kv
+    )
+    with loaded:
+        from arenite.generate.generation import generate
+
+        words = loaded.tokenizer
+        if chat or system is not None:
+            told = [] if system is None else [{"role": "system", "content": system}]
+            tokens = loaded.chat_tokens([*told, {"role": "user", "content": text}])
+        else:
+            tokens = words.encode(text, special=special)
+        made = ""
+        for piece in generate(loaded.session(), tokens, sampling, words):
+            made += piece.text
+            if not json:
+                _write(piece.text)
+        assert piece.stats is not None
+        if json:
+            result = {"model": loaded.name, "text": made, "finish": piece.finish}
+            manner.print_json("generate", result | asdict(piece.stats))
+        elif not made.endswith("\n"):
+            print()
+    logger.info("%s", piece.stats)
+    shaped = schema is not None or grammar is not None or regex is not None
+    if shaped and piece.finish != "stop":
+        manner.say(f"the text ended ({piece.finish}) before it was whole")
+        return manner.EXIT_NO
+    return manner.EXIT_DONE
+
+
+def _write(text: str) -> None:
+    """As it is where a program reads it; without control characters on a terminal."""
+    if sys.stdout.isatty():
+        show(text)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _stdin() -> str:
+    if sys.stdin.isatty():
+        raise InvalidArgument("no PROMPT is given and nothing is piped in; name one of them")
+    return _decoded(sys.stdin.buffer.read(), "standard input").removesuffix("\n")
+
+
+def _read(file: Path) -> str:
+    return _decoded(file.read_bytes(), str(file))
+
+
+def _decoded(content: bytes, source: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(
+            f"{source} is not UTF-8: {error.reason} at byte {error.start}"
+        ) from None

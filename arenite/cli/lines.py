@@ -1,0 +1,61 @@
+"""Messages as people type them: one line, or several, with the lines before at hand.
+
+A line that ends with a backslash goes on with the next; three quotes open a message of many lines
+and three quotes close it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from arenite.errors import InvalidArgument
+
+QUOTES = '"""'
+PROMPT, MORE = "> ", ". "
+MAX_LINES = 1000  # kept in the history file
+
+
+def read_message() -> str:
+    """The next message; EOFError where no more come."""
+    text = _read_line(PROMPT)
+    if text.lstrip().startswith(QUOTES):
+        text = text.lstrip()[len(QUOTES) :]
+        while not text.rstrip().endswith(QUOTES):
+            text += "\n" + _read_line(MORE)
+        return text.rstrip()[: -len(QUOTES)].strip("\n")
+    while text.endswith("\\"):
+        text = text[:-1] + "\n" + _read_line(MORE)
+    return text
+
+
+@contextmanager
+def remembered(file: Path) -> Iterator[None]:
+    """Lines typed inside are kept in a file for the next time, where there is a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    try:
+        import readline
+    except ImportError:  # a Python without it still reads lines
+        yield
+        return
+    if file.exists():
+        readline.read_history_file(file)
+    readline.set_history_length(MAX_LINES)
+    readline.set_auto_history(True)
+    try:
+        yield
+    finally:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        readline.write_history_file(file)
+
+
+def _read_line(prompt: str) -> str:
+    try:
+        return input(prompt if sys.stdin.isatty() else "")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"what was typed is not UTF-8: {error.reason}") from None
