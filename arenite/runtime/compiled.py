@@ -8,8 +8,9 @@ has them, in a fixed order.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.steps import Cell, HostSpec, Pointer, Step, StepKind, written
 
-SCHEMA = 4
-
+SCHEMA = 5
+#: Stands for the name of a kernel in saved texts.
+NAME = "\0"
 
 #: Where values of each kind are; but for those of `work` they live as long as the program.
 REGIONS = {
@@ -94,9 +96,12 @@ class Compiled:
 
     def sections(self) -> dict[str, bytes]:
         """As sections of a model file."""
+        kernels = (*self.load_kernels, *self.kernels)
+        codes = {code: k for k, code in enumerate(dict.fromkeys(map(_nameless, kernels)))}
         data: dict[str, Any] = {
             "schema": SCHEMA,
-            "kernels": [_kernel_to_json(k) for k in (*self.load_kernels, *self.kernels)],
+            "kernels": [_kernel_to_json(kernel, codes) for kernel in kernels],
+            "codes": list(codes),
             "launches": [_launch_to_json(launch) for launch in (*self.load, *self.launches)],
             "n_load": len(self.load),
             "values": [_value_to_json(value) for value in self.values],
@@ -109,7 +114,6 @@ class Compiled:
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
         }
         joined = b"".join(array.tobytes() for array in self.constants)
-        kernels = (*self.load_kernels, *self.kernels)
         modules = list(dict.fromkeys(kernel.module for kernel in kernels))
         data["module_of"] = [modules.index(kernel.module) for kernel in kernels]
         data["modules"] = [len(module.packed) for module in modules]
@@ -130,7 +134,7 @@ class Compiled:
                 raise DamagedCache(f"a program of schema {data['schema']}, not {SCHEMA}")
             modules = _modules(data["modules"], sections["llvm"])
             kernels = tuple(
-                _kernel_from_json(kernel, modules[module])
+                _kernel_from_json(kernel, modules[module], data["codes"])
                 for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
             )
             launches = tuple(map(_launch_from_json, data["launches"]))
@@ -239,20 +243,35 @@ def constants_of(graph: Graph) -> list[Node]:
     return [node for node in graph.everything if node.op in ("constant", "buffer")]
 
 
-def dim_to_json(dim: Dim) -> Any:
+def dim_to_json(dim: Dim) -> int | str:
+    """A number, or a text: of the many sizes of a program few are different, and each text is read
+    once."""
+    return dim if isinstance(dim, int) else json.dumps(_dim_to_tree(dim))
+
+
+def dim_from_json(data: Any) -> Dim:
+    return data if type(data) is int else _dim_of(str(data))
+
+
+@lru_cache(maxsize=4096)
+def _dim_of(text: str) -> Dim:
+    return _dim_from_tree(json.loads(text))
+
+
+def _dim_to_tree(dim: Dim) -> Any:
     if isinstance(dim, int):
         return dim
     if isinstance(dim, Var):
         kind = "found" if isinstance(dim, Found) else "var"
         return {kind: [dim.name, dim.low, dim.high]}
     if isinstance(dim, Floordiv):
-        return {"div": [dim_to_json(dim.numerator), dim_to_json(dim.divisor)]}
+        return {"div": [_dim_to_tree(dim.numerator), _dim_to_tree(dim.divisor)]}
     if isinstance(dim, Positive):
-        return {"positive": dim_to_json(dim.inner)}
-    return {"sum": [[number, [dim_to_json(a) for a in atoms]] for atoms, number in dim.terms]}
+        return {"positive": _dim_to_tree(dim.inner)}
+    return {"sum": [[number, [_dim_to_tree(a) for a in atoms]] for atoms, number in dim.terms]}
 
 
-def dim_from_json(data: Any) -> Dim:
+def _dim_from_tree(data: Any) -> Dim:
     if type(data) is int:
         return data
     [(kind, content)] = data.items()
@@ -260,12 +279,12 @@ def dim_from_json(data: Any) -> Dim:
         name, low, high = content
         return (Found if kind == "found" else Var)(name, low, high)
     if kind == "div":
-        return dim_from_json(content[0]) // dim_from_json(content[1])
+        return _dim_from_tree(content[0]) // _dim_from_tree(content[1])
     if kind == "positive":
-        return maximum(dim_from_json(content), 0)
+        return maximum(_dim_from_tree(content), 0)
     total: Dim = 0
     for number, atoms in content:
-        total = total + product([int(number), *map(dim_from_json, atoms)])
+        total = total + product([int(number), *map(_dim_from_tree, atoms)])
     return total
 
 
@@ -351,12 +370,17 @@ def _launch_from_json(data: list[Any]) -> LaunchSpec:
     )
 
 
-def _kernel_to_json(kernel: CachedKernel) -> dict[str, Any]:
+def _nameless(kernel: CachedKernel) -> str:
+    """Its code; layers repeat, and so do texts that differ in the name alone."""
+    return kernel.code.replace(kernel.entry_point, NAME)
+
+
+def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str, Any]:
     return {
         "name": kernel.entry_point,
         "function": kernel.program.entry_point,
         "offset": kernel.program.offset,
-        "code": kernel.code,
+        "code": codes[_nameless(kernel)],
         "vars": kernel.var_names,
         "globals": kernel.globals,
         "outs": kernel.outs,
@@ -378,11 +402,13 @@ def _modules(sizes: list[int], joined: memoryview) -> list[ModuleText]:
     return modules
 
 
-def _kernel_from_json(data: dict[str, Any], module: ModuleText) -> CachedKernel:
+def _kernel_from_json(
+    data: dict[str, Any], module: ModuleText, codes: Sequence[str]
+) -> CachedKernel:
     return CachedKernel(
         program=Program(str(data["function"]), int(data["offset"])),
         device="cpu",
-        code=str(data["code"]),
+        code=str(codes[data["code"]]).replace(NAME, str(data["name"])),
         entry_point=str(data["name"]),
         var_names=tuple(map(str, data["vars"])),
         globals=tuple(map(int, data["globals"])),
