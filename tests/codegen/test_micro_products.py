@@ -7,7 +7,7 @@ kernel without the rest of the pipeline, and can run its tiles in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -44,7 +44,7 @@ def built_for(
     function: Callable[..., Tensor | Sequence[Tensor]],
     shapes: Sequence[tuple[Dim, ...]],
     dtype: Any = np.float32,
-    target: str = "host",
+    target: str | targets.Target = "host",
 ) -> tuple[Graph, Kernel, Built]:
     """The graph of a function of tensors, its one kernel, and what is built of that."""
     inputs = [
@@ -55,7 +55,11 @@ def built_for(
     outputs = tuple(result.node for result in results)
     graph, _ = passes.run(Graph(tuple(inputs), outputs), passes.PASSES)
     [kernel] = fuse(graph).kernels
-    return graph, kernel, build(kernel, targets.named(target))
+    return graph, kernel, build(kernel, _target(target))
+
+
+def _target(target: str | targets.Target) -> targets.Target:
+    return targets.named(target) if isinstance(target, str) else target
 
 
 class Made:
@@ -66,10 +70,10 @@ class Made:
         function: Callable[..., Tensor | Sequence[Tensor]],
         shapes: Sequence[tuple[Dim, ...]],
         dtype: Any = np.float32,
-        target: str = "host",
+        target: str | targets.Target = "host",
     ) -> None:
         self.graph, self.kernel, self.built = built_for(function, shapes, dtype, target)
-        self.compiled = Compiled(self.built.loops, targets.named(target))
+        self.compiled = Compiled(self.built.loops, _target(target))
 
     @property
     def loops(self) -> MicroKernel:
@@ -82,8 +86,10 @@ class Made:
         arrays: Sequence[Array],
         sizes: Mapping[str, int] | None = None,
         tiles: Sequence[int] | None = None,
+        splits: Sequence[tuple[int, int]] = (),
     ) -> list[Array]:
-        """The outputs, after these tiles, or all, have run one by one."""
+        """The outputs, after these tiles, or all, have run one by one, or some together as `splits`
+        says."""
         sizes = sizes or {}
         given = dict(zip(self.graph.inputs, arrays, strict=True))
         bound: dict[str, Array] = {}
@@ -104,7 +110,7 @@ class Made:
             bound[next(names)] = guards[-1].array
         if tiles is None:
             tiles = range(evaluate(self.built.tiles, sizes))
-        splits = [(tile, tile + 1) for tile in tiles]
+        splits = splits or [(tile, tile + 1) for tile in tiles]
         named = {var.symbol: sizes[var.name] for var in self.graph.vars}
         self.compiled.run(bound, named, tiles=0, splits=splits)
         for guard in guards:
@@ -169,7 +175,7 @@ class Shape:
         return made
 
 
-def check(shape: Shape, dtype: Any = np.float32, target: str = "host") -> Made:
+def check(shape: Shape, dtype: Any = np.float32, target: str | targets.Target = "host") -> Made:
     a, b = shape.operands(dtype)
     made = Made(shape.product, [a.shape, b.shape], dtype, target)
     assert isinstance(made.built.loops, MicroKernel)
@@ -336,6 +342,38 @@ def test_tiles_may_run_in_any_order(shape: Shape) -> None:
     [forwards] = made.run([a, b])
     [backwards] = made.run([a, b], tiles=range(n_tiles - 1, -1, -1))
     np.testing.assert_array_equal(forwards.view(np.uint32), backwards.view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "shape", [Shape(1, 3000, 600), Shape(5, 2100, 300), Shape(1, 5000, 128, tb=True)], ids=str
+)
+def test_tiles_may_run_together(shape: Shape) -> None:
+    """However many of them a launch is given at once, no bit changes."""
+    a, b = shape.operands(np.float32)
+    made = Made(shape.product, [a.shape, b.shape])
+    n_tiles = evaluate(made.built.tiles, {})
+    assert n_tiles > 1
+    [one_by_one] = made.run([a, b])
+    for splits in ([(0, n_tiles)], [(1, n_tiles), (0, 1)], [(0, 0), (0, n_tiles)]):
+        [together] = made.run([a, b], splits=splits)
+        np.testing.assert_array_equal(together.view(np.uint32), one_by_one.view(np.uint32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=str)
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(1, 70, 530, tb=True),
+        Shape(1, 5, 300, tb=True),
+        Shape(3, 37, 290, tb=True),
+        Shape(1, 1030, 43),
+        Shape(4, 2050, 9),
+    ],
+    ids=str,
+)
+def test_more_than_the_caches_hold(shape: Shape, name: str, dtype: Any) -> None:
+    check(shape, dtype, replace(targets.named(name), l3_nbytes=1 << 10))
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ class _ProductBuilder(SumBuilder):
             epilogue=epilogue,
             is_short=self.epilogue_ops() <= SHORT_OPS,
             copied_groups=shape.copied_groups,
+            joined_columns=shape.block_columns if self._is_joined(shape) else 0,
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
         plain = self._kernel(tiles, tile_body(made)).loops
@@ -182,6 +183,11 @@ class _ProductBuilder(SumBuilder):
             plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made
         )
         return Built(loops, tiles, scratch, tuple(ways))
+
+    def _is_joined(self, shape: Cut) -> bool:
+        """Whether tiles differ in their columns alone, and longer runs of these are faster."""
+        is_streamed = not shape.heights and shape.few.form == "stream"
+        return is_streamed and not self.batch and shape.blocks_a_tile == 1
 
     def _operand(self, factor: _Factor, line: Dim, step: Dim) -> Operand:
         moving = [axis for axis in (self.row, self.column, self.k_axis) if axis is not None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from arenite.codegen.convert import register_type
-from arenite.codegen.micro.tile import Dot, load_wide, moved
+from arenite.codegen.micro.tile import Dot, load_wide, moved, prefetch
 from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import I64, Builder, Vec, VType
@@ -18,14 +18,22 @@ from arenite.dtype import DType
 
 #: Sums that become one vector together.
 FOLDED = 4
+#: Rows of B side by side where no cache holds them: memory is slow to answer, but to many at once.
+FAR_ROWS = 8
+LINE_NBYTES = 64
 #: Sums of one dot with a row that is kept.
 KEPT_SUMS = 2
 
 
-def shape_of(rows: int, dot: Dot) -> tuple[int, int]:
-    """Rows of B walked together with so many rows of A, and vectors of each in one turn."""
+def shape_of(rows: int, dot: Dot, lanes: int, is_far: bool) -> tuple[int, int]:
+    """Rows of B walked together with so many rows of A, and vectors of each in one turn.
+
+    `is_far` where no cache holds B: then several rows are read side by side, a line of each.
+    """
     if rows > 1:
         return FOLDED, 1
+    if is_far:
+        return min(FAR_ROWS, lanes), max(1, LINE_NBYTES * 8 // (lanes * dot.b.bits))
     # With one, reading B strictly in order is what counts, or else converting A only once.
     return (1, 8) if dot.a == dot.sum else (FOLDED, 2)
 
@@ -48,8 +56,12 @@ def row_dots(
     b_rows: Sequence[str],
     depth: Vec,
     unroll: int,
+    ahead: Vec | int | None = None,
 ) -> list[Vec]:
-    """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot."""
+    """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot.
+
+    What lies `ahead` bytes behind what is read of B is asked for.
+    """
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
     lines = _Lines(b, b_rows[0], lanes) if n_sums == 1 and has_lines(b.target, dot) else None
@@ -67,6 +79,9 @@ def row_dots(
 
     def turn(at: Vec, carried: Sequence[Vec]) -> list[Vec]:
         """Vectors at `at` and behind it, as many as there are sets of sums; then the line read."""
+        if ahead is not None:
+            for row in b_rows:
+                prefetch(b, moved(b, moved(b, row, at * (dot.b.bits // 8)), ahead))
         split = len(carried) if lines is None else len(carried) - 1
         line, made = carried[-1], []
         for k in range(0, split, n_sums):

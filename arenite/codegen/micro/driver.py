@@ -31,9 +31,10 @@ from arenite.codegen.micro.kernel import (
 )
 from arenite.codegen.micro.rows import LIMIT, next_heights
 from arenite.codegen.micro.tile import moved
-from arenite.codegen.scope import SCALAR
+from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
+_BEGIN, _END = ir.Name("_tile_begin"), ir.Name("_tile_end")
 _GROUP, GROUP_START, GROUP_REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
 
 
@@ -65,8 +66,22 @@ class Driver(Kept):
         else:
             body = (ir.If(rows <= product.few_up_to, few, panels),)
         begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-        self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
+        if product.joined_columns:
+            self._joined(begin, end, body)
+        else:
+            self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
         b.block.end = "ret void"
+
+    def _joined(self, begin: Vec, end: Vec, body: ir.Block) -> None:
+        """The body once, for the columns of all tiles."""
+        product, width = self.product, self.product.joined_columns
+        for name, value in ((_BEGIN, begin), (_END, end)):
+            self.scope.bind(name.name, Binding(ir.INT64, 0, values={SCALAR: value}))
+        names = (FIRST_ROW.name, LAST_ROW.name)
+        rows = [let for let in product.place if isinstance(let, ir.Let) and let.name in names]
+        last = ir.Binary("min", _END * width, product.n_columns)
+        columns = (ir.Let(FIRST_COLUMN.name, _BEGIN * width), ir.Let(LAST_COLUMN.name, last))
+        self.block((*rows, *columns, *body))
 
     def simple(self, stmt: ir.Stmt, part: int) -> None:
         if isinstance(stmt, Emit):

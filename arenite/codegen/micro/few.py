@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.access import load_contiguous
@@ -36,17 +37,28 @@ class _Part:
 class FewRows(TileFunction):
     """A function whose rows all go through B together."""
 
+    @property
+    def _is_far(self) -> bool:
+        """Whether B is known to be more than a cache would keep."""
+        product = self.product
+        sizes = [_known(x) for x in (product.depth, product.n_columns)]
+        if None in sizes:
+            return False
+        nbytes = prod(size for size in sizes if size is not None) * product.b.dtype.bits // 8
+        return nbytes > self.builder.target.l3_nbytes // 2
+
     def dots(self, rows: int) -> None:
         """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
         b, product, lanes = self.builder, self.product, self.product.lanes
-        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        depth = _known(product.depth)
         if depth is not None and dots.is_kept(b.target, rows, depth, lanes):
             self._kept_dots(depth)
             return
-        together, unroll = dots.shape_of(rows, self.dot)
+        together, unroll = dots.shape_of(rows, self.dot, lanes, self._is_far)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
+        ahead = b_line * together if self._is_far else None
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
-        if rows == 1 and dots.has_lines(b.target, self.dot):
+        if rows == together == 1 and dots.has_lines(b.target, self.dot):
             a_rows = [self._aligned(a_rows[0])]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
         part = register_type(product.sum_dtype, dots.FOLDED)
@@ -58,7 +70,7 @@ class FewRows(TileFunction):
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll)
+            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll, ahead)
             for k, total in enumerate(sums):
                 row, column = divmod(k, together)
                 first = b.offset(parts, (row * lanes + column) * dots.FOLDED * size)
@@ -151,7 +163,8 @@ class FewRows(TileFunction):
         def turn(phase: Phase, k: Vec) -> None:
             steps = [k + u for u in range(phase.parts)]
             numbers = [[moved(b, row, at * a_step) for at in steps] for row in a_rows]
-            stretch = Stretch(b, lanes, self.dot, numbers)
+            ahead = b_step * phase.parts if self._is_far else None
+            stretch = Stretch(b, lanes, self.dot, numbers, ahead)
             rows_at = [moved(b, main_at, at * b_step) for at in steps]
             self.counted_loop(
                 zero,
@@ -165,8 +178,8 @@ class FewRows(TileFunction):
                 b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
 
         step = b_step if isinstance(b_step, int) else None
-        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
-        side_by_side = rows_at_once(b.target, rows, step, depth)
+        depth = _known(product.depth)
+        side_by_side = rows_at_once(b.target, rows, step, self._is_far)
         phases = [Phase(1, side_by_side)]
         if depth is None or depth % side_by_side:
             phases.append(Phase(1, 1))
@@ -222,3 +235,7 @@ class FewRows(TileFunction):
                 self.scope.pop()
 
         self._in_column(first, mask, all_rows)
+
+
+def _known(size: ir.Expr) -> int | None:
+    return int(size.value) if isinstance(size, ir.Const) else None

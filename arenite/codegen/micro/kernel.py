@@ -69,6 +69,7 @@ class Product:
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
     copied_groups: int = 1  # groups of columns that are copied at a time
+    joined_columns: int = 0  # columns of a tile, where tiles side by side are done as one
 
     @property
     def width(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.codegen.convert import register_type
-from arenite.codegen.micro.tile import Dot, load_wide, moved
+from arenite.codegen.micro.tile import Dot, load_wide, moved, prefetch
 from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec
@@ -20,28 +20,36 @@ from arenite.codegen.vector import Builder, Vec
 #: for the sums. Of a B that no cache holds, reading more at once counts for more.
 SET_NBYTES = 4096
 SET_ROWS = 6
-MOST_ROWS = 12
+MOST_ROWS = 8
 
 
-def rows_at_once(target: Target, rows: int, step_nbytes: int | None, depth: int | None) -> int:
+def rows_at_once(target: Target, rows: int, step_nbytes: int | None, is_far: bool) -> int:
     """Rows of B read side by side with so many rows of A, whose numbers all stay in registers.
 
-    `step_nbytes` from row to row of B and `depth` are None where they are known only later.
+    `step_nbytes` from row to row of B is None where it is known only later; `is_far` where no cache
+    holds B.
     """
     kept = target.n_vector_registers * 3 // 4
     shares_set = step_nbytes is not None and step_nbytes % SET_NBYTES == 0
-    is_cached = (step_nbytes or 0) * (depth or 0) <= target.l3_nbytes
-    most = SET_ROWS if shares_set and is_cached else MOST_ROWS
+    most = SET_ROWS if shares_set and not is_far else MOST_ROWS
     return max(1, min(most, kept // rows))
 
 
 class Stretch:
-    """Some numbers of A, by row of A, then by row of B, that a stretch of B is multiplied with."""
+    """Some numbers of A, by row of A, then by row of B, that a stretch of B is multiplied with.
+
+    What lies `ahead` bytes behind what is read of B is asked for.
+    """
 
     def __init__(
-        self, b: Builder, lanes: int, dot: Dot, numbers_at: Sequence[Sequence[str]]
+        self,
+        b: Builder,
+        lanes: int,
+        dot: Dot,
+        numbers_at: Sequence[Sequence[str]],
+        ahead: Vec | int | None,
     ) -> None:
-        self.b, self.lanes, self.dot = b, lanes, dot
+        self.b, self.lanes, self.dot, self.ahead = b, lanes, dot, ahead
         self.numbers = [[self._number(address) for address in own] for own in numbers_at]
 
     def _number(self, address: str) -> Vec:
@@ -55,6 +63,9 @@ class Stretch:
         b, dot = self.b, self.dot
         t = register_type(dot.sum, self.lanes)
         offset, size = column * (dot.b.bits // 8), dot.sum.bits // 8
+        if self.ahead is not None and mask is None:
+            for first in rows_at:
+                prefetch(b, moved(b, moved(b, first, offset), self.ahead))
         vectors = [
             load_wide(b, moved(b, row, offset), dot.b, dot.sum, self.lanes, mask) for row in rows_at
         ]
