@@ -31,6 +31,7 @@ _NAMES = {
     "scan": "arenite.tensor",
     "spec": "arenite.tensor",
     "static": "arenite.tensor",
+    "tune": "arenite.tensor.tune",
     "while_loop": "arenite.tensor",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -132,17 +132,17 @@ def _launch(
         (*launch.writes, *launch.scratch),
         _sizes(built, sizes)[:-1],
         built.tiles,
-        cost_ns(launch.kernel),
+        estimated_ns(launch.kernel, lambda dim: bounds(dim)[1]),
     )
 
 
-def cost_ns(kernel: Kernel) -> int:
-    """What a launch is estimated to take, with sizes at their largest."""
+def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
+    """What a launch is estimated to take."""
     is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
     a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
     return max(
-        bounds(kernel.operations)[1] // a_ns,
-        bounds(kernel.reads_nbytes + kernel.writes_nbytes)[1] // NBYTES_A_NS,
+        size_of(kernel.operations) // a_ns,
+        size_of(kernel.reads_nbytes + kernel.writes_nbytes) // NBYTES_A_NS,
     )
 
 

@@ -20,8 +20,9 @@ from arenite.codegen.lower import lower
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
 from arenite.errors import RunFailed
-from arenite.ir.dim import Dim, Var, evaluate
+from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.memory import ValueId
+from arenite.pipeline.build import estimated_ns
 from arenite.runtime.arrays import address_of
 from arenite.runtime.assemble import Assembly, LaunchSpec, Place
 from arenite.runtime.compile_pool import compile_modules
@@ -31,8 +32,9 @@ from arenite.runtime.native import BoundTable, OutcomeKind
 from arenite.runtime.table import aligned_empty, relocated
 from arenite.schedule import Kernel
 
-#: Estimated work of one run of a program, at least, and launches of it at the most.
+#: Work of one run of a program, at least, and at the most where that is more than one launch.
 RUN_NS = 50_000
+MOST_RUN_NS = 2_000_000
 MOST_LAUNCHES = 64
 #: Bytes of operands that are no floats: whatever they are part of is then a plain number.
 _LEAST_BYTE, _MOST_BYTE = 0x30, 0x3F
@@ -51,8 +53,7 @@ class _Program:
 
 class Trial:
     """Programs by choice; `sizes` are the variables of the kernel by symbol, `bindings` their
-    values by name, `cost_ns` what a launch is estimated to take, `program_nbytes` what a run of the
-    program that it is part of reads."""
+    values by name, `program_nbytes` what a run of the program that it is part of reads."""
 
     def __init__(
         self,
@@ -60,16 +61,16 @@ class Trial:
         target: Target,
         sizes: Mapping[str, Var],
         bindings: Mapping[str, int],
-        cost_ns: int,
         program_nbytes: int,
     ) -> None:
         self.kernel = kernel
         self._target, self._sizes, self._bindings = target, sizes, bindings
-        self._cost_ns = cost_ns
+        self._cost_ns = estimated_ns(kernel, lambda dim: bounds(dim)[1])
         read_nbytes = max(1, sum(self._evaluated(node.nbytes) for node in kernel.inputs))
         n_sets = min(program_nbytes, 2 * target.l3_nbytes) // read_nbytes
-        n_sets = max(1, min(MOST_LAUNCHES, n_sets))
-        self.n_launches = max(n_sets, min(MOST_LAUNCHES, RUN_NS // max(1, cost_ns)))
+        launch_ns = max(1, estimated_ns(kernel, self._evaluated))
+        n_sets = max(1, min(MOST_LAUNCHES, MOST_RUN_NS // launch_ns, n_sets))
+        self.n_launches = max(n_sets, min(MOST_LAUNCHES, RUN_NS // launch_ns))
         numbers = np.random.default_rng(0)
         self._sets = [
             [_operand(self._evaluated(node.nbytes), node.dtype, numbers) for node in kernel.inputs]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 
@@ -20,7 +20,6 @@ from arenite import passes
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Var, bounds, evaluate
 from arenite.ir.graph import Graph
-from arenite.pipeline.build import cost_ns
 from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
 from arenite.pipeline.contents import tunable
 from arenite.pipeline.trial import Trial
@@ -30,10 +29,11 @@ from arenite.runtime.compiled import constants_of
 from arenite.runtime.limits import limits
 from arenite.schedule import Kernel
 
-#: Rounds in which all that is compared is run, and seconds of them, both at least; and the rounds
-#: after which only what is near the best is run.
+#: Rounds in which all that is compared is run, and seconds of them, both at least, and seconds at
+#: the most; and the rounds after which only what is near the best is run.
 ROUNDS = 15
 RACE_SECONDS = 0.2
+MOST_RACE_SECONDS = 1.5
 FIRST_ROUNDS = 4
 NEAR = 1.4
 #: What a choice must gain to be one; and what it must gain again, against the usual one alone.
@@ -114,7 +114,7 @@ def tune_graph(
             on_progress(subject.kernel.name, n_done, len(subjects))
         found = _times(subject, counts, program_nbytes, clock)
         if found is None:
-            break
+            continue
         is_usual = found.chosen == subject.choices[0]
         keep_choice(subject.content, None if is_usual else found.chosen)
         if not is_usual:
@@ -123,7 +123,8 @@ def tune_graph(
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
-    conditions = tuple(_condition(one, count) for one in bindings for count in counts)
+    used = {var.name for subject in subjects for var in subject.variables.values()}
+    conditions = tuple(_condition(one, used, count) for one in bindings for count in counts)
     return Tuning(tuple(tried), choices, conditions, len(subjects) - n_done, clock.spent)
 
 
@@ -141,8 +142,8 @@ def _bindings(variables: Sequence[Var], given: Sequence[Bindings]) -> tuple[Bind
     return tuple(one for k, one in enumerate(chosen) if one not in chosen[:k])
 
 
-def _condition(bindings: Bindings, n_threads: int) -> str:
-    sizes = "".join(f"{name} {value}, " for name, value in bindings.items())
+def _condition(bindings: Bindings, used: Container[str], n_threads: int) -> str:
+    sizes = "".join(f"{name} {value}, " for name, value in bindings.items() if name in used)
     return f"{sizes}{n_threads} thread{'' if n_threads == 1 else 's'}"
 
 
@@ -170,14 +171,15 @@ def _times(
     subject: _Subject, counts: Sequence[int], program_nbytes: int, clock: _Clock
 ) -> KernelTimes | None:
     """What a kernel takes: as measured before, else measured now; None where there is no time."""
-    conditions = [_condition(one, count) for one in subject.bindings for count in counts]
+    used = {var.name for var in subject.variables.values()}
+    conditions = [_condition(one, used, count) for one in subject.bindings for count in counts]
     about = f"{conditions} {subject.choices}"
     found = times_of(subject.content, about, len(conditions))
     if found is not None or clock.is_over:
         return found
-    target, cost = host_target(), cost_ns(subject.kernel)
+    target = host_target()
     trials = [
-        Trial(subject.kernel, target, subject.variables, one, cost, program_nbytes)
+        Trial(subject.kernel, target, subject.variables, one, program_nbytes)
         for one in subject.bindings
     ]
     try:
@@ -253,8 +255,10 @@ class _Search:
 
     def _race(self, rivals: Sequence[str]) -> None:
         """All of them in turn, the far ones soon no more."""
-        clock, n_rounds = _Clock(RACE_SECONDS), 0
-        while n_rounds < ROUNDS or not clock.is_over:
+        least, most, n_rounds = _Clock(RACE_SECONDS), _Clock(MOST_RACE_SECONDS), 0
+        while n_rounds < ROUNDS or not least.is_over:
+            if n_rounds >= FIRST_ROUNDS and (most.is_over or self._clock.is_over):
+                break
             if n_rounds == FIRST_ROUNDS:
                 limit = min(map(self._score, rivals)) * NEAR
                 rivals = [one for one in rivals if self._score(one) <= limit]
