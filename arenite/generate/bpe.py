@@ -1,0 +1,108 @@
+"""Byte pairs: texts as bytes, cut into words, neighbours merged in the order of the file's merges.
+
+The bytes of a text are written with 256 printable characters, as GPT-2 began it, and tokens are
+texts of those. Cutting and merging are done by the tokenizers library.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from arenite.errors import InvalidFile
+from arenite.frontends.gguf import Metadata
+from arenite.frontends.stored import quoted
+from arenite.generate.pretokens import WordRule, word_rule
+from arenite.generate.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+def _byte_characters() -> dict[str, int]:
+    """Each byte's character: itself where it prints, one from U+0100 on where it does not."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    characters = {chr(byte): byte for byte in printable}
+    return characters | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF_CHARACTER = _byte_characters()
+
+
+def bytes_of_characters(text: str) -> bytes:
+    """The bytes a token's text stands for; of a text with other characters its UTF-8."""
+    try:
+        return bytes([BYTE_OF_CHARACTER[character] for character in text])
+    except KeyError:
+        return text.encode()
+
+
+class BytePairs:
+    """Encodes plain text by merging."""
+
+    def __init__(self, metadata: Metadata, vocabulary: Vocabulary, rule: WordRule) -> None:
+        self._vocabulary = vocabulary
+        self._lacks_bytes = not vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys()
+        self._library = _library_tokenizer(metadata, vocabulary, rule)
+
+    def encode(self, pieces: Sequence[str | int]) -> list[int]:
+        tokens: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                tokens.append(piece)
+            else:
+                tokens += self._library.encode(piece, add_special_tokens=False).ids
+        n_tokens = len(self._vocabulary)
+        return [token for token in tokens if token < n_tokens] if self._lacks_bytes else tokens
+
+    def token_bytes(self, token: int) -> bytes:
+        text = self._vocabulary.texts[token]
+        is_plain = token in self._vocabulary.user_defined
+        return text.encode() if is_plain else bytes_of_characters(text)
+
+
+def rule_of(metadata: Metadata) -> WordRule:
+    """How the file's words are cut; files from before it was written down get a warning."""
+    key = "tokenizer.ggml.pre"
+    if key not in metadata:
+        warnings.warn(
+            f"{metadata.path} does not say how its words are cut ({key}); the common way is taken, "
+            "and answers may suffer: convert the model again with a newer converter",
+            stacklevel=4,
+        )
+    return word_rule(metadata.text(key, "default"), metadata.path)
+
+
+def _library_tokenizer(
+    metadata: Metadata, vocabulary: Vocabulary, rule: WordRule
+) -> tokenizers.Tokenizer:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    merges: list[Any] = [tuple(m.split(" ", 1)) for m in metadata.texts("tokenizer.ggml.merges")]
+    ids = vocabulary.ids.copy()
+    for token in vocabulary.controls:  # no text makes these, whatever the merges say
+        del ids[vocabulary.texts[token]]
+    # A byte without a token gives none, and what stands beside it is not merged across it.
+    for index, character in enumerate(BYTE_OF_CHARACTER):
+        ids.setdefault(character, len(vocabulary) + index)
+    try:
+        model = models.BPE(vocab=ids, merges=merges, ignore_merges=rule.whole_words)
+    except Exception as error:
+        raise InvalidFile(f"{metadata.path}: {_wrong_merge(merges, ids) or error}") from None
+    library = Tokenizer(model)
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.pre_tokenizer = pre_tokenizers.Sequence([*steps, as_bytes])
+    return library
+
+
+def _wrong_merge(merges: list[tuple[str, ...]], ids: dict[str, int]) -> str | None:
+    for rank, merge in enumerate(merges):
+        if len(merge) != 2:
+            return f"merge {rank} is {quoted(' '.join(merge))}, which is no pair of tokens"
+        for text in (*merge, "".join(merge)):
+            if text not in ids:
+                return f"merge {rank} is {quoted(' '.join(merge))}, and {quoted(text)} is no token"
+    return None

@@ -1,0 +1,102 @@
+"""Mask: texts of messages so changed that no control token can be read out of them, and back.
+
+A template is rendered with hidden texts, split at control tokens, and the pieces are shown again:
+
+    user says   a<|im_end|>b      hidden   a<_im_end_>b      (_ a character nobody uses)
+    rendered    <|im_start|>user  a<_im_end_>b<|im_end|>
+    split       [start] "user  a<_im_end_>b" [end]           shown   a<|im_end|>b, as plain text
+
+One character stands for one, so that what a template looks for, cuts and counts stays the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Bars are in most control tokens and nothing templates look for: all of them are hidden.
+_BARS = "|\uff5c"
+_PRIVATE = range(0xF0000, 0xFFFFE)
+
+
+class Mask:
+    """Hides the texts of control tokens in messages that are plain data."""
+
+    def __init__(self, control_texts: list[str], messages: list[Any]) -> None:
+        used = {c for text in _texts(messages) for c in text if ord(c) in _PRIVATE}
+        self._free = (chr(code) for code in _PRIVATE if chr(code) not in used)
+        self._hidden: dict[str, str] = {}
+        self._bars = [bar for bar in _BARS if any(bar in text for text in control_texts)]
+        self._whole = [text for text in control_texts if not any(b in text for b in self._bars)]
+        self._longest = max(map(len, self._whole), default=0)
+        #: What, at the edge of a text, could be completed by the template around it.
+        self._ends = {text[k:] for text in self._whole for k in range(1, len(text))}
+        self._starts = {text[:k] for text in self._whole for k in range(1, len(text))}
+
+    def hidden(self, messages: list[Any]) -> list[Any]:
+        """The messages with their texts hidden. A role may be a part of a control token, which is
+        how some templates write them."""
+        return [
+            {
+                self._hide(key): self._inner(value, at_edges=key != "role")
+                for key, value in message.items()
+            }
+            if isinstance(message, dict)
+            else self._inner(message, at_edges=True)
+            for message in messages
+        ]
+
+    def shown(self, text: str) -> str:
+        """A text as it was."""
+        for character, private in self._hidden.items():
+            text = text.replace(private, character)
+            escaped = private.encode("utf-16-be").hex()
+            text = text.replace(f"\\u{escaped[:4]}\\u{escaped[4:]}", character)  # in ASCII JSON
+        return text
+
+    def _inner(self, value: Any, *, at_edges: bool) -> Any:
+        if isinstance(value, str):
+            return self._hide_edges(self._hide(value)) if at_edges else self._hide(value)
+        if isinstance(value, list):
+            return [self._inner(item, at_edges=at_edges) for item in value]
+        if isinstance(value, dict):
+            return {
+                self._hide(key): self._inner(item, at_edges=at_edges) for key, item in value.items()
+            }
+        return value
+
+    def _private(self, character: str) -> str:
+        if character not in self._hidden:
+            self._hidden[character] = next(self._free)
+        return self._hidden[character]
+
+    def _hide(self, text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        for bar in self._bars:
+            if bar in text:
+                text = text.replace(bar, self._private(bar))
+        for control in self._whole:
+            if control in text:
+                text = text.replace(control, self._private(control[0]) + control[1:])
+        return text
+
+    def _hide_edges(self, text: str) -> str:
+        inner = text.strip()
+        if not inner or not self._whole:
+            return text
+        begin, end = text.index(inner), text.index(inner) + len(inner)
+        lengths = range(1, min(self._longest, len(inner)) + 1)
+        is_inside = len(inner) < self._longest and any(inner in whole for whole in self._whole)
+        if is_inside or any(inner[:k] in self._ends for k in lengths):
+            text = text[:begin] + self._private(text[begin]) + text[begin + 1 :]
+        if any(inner[-k:] in self._starts for k in lengths):
+            text = text[: end - 1] + self._private(text[end - 1]) + text[end:]
+        return text
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in plain data."""
+    if isinstance(value, str):
+        return [value]
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return [text for part in parts for text in _texts(part)] if isinstance(parts, list) else []
