@@ -5,7 +5,7 @@ both live. The room knows nothing of graphs. `Arena` binds a plan to one block o
 """
 
 from arenite.memory.arena import Arena
-from arenite.memory.plan import MemoryPlan, Region, Slot
+from arenite.memory.plan import MemoryPlan, Price, Region, Slot
 from arenite.memory.planner import DEFAULT_EFFORT, plan
 from arenite.memory.replay import Replay
 from arenite.memory.search import Progress
@@ -18,6 +18,7 @@ __all__ = [
     "Arena",
     "Lifetime",
     "MemoryPlan",
+    "Price",
     "Progress",
     "Region",
     "Replay",

@@ -22,6 +22,9 @@ from arenite.memory.values import (
 )
 
 SCHEMA = 1
+#: What a plan is made for: few bytes, where reuse makes launches wait for one another, or launches
+#: side by side, where only data does.
+MADE_FOR = (MEMORY, CONCURRENCY) = ("memory", "concurrency")
 #: Regions of the arena start at multiples of this, or of a larger alignment inside.
 REGION_ALIGNMENT = 64
 
@@ -62,6 +65,14 @@ class Region:
         return self.name in ARENA_REGIONS
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a plan takes: bytes of its arena, and launches that wait because of reuse alone."""
+
+    peak_nbytes: int
+    reuse_edges: int
+
+
 @dataclass(frozen=True)
 class MemoryPlan:
     """Every value's slot, the regions, and how the plan came about."""
@@ -73,6 +84,9 @@ class MemoryPlan:
     method: str = ""  # what placed the work region
     work: int = 0  # neighbours looked at while placing
     seconds: float = field(default=0.0, compare=False)
+    made_for: str = MEMORY
+    reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
+    instead: Price | None = None  # of the plan for memory, where this is not it
 
     @property
     def peak_nbytes(self) -> int:
@@ -134,6 +148,9 @@ class MemoryPlan:
             "method": self.method,
             "work": self.work,
             "seconds": self.seconds,
+            "made_for": self.made_for,
+            "reuse_edges": self.reuse_edges,
+            "instead": None if self.instead is None else asdict(self.instead),
             "regions": [asdict(region) for region in self.regions.values()],
             "slots": [_slot_to_json(slot) for slot in self.slots.values()],
         }
@@ -159,6 +176,9 @@ class MemoryPlan:
             method=top.text("method"),
             work=top.number("work"),
             seconds=float(data["seconds"]) if isinstance(data.get("seconds"), int | float) else 0.0,
+            made_for=top.choice("made_for", MADE_FOR),
+            reuse_edges=top.number("reuse_edges"),
+            instead=_price(data.get("instead")),
         )
         if len(plan.slots) != len(slots) or len(plan.regions) != len(regions):
             raise InvalidPlan("saved plan names a value or a region twice")
@@ -232,9 +252,9 @@ class _Fields:
             return value
         raise self.wrong(name, "a value's id: a whole number or text")
 
-    def region(self, name: str) -> str:
-        if self.data.get(name) not in REGIONS:
-            raise self.wrong(name, f"one of {', '.join(REGIONS)}")
+    def choice(self, name: str, among: tuple[str, ...]) -> str:
+        if self.data.get(name) not in among:
+            raise self.wrong(name, f"one of {', '.join(among)}")
         return str(self.data[name])
 
     def lifetime(self, name: str) -> Lifetime:
@@ -246,9 +266,16 @@ class _Fields:
         return Lifetime(*value)
 
 
+def _price(data: Any) -> Price | None:
+    if data is None:
+        return None
+    fields = _Fields(data, "what the plan for memory takes")
+    return Price(fields.number("peak_nbytes"), fields.number("reuse_edges"))
+
+
 def _region(fields: _Fields) -> Region:
     return Region(
-        fields.region("name"),
+        fields.choice("name", REGIONS),
         fields.number("base"),
         fields.number("nbytes"),
         fields.number("lower_bound"),
@@ -258,7 +285,7 @@ def _region(fields: _Fields) -> Region:
 def _slot(fields: _Fields) -> Slot:
     return Slot(
         fields.value_id("id"),
-        fields.region("region"),
+        fields.choice("region", REGIONS),
         fields.number("offset"),
         fields.number("nbytes"),
         fields.number("capacity"),

@@ -30,13 +30,25 @@ def aligned(rows: list[list[str]], right: set[int]) -> str:
     return "\n".join(lines)
 
 
+def price_line(plan: MemoryPlan) -> str:
+    """What the plan was made for, and what that costs."""
+    waits = "no launch waits" if not plan.reuse_edges else f"{plan.reuse_edges} waits are there"
+    line = f"made for {plan.made_for}: {waits} for reuse alone"
+    if plan.instead is None:
+        return line
+    more = plan.peak_nbytes - plan.instead.peak_nbytes
+    than = f"{abs(more)} bytes {'more' if more >= 0 else 'fewer'} than"
+    return f"{line}; {than} made for memory, with {plan.instead.reuse_edges} such waits"
+
+
 def plan_table(plan: MemoryPlan, limit: int) -> str:
     """The summary, the regions and the `limit` largest slots of the arena and around it."""
     summary = (
         f"arena {plan.peak_nbytes} bytes ({readable_nbytes(plan.peak_nbytes)}), lower bound "
         f"{plan.lower_bound}, ratio {plan.ratio:.4f}, fullest at tick {plan.peak_tick}; in all "
         f"{plan.total_nbytes} bytes ({readable_nbytes(plan.total_nbytes)}); "
-        f"{len(plan.slots)} values, {readable_nbytes(plan.reused_nbytes)} saved by reuse"
+        f"{len(plan.slots)} values, {readable_nbytes(plan.reused_nbytes)} saved by reuse\n"
+        f"{price_line(plan)}"
     )
     regions = [["region", "where", "bytes", "lower bound", "values"]]
     places = {"source": "outside, read once"}

@@ -19,6 +19,7 @@ from arenite.errors import DamagedCache, NotSupported
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.memory import MemoryPlan
+from arenite.memory.plan import MEMORY
 from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
 from arenite.runtime import cache
@@ -29,18 +30,19 @@ log = logging.getLogger("arenite.pipeline")
 
 
 def compile_graph(
-    graph: Graph, *, threads: int | None = None, memory: int | None = None
+    graph: Graph, *, threads: int | None = None, memory: int | None = None, plan: str = MEMORY
 ) -> Executable:
     """An Executable for this machine: from the cache, where it has been compiled before.
 
-    `memory` is the most bytes the arena may have.
+    `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
+    "concurrency".
     """
-    key = _key("model", graph, memory)
+    key = _key("model", graph, memory, plan)
     store = cache.default()
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(graph, memory))
+        built.append(compile_anew(graph, memory, plan))
         return built[0].sections()
 
     sections = store.obtain(key, build_sections)
@@ -51,7 +53,7 @@ def compile_graph(
     except DamagedCache as damage:
         log.info("a damaged program is compiled anew: %s", damage)
         store.drop(key)
-        program = compile_anew(graph, memory)
+        program = compile_anew(graph, memory, plan)
     return Executable(graph, program, threads)
 
 
@@ -79,16 +81,16 @@ def cached_fact(graph: Graph, question: str, find: Callable[[], str]) -> str:
     return bytes(sections["fact"]).decode()
 
 
-def _key(kind: str, graph: Graph, memory: int | None) -> str:
+def _key(kind: str, graph: Graph, memory: int | None, plan: str = MEMORY) -> str:
     choices = str(choices_of(graph))
-    return cache.key_of(kind, graph.digest(), str(memory), choices, *identity())
+    return cache.key_of(kind, graph.digest(), str(memory), plan, choices, *identity())
 
 
-def compile_anew(graph: Graph, memory: int | None = None) -> Compiled:
+def compile_anew(graph: Graph, memory: int | None = None, plan: str = MEMORY) -> Compiled:
     """Compile without looking at the cache."""
     from arenite.pipeline.build import build
 
-    return build(graph, memory)
+    return build(graph, memory, plan)
 
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:

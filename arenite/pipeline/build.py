@@ -16,9 +16,10 @@ from arenite.errors import DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
-from arenite.memory import plan as plan_memory
+from arenite.memory.plan import MEMORY
 from arenite.pipeline.choices import all_choices
 from arenite.pipeline.load import load_kernels
+from arenite.pipeline.planning import planned
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.compile_pool import compile_modules, host_target
@@ -47,17 +48,18 @@ class Draft:
     plan: MemoryPlan
 
 
-def draft(graph: Graph, memory: int | None = None) -> Draft:
-    """Everything of a program but its code; `memory` is the most bytes the arena may have."""
+def draft(graph: Graph, memory: int | None = None, made_for: str = MEMORY) -> Draft:
+    """Everything of a program but its code; `memory` is the most bytes the arena may have,
+    `made_for` what its plan is made for."""
     choices = all_choices()
     if choices and memory is not None:
         with suppress(DoesNotFit):
-            return _drafted(graph, memory, choices)
+            return _drafted(graph, memory, made_for, choices)
         choices = {}  # what tuning has chosen may need more scratch than the usual
-    return _drafted(graph, memory, choices)
+    return _drafted(graph, memory, made_for, choices)
 
 
-def _drafted(graph: Graph, memory: int | None, choices: Mapping[str, str]) -> Draft:
+def _drafted(graph: Graph, memory: int | None, made_for: str, choices: Mapping[str, str]) -> Draft:
     host = host_target()
     simplified, _ = passes.run(graph, passes.PASSES)
     schedule = fuse(simplified)
@@ -66,13 +68,18 @@ def _drafted(graph: Graph, memory: int | None, choices: Mapping[str, str]) -> Dr
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
     program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
-    return Draft(built, sizes, program, plan_memory(program.lifetimes, memory))
+    is_shared = [
+        _launch(launch, built[launch.kernel.number], 0, sizes).is_shared
+        for launch in program.launches
+    ]
+    return Draft(built, sizes, program, planned(program, is_shared, memory, made_for))
 
 
-def build(graph: Graph, memory: int | None = None) -> Compiled:
-    """Compile; `memory` is the most bytes the arena may have."""
+def build(graph: Graph, memory: int | None = None, made_for: str = MEMORY) -> Compiled:
+    """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made
+    for."""
     host = host_target()
-    drafted = draft(graph, memory)
+    drafted = draft(graph, memory, made_for)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
     texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}

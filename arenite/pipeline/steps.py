@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -31,6 +31,9 @@ from arenite.runtime.compiled import ValueSpec, functions_of
 from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
 from arenite.runtime.table import Ins
 from arenite.schedule import Branch, Cut, HostCall, Kernel, Loop, Schedule, is_in_memory
+
+if TYPE_CHECKING:
+    from arenite.pipeline.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,16 @@ class Lowered:
     cells: list[Cell]
     constants: list[NDArray[Any]]  # made while compiling
     outputs: list[int]
-    lifetimes: list[Value]
     found: dict[str, int]  # cells of sizes found while running
     late: dict[Dim, int]  # cells of sizes that depend on these
     hosts: list[HostSpec]
+    book: Book
+
+    def lifetimes(self, windows: Windows | None = None) -> list[Value]:
+        """What is to be placed: for the order the program is written in, or for all orders that
+        windows leave open."""
+        n_load = len(self.load)
+        return self.book.lifetimes(n_load, max(1, n_load + len(self.steps)), windows)
 
 
 def lowered(
@@ -119,10 +128,10 @@ class _Lowering:
             cells=self.book.cells,
             constants=self.book.constants,
             outputs=outputs,
-            lifetimes=self.book.lifetimes(len(self.at_load), max(1, self._tick)),
             found=self.book.found,
             late=self.late,
             hosts=self.hosts,
+            book=self.book,
         )
 
     @property

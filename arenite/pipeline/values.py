@@ -9,7 +9,7 @@ whole loop.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,10 +17,13 @@ from arenite.errors import InvalidGraph
 from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_in
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.memory import Lifetime, Value
+from arenite.memory import Alias, Lifetime, Value
 from arenite.runtime.compiled import REGIONS, ValueSpec, constants_of
 from arenite.runtime.steps import ZERO, Cell, Instruction
 from arenite.runtime.table import Ins
+
+if TYPE_CHECKING:
+    from arenite.pipeline.windows import Windows
 
 #: Numbers of the values that nodes of one region stand for.
 Scope = dict[Node, int]
@@ -46,7 +49,7 @@ class Book:
         self._open_loops: list[int] = []
         self._spans: list[tuple[int, int]] = []  # ticks of LOOP and NEXT
         self._made_in: list[tuple[int, ...]] = []  # for each value the loops around its maker
-        self._ticks: list[list[int]] = []  # for each value those it is touched at, first and last
+        self._ticks: list[list[int]] = []  # for each value those it is touched at, in order
         self._in_loops: list[set[int]] = []  # for each value loops inside which it is touched
 
     # Loops.
@@ -165,14 +168,18 @@ class Book:
             if len(self._open_loops) > depth:
                 self._in_loops[number].add(self._open_loops[depth])
             else:
-                self._ticks[number] = [*self._ticks[number][:1], tick]
+                self._ticks[number].append(tick)
 
     # Lifetimes.
 
-    def lifetimes(self, load_end: int, end: int) -> list[Value]:
+    def lifetimes(self, load_end: int, end: int, windows: Windows | None = None) -> list[Value]:
         """Values with the ticks they live, up to `end`; sizes at their largest. Constants that only
-        launches before `load_end` read are there at load alone."""
+        launches before `load_end` read are there at load alone.
+
+        With windows, a value lives while whoever touches it may run.
+        """
         found = []
+        owners = {} if windows is None else self._owners(windows)
         for number, spec in enumerate(self.values):
             nbytes = bounds(spec.nbytes)[1]
             if spec.kind == "pointer":
@@ -186,9 +193,35 @@ class Book:
                 found.append(Value(spec.name, nbytes, Lifetime(0, until), region=region))
                 continue
             ticks = [*self._ticks[number]]
+            if windows is not None:
+                ticks = [at for tick in ticks for at in windows.of(tick)]
             for loop in self._in_loops[number]:
                 ticks += self._spans[loop]
             span = Lifetime(min(ticks), max(ticks) + 1)
-            takes_over = tuple(self.values[k].name for k in self.takes_over.get(number, ()))
-            found.append(Value(spec.name, nbytes, span, takes_over=takes_over))
+            takes_over: tuple[str, ...] = ()
+            if windows is None:
+                takes_over = tuple(self.values[k].name for k in self.takes_over.get(number, ()))
+            owner = owners.get(number)
+            alias = None if owner is None else Alias(self.values[owner].name)
+            found.append(Value(spec.name, nbytes, span, alias=alias, takes_over=takes_over))
         return found
+
+    def _owners(self, windows: Windows) -> dict[int, int]:
+        """Values that lie in the bytes of another, because all others who touch that one are over
+        when its last reader, which makes the value, begins; and whose bytes they are first."""
+        owners: dict[int, int] = {}
+        taken: set[int] = set()
+        for number, candidates in self.takes_over.items():
+            made_at = self._ticks[number][0]
+            for other in candidates:
+                ticks = [tick for tick in self._ticks[other] if tick != made_at]
+                ticks += [self._spans[loop][1] for loop in self._in_loops[other]]
+                if (
+                    other not in taken
+                    and self.values[other].nbytes == self.values[number].nbytes
+                    and all(windows.is_before(tick, made_at) for tick in ticks)
+                ):
+                    taken.add(other)
+                    owners[number] = owners.get(other, other)
+                    break
+        return owners

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from arenite.hazards import BufferRange, Edge, Launch, Order, Role, order, verify
 from arenite.ir.dim import Dim, bounds, evaluate
 from arenite.memory import ValueId
+from arenite.memory.plan import CONCURRENCY, MEMORY
+from arenite.runtime.apart import apart, pointed_to
 from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, Pointer, Step, StepKind, straight
 from arenite.runtime.table import (
     ENTRY,
@@ -107,7 +109,10 @@ class Assembly:
         cells: Sequence[Cell] = (),
         pointers: Mapping[ValueId, Pointer] | None = None,
         late: Mapping[Dim, int] | None = None,
+        made_for: str = MEMORY,
     ) -> None:
+        """`made_for` is what plans are made for: where that is concurrency, they share no bytes
+        between launches that data leaves unordered, and data alone is waited for."""
         self.launches = tuple(launches)
         self.steps = straight(len(self.launches)) if steps is None else tuple(steps)
         self.cells = tuple(cells)
@@ -131,6 +136,10 @@ class Assembly:
         self.launch_at = {tick: k for k, tick in enumerate(self._ticks)}
         self._touched = self._find_touched()
         self._known: list[tuple[NDArray[np.bool_], _Waiting]] = []
+        self._for_data: _Waiting | None = None
+        if made_for == CONCURRENCY:
+            targets = {value: pointer.targets for value, pointer in self._pointers.items()}
+            self._for_data = self._found_waits(apart(self.launches, targets))
         self.n_bind = len(self._io_moves)
 
     # What no plan and no size changes.
@@ -342,6 +351,8 @@ class Assembly:
     def _ordered(self, places: Mapping[ValueId, Place]) -> _Waiting:
         """The waits for a plan: those of an earlier one, if values now share bytes only where they
         did then, for then every conflict there is was one before and is ordered."""
+        if self._for_data is not None:
+            return self._for_data
         overlaps = self._overlaps(places)
         if overlaps is not None:
             for k, (known, made) in enumerate(self._known):
@@ -435,14 +446,9 @@ def _ranges(places: Mapping[ValueId, Place], value: ValueId, role: Role) -> list
     place = places[value]
     if not place.targets:
         return [_range(place, role)]
-    found: dict[ValueId, None] = {}
-    pending = [*place.targets]
-    while pending:
-        target = pending.pop()
-        if target not in found:
-            found[target] = None
-            pending += places[target].targets
-    return [_range(places[target], role) for target in found if not places[target].targets]
+    return [
+        _range(places[target], role) for target in pointed_to([value], lambda v: places[v].targets)
+    ]
 
 
 def _range(place: Place, role: Role) -> BufferRange:

@@ -104,6 +104,7 @@ class Executable(Closing):
             compiled.cells,
             compiled.pointers,
             compiled.late,
+            compiled.plan.made_for,
         )
         self._constants = self._find_constants()
         self._hosts = HostCalls(graph, compiled, self._assembly.layout.cells)

@@ -34,17 +34,21 @@ if TYPE_CHECKING:
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
 
+
 def compile(  # noqa: A001 - the word for what it does
     function: Callable[..., Any],
     *specs: Any,
     threads: int | None = None,
     memory: int | str | None = None,
+    plan: str = "memory",
 ) -> CompiledFunction:
     """Compile a function of tensors for arguments of these types.
 
     A spec is a tensor or an array (its type counts, not its content), or `arenite.spec(shape,
     dtype)`, where sizes may be Vars. `memory` is the most bytes the arena may take: DoesNotFit,
-    with what fills it, before anything runs.
+    with what fills it, before anything runs. `plan` is what bytes are shared for: "memory", as few
+    as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
+    that data would let run; the plan prints what it costs.
 
     `arenite.static` is the spec of an argument that decides structure: an axis, a permutation, a
     mode. Its values are numbers, bools, strings, None and tuples of them; an array comes to the
@@ -56,7 +60,7 @@ def compile(  # noqa: A001 - the word for what it does
     names = _argument_names(function, specs)
     kinds = [_as_kind(given, name) for given, name in zip(specs, names, strict=True)]
     arguments = tuple(zip(names, kinds, strict=True))
-    return CompiledFunction(_Source(function, arguments, threads, parse_nbytes(memory)))
+    return CompiledFunction(_Source(function, arguments, threads, parse_nbytes(memory), plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class _Source:
     arguments: tuple[tuple[str, TensorSpec | Static], ...]
     threads: int | None
     memory: int | None  # bytes
+    plan: str  # what it is made for
 
     def compile_for(self, values: tuple[Any, ...]) -> Variant:
         """Trace the function with these values of its static arguments, and compile it."""
@@ -88,7 +93,7 @@ class _Source:
         updates = states.updates
         origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
         graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
-        executable = compile_graph(graph, threads=self.threads, memory=self.memory)
+        executable = compile_graph(graph, threads=self.threads, memory=self.memory, plan=self.plan)
         return Variant(values, executable, structure)
 
 

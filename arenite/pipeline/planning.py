@@ -1,0 +1,51 @@
+"""The plan of a program, for little memory or for launches side by side, with its price.
+
+In: a program before it is known where anything lies. Out: a MemoryPlan that says what it was made
+for, how many launches wait for another only because values share bytes, and, where it was made for
+concurrency, what the plan for memory would have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from arenite.errors import DoesNotFit, InvalidArgument
+from arenite.memory import MemoryPlan, Price
+from arenite.memory import plan as plan_memory
+from arenite.memory.plan import CONCURRENCY, MADE_FOR
+from arenite.pipeline.steps import Lowered
+from arenite.pipeline.windows import Windows
+
+
+def planned(
+    program: Lowered, is_shared: Sequence[bool], memory: int | None, made_for: str
+) -> MemoryPlan:
+    """`is_shared` says of each launch whether workers share it, `memory` is the most bytes the
+    arena may have."""
+    check_made_for(made_for)
+    windows = Windows(program, is_shared)
+    small = plan_memory(program.lifetimes(), memory)
+    small = replace(small, reuse_edges=windows.added_edges(small))
+    if made_for != CONCURRENCY:
+        return small
+    try:
+        wide = plan_memory(program.lifetimes(windows), memory)
+    except DoesNotFit as refusal:
+        raise DoesNotFit(
+            f"planned for concurrency: {refusal}. Planned for memory it takes {small.peak_nbytes} "
+            "bytes: compile with plan='memory'",
+            capacity=refusal.capacity,
+            lower_bound=refusal.lower_bound,
+            smallest_known=refusal.smallest_known,
+            peak_tick=refusal.peak_tick,
+            live=refusal.live,
+            plan=refusal.plan,
+        ) from None
+    price = Price(small.peak_nbytes, small.reuse_edges)
+    return replace(wide, made_for=CONCURRENCY, instead=price)
+
+
+def check_made_for(made_for: str) -> None:
+    if made_for not in MADE_FOR:
+        raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")

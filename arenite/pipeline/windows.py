@@ -1,0 +1,152 @@
+"""Windows: when a launch may run, if nothing but its data keeps it in order.
+
+In: a program before it is known where anything lies. Out: for each launch the ticks of all that
+may run beside it, and which launch is over when another begins. A lifetime made of windows ends
+before another begins only where data, the order of worker 0 or the end of a block comes between:
+values placed by such lifetimes share bytes without any wait for it.
+
+    tick   3  4  5  6       4 and 5 read what 3 makes, 6 what they make. So 4 may still run when 5
+    3      ██               does, and their windows are [4, 6); 3 and 6 are ordered with all others.
+    4, 5      █████
+    6               ██
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from arenite.hazards import BufferRange, Launch, Role, order
+from arenite.memory import MemoryPlan, ValueId
+from arenite.memory.values import ARENA_REGIONS
+from arenite.pipeline.steps import Lowered
+from arenite.runtime.apart import Touches, apart, pointed_to
+from arenite.runtime.steps import StepKind
+
+#: Launches before a position: all below a floor, and floor + k for each bit k.
+_Earlier = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Launches [first, stop) of the program, the first of them at `tick`; who comes before whom."""
+
+    first: int
+    stop: int
+    tick: int
+    earlier: list[_Earlier]
+    windows: list[tuple[int, int]]  # positions, both inclusive
+
+    def is_before(self, one: int, other: int) -> bool:
+        floor, bits = self.earlier[other]
+        return one < floor or bool(bits >> (one - floor) & 1)
+
+
+class Windows:
+    """The order that data and worker 0 keep; where no launch is shared, that is the program's."""
+
+    def __init__(self, program: Lowered, is_shared: Sequence[bool]) -> None:
+        self._is_shared = is_shared
+        self._targets: dict[ValueId, tuple[int, ...]] = {
+            number: value.targets for number, value in enumerate(program.values) if value.targets
+        }
+        self._launches = [
+            Touches(one.kernel.name, one.reads, (*one.writes, *one.scratch))
+            for one in program.launches
+        ]
+        self._names = [value.name for value in program.values]
+        self._blocks = [
+            self._block(first, stop, tick)
+            for first, stop, tick in _blocks(program)
+            if any(is_shared[first:stop])
+        ]
+        self._block_at = {
+            tick: block
+            for block in self._blocks
+            for tick in range(block.tick, block.tick + block.stop - block.first)
+        }
+
+    def _block(self, first: int, stop: int, tick: int) -> _Block:
+        befores: list[list[int]] = [[] for _ in range(first, stop)]
+        for edge in order(apart(self._launches[first:stop], self._targets)):
+            befores[edge.after].append(edge.before)
+        alone = [k for k in range(stop - first) if not self._is_shared[first + k]]
+        for one, other in pairwise(alone):
+            befores[other].append(one)
+        earlier = _closed(befores)
+        n = stop - first
+        afters: list[list[int]] = [[] for _ in befores]
+        for k, some in enumerate(befores):
+            for before in some:
+                afters[n - 1 - before].append(n - 1 - k)
+        later = _closed(afters)
+        windows = [(earlier[k][0], n - 1 - later[n - 1 - k][0]) for k in range(n)]
+        return _Block(first, stop, tick, earlier, windows)
+
+    def of(self, tick: int) -> tuple[int, int]:
+        """The first and the last tick at which what stands at a tick may run."""
+        block = self._block_at.get(tick)
+        if block is None:
+            return tick, tick
+        first, last = block.windows[tick - block.tick]
+        return block.tick + first, block.tick + last
+
+    def is_before(self, one: int, other: int) -> bool:
+        """Whether what stands at a tick is over when what stands at another begins."""
+        block = self._block_at.get(other)
+        if block is None or block is not self._block_at.get(one):
+            return one < other
+        return block.is_before(one - block.tick, other - block.tick)
+
+    def added_edges(self, plan: MemoryPlan) -> int:
+        """How many launches wait for another only because values of the plan share bytes."""
+        added = 0
+        for block in self._blocks:
+            inside = self._launches[block.first : block.stop]
+            placed = [Launch(one.name, tuple(self._placed(one, plan))) for one in inside]
+            added += sum(not block.is_before(edge.before, edge.after) for edge in order(placed))
+        return added
+
+    def _placed(self, launch: Touches, plan: MemoryPlan) -> list[BufferRange]:
+        found = []
+        for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes)):
+            for value in pointed_to(values, lambda v: self._targets.get(v, ())):
+                slot = plan.slots[self._names[int(value)]]
+                storage = 0 if slot.region in ARENA_REGIONS else 1 + int(value)
+                start = slot.offset if storage == 0 else 0
+                found.append(BufferRange(storage, start, start + slot.nbytes, role))
+        return found
+
+
+def _blocks(program: Lowered) -> list[tuple[int, int, int]]:
+    """Launches that stand one behind the other: the first, the one behind the last, the tick."""
+    found: list[tuple[int, int, int]] = []
+    is_open = False
+    for k, step in enumerate(program.steps, len(program.load)):
+        if step.kind is StepKind.LAUNCH:
+            if is_open:
+                first, _, tick = found.pop()
+                found.append((first, step.a + 1, tick))
+            else:
+                found.append((step.a, step.a + 1, k))
+        is_open = step.kind is StepKind.LAUNCH
+    return found
+
+
+def _closed(befores: Sequence[Sequence[int]]) -> list[_Earlier]:
+    """All that comes before each position, from what comes directly before it."""
+    found: list[_Earlier] = []
+    for some in befores:
+        floor = bits = 0
+        for before in some:
+            other_floor, other = found[before]
+            if other_floor > floor:
+                floor, bits = other_floor, bits >> (other_floor - floor) | other
+            else:
+                bits |= other >> (floor - other_floor)
+            if before >= floor:
+                bits |= 1 << (before - floor)
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        found.append((floor + ones, bits >> ones))
+    return found
