@@ -131,7 +131,8 @@ class Talk:
                 elif message.strip():
                     self.answer(message)
             except EOFError:
-                print()
+                if sys.stdin.isatty():
+                    print()
                 return
             except KeyboardInterrupt:
                 print()

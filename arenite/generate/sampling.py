@@ -38,7 +38,7 @@ class Sampling:
     stop: Sequence[str] = ()  # texts that end the answer and are not part of it
     logit_bias: Mapping[int, float] = field(default_factory=dict)  # added; -inf bans a token
     max_tokens: int | None = None  # None: up to the end of the context
-    json_schema: Mapping[str, Any] | bool | str | None = None  # the text fulfils it
+    json_schema: Mapping[str, Any] | bool | str | None = None  # the text fulfils it; True: JSON
     regex: str | None = None  # the text matches it from end to end
     grammar: str | None = None  # Lark, or GBNF as llama.cpp takes it
 
@@ -104,11 +104,13 @@ def _bounds(what: str, least: float, most: float) -> str:
 
 
 def _schema_text(schema: Mapping[str, Any] | bool | str) -> str:
-    """A JSON schema, given as text or as what JSON reads into, as text."""
+    """A JSON schema, given as text or as what JSON reads into, as the text of an object."""
     try:
         value = json.loads(schema) if isinstance(schema, str) else schema
-        if isinstance(value, Mapping | bool):
+        if value is True:
+            return "{}"
+        if isinstance(value, Mapping):
             return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"json_schema is not JSON: {error}") from None
-    raise InvalidArgument(f"json_schema is {value!r}; a JSON object, true or false is needed")
+    raise InvalidArgument(f"json_schema is {value!r}; a JSON object, or true, is needed")

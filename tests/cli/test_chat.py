@@ -189,7 +189,7 @@ def test_through_a_pipe_standard_output_has_the_answers_only(
     pipe(monkeypatch, "hello\n\n/stats\nbye\n")
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
     shown = capsys.readouterr()
-    assert shown.out == "HELLO\nBYE\n\n"
+    assert shown.out == "HELLO\nBYE\n"
     assert "parrot" in shown.err
     assert models[0].is_closed
 
@@ -203,7 +203,7 @@ def test_the_options_reach_the_model(
     assert (models[0].path, models[0].context) == (model_file, 90)
     assert models[0].options == {"memory": "1GiB", "threads": 2, "kv": "float32"}
     shown = capsys.readouterr()
-    assert shown.out == "HEL\n\n"
+    assert shown.out == "HEL\n"
     assert "(ended after --max-tokens)" in shown.err
     assert bytes(models[0].sessions[0].tokens[1:]).startswith(b"<system>Speak<user>hello")
 
@@ -213,7 +213,7 @@ def test_each_turn_reads_only_what_is_new(
 ) -> None:
     pipe(monkeypatch, "one\ntwo\n")
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
-    assert capsys.readouterr().out == "ONE\nTWO\n\n"
+    assert capsys.readouterr().out == "ONE\nTWO\n"
     (session,) = models[0].sessions
     fed = b"".join(bytes(tokens) for tokens in session.fed if len(tokens) > 1 and max(tokens) < 256)
     assert fed == b"<user>two<assistant>"
@@ -226,7 +226,7 @@ def test_a_conversation_outgrows_its_context(
     pipe(monkeypatch, "\n".join(said) + "\n")
     assert arenite(monkeypatch, "chat", str(model_file), "--context", "200") == 0
     shown = capsys.readouterr()
-    assert shown.out.split("\n") == [*(text.upper() for text in said), "", ""]
+    assert shown.out.split("\n") == [*(text.upper() for text in said), ""]
     assert "are left out from now on" in shown.err
 
 
@@ -236,7 +236,7 @@ def test_a_message_that_can_not_fit_is_refused_and_the_talk_goes_on(
     pipe(monkeypatch, "x" * 300 + "\nshort\n")
     assert arenite(monkeypatch, "chat", str(model_file), "--context", "200") == 0
     shown = capsys.readouterr()
-    assert shown.out == "SHORT\n\n"
+    assert shown.out == "SHORT\n"
     assert "error: the last message makes" in shown.err
 
 

@@ -52,6 +52,13 @@ def test_a_schema_is_fulfilled(seed: int) -> None:
     assert type(value["good"]) is bool
 
 
+@pytest.mark.parametrize("schema", [True, "true", {}, "{}"], ids=repr)
+def test_any_json_is_json(schema: Any) -> None:
+    text, finish = said(3, json_schema=schema, max_tokens=900)
+    assert finish == "stop"
+    json.loads(text)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_regex_is_matched_from_end_to_end(seed: int) -> None:
     pattern = r"(ab|né|[0-9]{2,4})+-(true|x{3}) the"

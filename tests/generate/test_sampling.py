@@ -245,6 +245,7 @@ def test_logits_that_are_no_numbers_are_an_error(bad: float) -> None:
         ({"logit_bias": {1: math.inf}}, "logit_bias of token 1 is inf"),
         ({"json_schema": "{"}, "json_schema is not JSON"),
         ({"json_schema": "3"}, "json_schema is 3"),
+        ({"json_schema": False}, "json_schema is False"),
         ({"json_schema": {"a": {1, 2}}}, "json_schema is not JSON"),
         ({"json_schema": True, "regex": "a"}, "json_schema and regex are given"),
     ],
