@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arenite.generate.tokenizer import Tokenizer
 
 #: What keys and values may be kept as.
-KV_DTYPES = ("float16", "float32")
+KV_DTYPES = ("float16", "int8", "float32")
 
 
 class Settings:

@@ -13,13 +13,14 @@ from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidFile
 from arenite.frontends.language.description import Description
 from arenite.frontends.language.weights import Weights
-from arenite.ir import Dim, Graph, Node, Origin, Var, constant, graph_input, make, size
+from arenite.ir import Graph, Node, Origin, Var, constant, graph_input, make, size
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.ops.blocks import matmul_blocks, rows_of_blocks
 from arenite.ir.ops.control import cut
 
-F32, INT64 = BY_NAME["float32"], BY_NAME["int64"]
+F16, F32 = BY_NAME["float16"], BY_NAME["float32"]
+INT8, INT64 = BY_NAME["int8"], BY_NAME["int64"]
 
 
 class Builder:
@@ -180,42 +181,48 @@ class Builder:
 
     def attend(self, layer: int, q: Node, k: Node, v: Node) -> Node:
         """Of q[tokens, heads, size] over the new k and v and those of earlier tokens: rows."""
-        d = self.description
-        number = size(self.rows, INT64)
-        end = basic.add(self.position, number)
-        seen = []
-        for name, new in (("k", k), ("v", v)):
-            shape = (self.context, d.n_kv_heads, d.head_size)
-            state = make("state", name=f"{name}{layer}", shape=shape, dtype=self.kv)
-            rows = basic.cast(new, self.kv)
-            updated = make("update_slice", state, rows, self.position, axis=0)
-            self.updates.append((state, updated))
-            seen.append(basic.permute(cut(updated, end), (1, 0, 2)))
-        keys, values = seen
-        result = self._attention(q, keys, values, keys.shape[1] - self.rows, is_causal=True)
-        return self.labelled(result, f"blk.{layer}.attn")
+        scales: list[Node | None] = [None, None]
+        if self.kv == INT8:
+            (k, k_scale), (v, v_scale) = (neural.quantised_rows(x, F16) for x in (k, v))
+            scales = [
+                basic.permute(self._kept(f"{name}{layer}_scale", x), (1, 0))
+                for name, x in (("k", k_scale), ("v", v_scale))
+            ]
+        else:
+            k, v = (basic.cast(x, self.kv) for x in (k, v))
+        keys, values = (
+            basic.permute(self._kept(f"{name}{layer}", x), (1, 0, 2))
+            for name, x in (("k", k), ("v", v))
+        )
+        seen = neural.attention(
+            basic.permute(q, (1, 0, 2)),
+            keys,
+            values,
+            causal=True,
+            offset=keys.shape[1] - self.rows,
+            window=self.description.window,
+            k_scale=scales[0],
+            v_scale=scales[1],
+        )
+        return self.labelled(self._as_rows(seen), f"blk.{layer}.attn")
+
+    def _kept(self, name: str, rows: Node) -> Node:
+        """The rows of a state up to the new ones, which are written to it."""
+        shape = (self.context, *rows.shape[1:])
+        state = make("state", name=name, shape=shape, dtype=rows.dtype)
+        updated = make("update_slice", state, rows, self.position, axis=0)
+        self.updates.append((state, updated))
+        return cut(updated, basic.add(self.position, size(self.rows, INT64)))
 
     def attend_all(self, layer: int, q: Node, k: Node, v: Node) -> Node:
         """Every token sees every other one of the block; nothing is kept."""
-        keys, values = (basic.permute(x, (1, 0, 2)) for x in (k, v))
-        result = self._attention(q, keys, values, 0, is_causal=False)
-        return self.labelled(result, f"blk.{layer}.attn")
+        seen = neural.attention(*(basic.permute(x, (1, 0, 2)) for x in (q, k, v)))
+        return self.labelled(self._as_rows(seen), f"blk.{layer}.attn")
 
-    def _attention(self, q: Node, keys: Node, values: Node, offset: Dim, is_causal: bool) -> Node:
-        d = self.description
-        queries = basic.cast(basic.permute(q, (1, 0, 2)), keys.dtype)
-        seen = make(
-            "attention",
-            queries,
-            keys,
-            values,
-            scale=float(d.head_size) ** -0.5,
-            causal=is_causal,
-            offset=offset,
-            window=0,
-        )
-        rows = basic.permute(seen, (1, 0, 2))
-        return basic.cast(basic.reshape(rows, (q.shape[0], d.n_heads * d.head_size)), F32)
+    def _as_rows(self, seen: Node) -> Node:
+        """[heads, tokens, size] as [tokens, heads * size]."""
+        heads, tokens, width = seen.shape
+        return basic.reshape(basic.permute(seen, (1, 0, 2)), (tokens, heads * width))
 
     # Ends.
 
