@@ -113,6 +113,9 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
     read_whole = {
         value for node in order if OPS[node.op].family in _READS_WHOLE for value in node.inputs
     }
+    # Products read rows or columns alike; others would read them crosswise in each iteration.
+    crossed = {value for node in order if node.op != "matmul" for value in node.inputs}
+    crossed |= {*results}
     found: dict[Node, None] = {}
     pending = [*reversed(results)]
     seen: set[Node] = set()
@@ -123,6 +126,7 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
         seen.add(node)
         is_lazy = node in may_fail and node not in needed
         is_free = node.op in _FREE and node not in read_whole
+        is_free |= node.op == "permute" and node not in crossed
         if node in depends or is_free or is_lazy:
             pending += reversed(node.inputs)
         elif node not in inside:
