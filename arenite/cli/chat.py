@@ -108,7 +108,8 @@ class Talk:
 
         self.model, self.sampling = model, sampling
         self.conversation = Conversation(system)
-        model.chat_tokens([{"role": "user", "content": ""}])  # that it has a template, before all
+        # Before anything is typed: that the model can be talked to, and told this first.
+        model.chat_tokens([*self.conversation.messages, {"role": "user", "content": "?"}])
         self.session = model.session()
         self.n_left_out = 0
         self.stats: Stats | None = None

@@ -29,7 +29,7 @@ UNIT = 2.0**-53  # 53 random bits to [0, 1)
 
 
 class Sampler:
-    """Chooses tokens as a Sampling says; the n-th choice uses the n-th number of the seed."""
+    """Chooses tokens as a Sampling says; each choice among several uses one number of the seed."""
 
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
@@ -45,15 +45,38 @@ class Sampler:
         allowed: NDArray[np.bool_] | None = None,
     ) -> int:
         """The next token after those in `recent`, among the `allowed` ones."""
-        values = self._weighed(logits, recent)
+        tokens, weights = self._weights(logits, recent, allowed)
+        at = self._pick(weights) if weights.size > 1 else 0
+        return at if tokens is None else int(tokens[at])
+
+    def chances(
+        self,
+        logits: NDArray[np.float32],
+        recent: Sequence[int] = (),
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> tuple[Indices, NDArray[np.float64]]:
+        """The tokens that `choose` would choose from and how likely each is."""
+        tokens, weights = self._weights(logits, recent, allowed)
+        exact = weights.astype(np.float64)
+        return np.arange(weights.size) if tokens is None else tokens, exact / exact.sum()
+
+    def _weights(
+        self,
+        logits: NDArray[np.float32],
+        recent: Sequence[int],
+        allowed: NDArray[np.bool_] | None,
+    ) -> tuple[Indices | None, Floats]:
+        """The tokens that are left and what each weighs; None for the tokens: all there are."""
+        values = self._penalised(logits, recent)
         if allowed is None:
-            return self._draw(values)
+            return self._filtered(values)
         tokens = np.flatnonzero(allowed[: values.size])
         if not tokens.size:
             raise RunFailed("no token is allowed to come next; the grammar leads nowhere")
-        return int(tokens[self._draw(values[tokens])])
+        order, weights = self._filtered(values[tokens])
+        return tokens if order is None else tokens[order], weights
 
-    def _weighed(self, logits: NDArray[np.float32], recent: Sequence[int]) -> NDArray[np.float32]:
+    def _penalised(self, logits: NDArray[np.float32], recent: Sequence[int]) -> NDArray[np.float32]:
         """The logits with bias and penalties; the caller's array stays as it is."""
         sampling = self.sampling
         if not self._biased.size and not sampling.penalises:
@@ -76,17 +99,21 @@ class Sampler:
             values[tokens] = found
         return values
 
-    def _draw(self, values: NDArray[np.float32]) -> int:
+    def _filtered(self, values: NDArray[np.float32]) -> tuple[Indices | None, Floats]:
+        """Indices of the values that the filters leave, and their weights; None: of all."""
         top = values.max()
         if not np.isfinite(top):
-            raise RunFailed(f"the largest logit is {top}; the model's results are no numbers")
+            raise RunFailed(
+                f"the largest logit is {top}: the model's results are no numbers, or all tokens "
+                "that may come are banned"
+            )
         sampling = self.sampling
         if sampling.greedy:
-            return int(values.argmax())
+            return np.array([values.argmax()]), np.ones(1)
         if sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0:
             order = survivors(values, sampling)
-            return int(order[self._pick(_tempered(values[order], top, sampling.temperature))])
-        return self._pick(_tempered(values, top, sampling.temperature))
+            return order, _tempered(values[order], top, sampling.temperature)
+        return None, _tempered(values, top, sampling.temperature)
 
     def _pick(self, weights: Floats) -> int:
         """An index, each as likely as its weight; uses up one random number."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from arenite.generate.sampler import Sampler, _index_at, largest, survivors
 from arenite.generate.sampling import Sampling
 
 EPSILON = 1e-6
+REFERENCE = json.loads(Path(__file__).with_name("samplers_reference.json").read_text())
 PLAIN: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
 
 
@@ -134,6 +137,22 @@ def test_rounding_never_chooses_a_banned_token() -> None:
     assert set(chosen) == {5, 600, 7000}
 
 
+@pytest.mark.parametrize("case", REFERENCE["cases"], ids=range(len(REFERENCE["cases"])))
+def test_llama_cpp_leaves_the_same_tokens_with_the_same_chances(case: dict[str, Any]) -> None:
+    options = case["options"] | {"logit_bias": dict(case["options"]["logit_bias"])}
+    logits = np.array(case["logits"], np.float32)
+    tokens, chances = Sampler(Sampling(**options)).chances(logits, case["recent"])
+    order = np.argsort(tokens)
+    expected_tokens, expected = zip(*case["chances"], strict=True)
+    assert tokens[order].tolist() == list(expected_tokens)
+    np.testing.assert_allclose(chances[order], expected, rtol=2e-5, atol=2e-7)
+
+
+def test_the_defaults_are_those_that_llama_cpp_was_asked_with() -> None:
+    first = REFERENCE["cases"][0]["options"]
+    assert {name: getattr(Sampling(), name) for name in first} == first | {"logit_bias": {}}
+
+
 def fields(asked: Sampling) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in Sampling.__dataclass_fields__}
 
@@ -172,14 +191,12 @@ def test_the_coldest_temperatures_are_no_special_case() -> None:
 def test_penalties_follow_their_definition() -> None:
     values = np.array([2.0, -2.0, 1.0, 0.0, 3.0], np.float32)
     asked = sampling(
-        temperature=0,
         repetition_penalty=2.0,
         presence_penalty=0.25,
         frequency_penalty=0.5,
         penalty_window=4,
     )
     recent = [4, 4, 0, 1, 0, 3]  # 4 has left the window; 0 came twice
-    weighed = Sampler(asked)._weighed(values, recent)
     expected = [
         2.0 / 2 - 0.25 - 2 * 0.5,
         -2.0 * 2 - 0.25 - 0.5,
@@ -187,7 +204,9 @@ def test_penalties_follow_their_definition() -> None:
         0.0 - 0.25 - 0.5,
         3.0,
     ]
-    np.testing.assert_allclose(weighed, expected, rtol=1e-6)
+    tokens, chances = Sampler(asked).chances(values, recent)
+    assert tokens.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(chances, np.exp(expected) / np.exp(expected).sum(), rtol=1e-5)
     assert values.tolist() == [2.0, -2.0, 1.0, 0.0, 3.0]  # the caller's stay
 
 
