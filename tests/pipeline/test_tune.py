@@ -116,6 +116,24 @@ def packed_case(n_rows: int) -> Case:
     return graph, [x], x.astype(np.float64) @ weights.T
 
 
+def bytes_case(n_rows: int) -> Case:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (n_rows, 96)).astype(np.uint8)
+    w = rng.integers(-128, 128, (96, 80)).astype(np.int8)
+    weights = arenite.from_numpy(w)
+    graph = graph_of(lambda x: x.astype("int32") @ weights.astype("int32"), x)
+    return graph, [x], x.astype(np.int64) @ w
+
+
+def conv_bytes_case() -> Case:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (1, 32, 20, 20)).astype(np.uint8)
+    w = rng.integers(-128, 128, (64, 32, 3, 3)).astype(np.int8)
+    weights = arenite.from_numpy(w)
+    graph = graph_of(lambda x: x.astype("int32").conv(weights.astype("int32"), None, 1, 1), x)
+    return graph, [x], conv_by_numpy(x, w.astype(np.float64), 1, 1, 1)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "product": lambda: product_case(70, 64, 150),
     "odd product": lambda: product_case(37, 33, 1031),
@@ -129,6 +147,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "groups": lambda: conv_case(64, 96, 3, 1, 2),
     "depthwise": lambda: conv_case(48, 48, 3, 1, 48),
     "blocks": lambda: packed_case(21),
+    "bytes": lambda: bytes_case(50),
+    "convolution of bytes": conv_bytes_case,
 }
 
 
