@@ -67,7 +67,7 @@ class Sampler:
         allowed: NDArray[np.bool_] | None,
     ) -> tuple[Indices | None, Floats]:
         """The tokens that are left and what each weighs; None for the tokens: all there are."""
-        values = self._penalised(logits, recent)
+        values = self._penalised(logits.astype(np.float32, copy=False), recent)
         if allowed is None:
             return self._filtered(values)
         tokens = np.flatnonzero(allowed[: values.size])
@@ -139,19 +139,33 @@ def survivors(values: NDArray[np.float32], sampling: Sampling) -> Indices:
         n_kept = _n_kept(_tempered(values[order], top, 1.0), total, sampling)
         if n_kept < order.size or order.size == values.size:
             return order[:n_kept]
-        n_candidates *= 16
+        n_candidates *= 8
 
 
-def largest(values: Floats, count: int) -> Indices:
+def largest(values: NDArray[np.float32], count: int) -> Indices:
     """Indices of the `count` largest values, the largest first; of equal ones the first."""
+    pool = values
     n_groups = max(512, 8 * count)
-    if 4 * n_groups > values.size:
-        return np.argsort(-values, kind="stable")[:count]
-    n_rows = values.size // n_groups
-    maxima = values[: n_rows * n_groups].reshape(n_rows, n_groups).max(axis=0)
-    bar = np.partition(maxima, n_groups - count)[n_groups - count]
+    if n_groups <= values.size // 4:
+        n_rows = values.size // n_groups
+        pool = values[: n_rows * n_groups].reshape(n_rows, n_groups).max(axis=0)
+    if count >= pool.size:
+        return _falling(values)[:count]
+    bar = np.partition(pool, pool.size - count)[pool.size - count]
     found = np.flatnonzero(values >= bar)
-    return found[np.argsort(-values[found], kind="stable")[:count]]
+    return found[_falling(values[found])[:count]]
+
+
+def _falling(values: NDArray[np.float32]) -> Indices:
+    """Indices that sort values from the largest on; of equal ones the first.
+
+    A number of 64 bits, value above index, sorts many times as fast as a stable sort of floats.
+    """
+    bits = (values + np.float32(0)).view(np.int32)  # without a minus before zero
+    rising = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))  # integers in the order of the floats
+    both = (~rising).astype(np.int64) << 32 | np.arange(values.size)
+    both.sort()
+    return both & 0xFFFFFFFF
 
 
 def _n_kept(weights: Floats, total: float, sampling: Sampling) -> int:
