@@ -13,6 +13,7 @@ from dataclasses import replace
 from arenite.errors import DoesNotFit, InvalidArgument
 from arenite.memory import MemoryPlan, Price
 from arenite.memory import plan as plan_memory
+from arenite.memory.fit import within_capacity
 from arenite.memory.plan import CONCURRENCY, MADE_FOR
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
@@ -29,8 +30,10 @@ def planned(
     small = replace(small, reuse_edges=windows.added_edges(small))
     if made_for != CONCURRENCY:
         return small
+    both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
+    wide = replace(min(both, key=lambda plan: plan.peak_nbytes), capacity=memory)
     try:
-        wide = plan_memory(program.lifetimes(windows), memory)
+        within_capacity(wide)
     except DoesNotFit as refusal:
         raise DoesNotFit(
             f"planned for concurrency: {refusal}. Planned for memory it takes {small.peak_nbytes} "

@@ -1,19 +1,21 @@
-"""Windows: when a launch may run, if nothing but its data keeps it in order.
+"""Windows: how long launches count as running, if nothing but data keeps them in order.
 
-In: a program before it is known where anything lies. Out: for each launch the ticks of all that
-may run beside it, and which launch is over when another begins. A lifetime made of windows ends
-before another begins only where data, the order of worker 0 or the end of a block comes between:
-values placed by such lifetimes share bytes without any wait for it.
+In: a program before it is known where anything lies. Out: for each launch a span of ticks such that
+of two launches whose spans are apart, the one is over when the other begins: because of data, of
+the order of worker 0, or of the end of a block. Values that live over such spans share bytes
+without any wait for it.
 
-    tick   3  4  5  6       4 and 5 read what 3 makes, 6 what they make. So 4 may still run when 5
-    3      ██               does, and their windows are [4, 6); 3 and 6 are ordered with all others.
-    4, 5      █████
-    6               ██
+    tick        3  4  5  6          4 and 5 read what 3 makes, 6 what they make; so 4 may still run
+    3           ██                  when 5 does. It is enough that one of the two is taken to last:
+    4              █████            the earlier until the other begins, or the later from where the
+    5                 ██            other began. For all launches it is the same of the two,
+    6                    ██         whichever takes fewer bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,7 +38,7 @@ class _Block:
     stop: int
     tick: int
     earlier: list[_Earlier]
-    windows: list[tuple[int, int]]  # positions, both inclusive
+    lasts: list[int]  # for each launch the last that is not ordered with it, or itself
 
     def is_before(self, one: int, other: int) -> bool:
         floor, bits = self.earlier[other]
@@ -48,6 +50,7 @@ class Windows:
 
     def __init__(self, program: Lowered, is_shared: Sequence[bool]) -> None:
         self._is_shared = is_shared
+        self._begin_early = False
         self._targets: dict[ValueId, tuple[int, ...]] = {
             number: value.targets for number, value in enumerate(program.values) if value.targets
         }
@@ -81,16 +84,25 @@ class Windows:
             for before in some:
                 afters[n - 1 - before].append(n - 1 - k)
         later = _closed(afters)
-        windows = [(earlier[k][0], n - 1 - later[n - 1 - k][0]) for k in range(n)]
-        return _Block(first, stop, tick, earlier, windows)
+        lasts = [n - 1 - floor for floor, _ in reversed(later)]
+        return _Block(first, stop, tick, earlier, lasts)
 
     def of(self, tick: int) -> tuple[int, int]:
-        """The first and the last tick at which what stands at a tick may run."""
+        """The first and the last tick of what stands at a tick."""
         block = self._block_at.get(tick)
         if block is None:
             return tick, tick
-        first, last = block.windows[tick - block.tick]
-        return block.tick + first, block.tick + last
+        if self._begin_early:
+            floor, _ = block.earlier[tick - block.tick]
+            return block.tick + floor, tick
+        return tick, block.tick + block.lasts[tick - block.tick]
+
+    def begun_early(self) -> Windows:
+        """Where launches begin when the first that may run beside them has begun, and do not last
+        until the last of these begins."""
+        other = copy(self)
+        other._begin_early = True
+        return other
 
     def is_before(self, one: int, other: int) -> bool:
         """Whether what stands at a tick is over when what stands at another begins."""
