@@ -22,8 +22,8 @@ HELP = (
 MOST_ELEMENTS = 2**28
 
 _KINDS = ("matmul", "linear", "conv")
-_SIZES = re.compile(r"[1-9]\d{0,8}(x[1-9]\d{0,8})*")
-_OPTION = re.compile(r"([sg])([1-9]\d{0,4})")
+_SIZES = re.compile(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*")
+_OPTION = re.compile(r"([sg])([1-9][0-9]{0,4})")
 
 #: A function of tensors, and the shapes of its arguments.
 Layer = tuple[Callable[..., "Tensor"], tuple[tuple[int, ...], ...]]
@@ -43,6 +43,8 @@ def layer(text: str) -> Layer:
             return _conv(*parts)
         [shape] = parts
         return _matmul(_ints(shape)) if kind == "matmul" else _linear(_ints(shape))
+    except InvalidArgument:
+        raise
     except (TypeError, ValueError):
         raise InvalidArgument(f"{text!r} is no layer: write {HELP}") from None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arenite.ir import Graph
     from arenite.pipeline.tune import OnProgress
 
-_SIZES = re.compile(r"[^=,]+=\d{1,9}(,[^=,]+=\d{1,9})*")
+_SIZES = re.compile(r"[^=,]+=[0-9]{1,9}(,[^=,]+=[0-9]{1,9})*")
 
 
 def tune(

@@ -1,0 +1,155 @@
+"""`arenite tune`: what it prints and returns, and that what it finds is kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import arenite
+from arenite.cli import main, manner, shapes
+from arenite.errors import InvalidArgument
+from arenite.pipeline import choices, tune
+from arenite.pipeline.choices import KernelTimes, Times
+from tests.generate.gguf_models import write_tiny
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Races are short, and choices do not stay."""
+    monkeypatch.setattr(tune, "RACE_SECONDS", 0.0)
+    monkeypatch.setattr(tune, "ROUNDS", tune.FIRST_ROUNDS)
+    yield
+    for content in choices.all_choices():
+        choices.keep_choice(content, None)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["arenite", "tune", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main.run()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_what_was_tried_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "linear:20x64x96", "--threads", "2") == 0
+    shown = capsys.readouterr()
+    assert "µs, 1 thread  µs, 2 threads" in shown.out
+    assert "usual" in shown.out
+    assert "kernels tried: 1" in shown.out
+    assert shown.err == ""
+
+
+def test_json_has_every_layer(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    layers = ["matmul:2x20x64x96", "conv:16x9x9/32x3x3/s2/g2"]
+    assert run(monkeypatch, *layers, "--json", "--threads", "1") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["schema"], result["kind"]) == (1, "arenite.tune")
+    assert [one["name"] for one in result["tuned"]] == layers
+    for one in result["tuned"]:
+        assert one["conditions"] == ["1 thread"]
+        assert sum(row["is_usual"] for row in one["tried"]) == 1
+        assert sum(row["is_chosen"] for row in one["tried"]) == 1
+        assert all(row["seconds"][0] > 0 and row["is_same"] for row in one["tried"])
+
+
+def test_what_is_found_is_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """Some way is made out to be the fastest; the function is then cut so."""
+    monkeypatch.setattr(tune._Search, "_score", lambda self, choice: float("tile 8x" not in choice))
+    monkeypatch.setattr(tune._Search, "_holds", lambda self, choice: True)
+    assert run(monkeypatch, "matmul:100x64x96", "--json", "--threads", "1") == 0
+    [tuned] = json.loads(capsys.readouterr().out)["tuned"]
+    [choice] = tuned["choices"].values()
+    assert "tile 8x" in choice
+    a, b = np.ones((100, 64), np.float32), np.ones((64, 96), np.float32)
+    with arenite.compile(lambda x, y: x @ y, a, b) as program:
+        assert choices.choices_of(program.executable.graph) == tuned["choices"]
+        assert (program(a, b) == 64).all()
+
+
+def test_no_time_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "linear:21x64x96", "linear:22x64x96", "--seconds", "0") == 0
+    assert capsys.readouterr().out.count("no time for 1 more") == 2
+
+
+def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(manner, "err", Console(file=screen, force_terminal=True, width=80))
+    assert run(monkeypatch, "linear:23x64x96", "--threads", "1") == 0
+    assert "matmul_0" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["matmul:12"], "is no layer: write matmul:"),
+        (["matmul:0x1x1"], "is no layer"),
+        (["matmul:1x2x3/4"], "is no layer"),
+        (["linear:1x2"], "is no layer"),
+        (["conv:3x8x8"], "is no layer"),
+        (["conv:3x8x8/8x3"], "is no layer"),
+        (["conv:3x8x8/8x3x3/z2"], "is no layer"),
+        (["conv:3x8x8/8x3x3/g2"], "is no layer"),
+        (["matmul:99999x99999x99999"], "more than"),
+        (["matmul:1\u0661x2x3"], "is no layer"),
+        (["linear:4x8x8", "--sizes", "rows"], "gives no sizes"),
+        (["linear:4x8x8", "--sizes", "rows=1"], "no size is called rows; there are: none"),
+        (["no/such/file.gguf", "--offline"], "no/such/file.gguf"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, arguments: list[str], said: str
+) -> None:
+    assert run(monkeypatch, *arguments) == manner.EXIT_BAD_INPUT
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in " ".join(shown.err.split())
+    assert shown.err.startswith("error: ")
+
+
+def test_layers_compute_what_they_say() -> None:
+    function, [shape] = shapes.layer("conv:4x6x5/8x3x3/s2")
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    with arenite.compile(function, x) as program:
+        assert program(x).shape == (1, 3, 3, 8)
+    function, given = shapes.layer("matmul:3x4x5x6")
+    a, b = (np.ones(shape, np.float32) for shape in given)
+    with arenite.compile(function, a, b) as program:
+        assert (program(a, b) == a @ b).all()
+    with pytest.raises(InvalidArgument):
+        shapes.layer("linear:")
+
+
+def test_a_language_model_is_tuned_and_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    path = write_tiny("llama-q8_0", tmp_path)
+
+    def logits() -> list[bytes]:
+        with arenite.load(path, context=64) as model:
+            session = model.session()
+            return [session.feed(tokens).tobytes() for tokens in ([5, 9, 2] * 7, [11], [3, 4])]
+
+    before = logits()
+
+    def second(search: tune._Search) -> KernelTimes:
+        """Whatever would be measured, the second way of each kernel is chosen."""
+        return KernelTimes(search._choices[1], dict.fromkeys(search._choices[:2], Times((1e-6,))))
+
+    monkeypatch.setattr(tune._Search, "result", second)
+    options = ["--context", "64", "--sizes", "tokens=5", "--threads", "1", "--json"]
+    assert run(monkeypatch, str(path), *options) == 0
+    [tuned] = json.loads(capsys.readouterr().out)["tuned"]
+    assert tuned["conditions"] == ["tokens 5, 1 thread"]
+    assert len(tuned["choices"]) >= 3
+    assert logits() == before
