@@ -8,6 +8,7 @@ same shape with two layers, which is quick, and the choice is checked by a plan 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache as remembered
@@ -15,7 +16,7 @@ from typing import TypeAlias
 
 from arenite.device.allocator import readable_nbytes
 from arenite.dtype import DType
-from arenite.errors import DoesNotFit, InvalidArgument
+from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
@@ -83,16 +84,10 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
         state = (context - least) * a_token
         return base.total_nbytes + state + work(context) - work(least)
 
-    low, high = 0, (most - least) // STEP  # in steps above the least; `low` fits
-    while low < high:
-        middle = (low + high + 1) // 2
-        if expected(least + middle * STEP) <= memory:
-            low = middle
-        else:
-            high = middle - 1
-    for step in range(low, -1, -1):
-        context = most if least + (step + 1) * STEP > most else least + step * STEP
+    candidates = [*range(least, most, STEP), most]
+    n_fitting = bisect_right(candidates, memory, key=expected)
+    for context in reversed(candidates[: max(n_fitting, 1)]):
         plan = plan_graph(file.graph(context=context, block=min(block, context), kv=kv))
         if plan.total_nbytes <= memory:
             return context
-    raise InvalidArgument(f"no context of {file.path} fits {memory} bytes")
+    return least

@@ -166,11 +166,12 @@ class LanguageModel(Closing):
         hold are computed."""
         with self._lock:
             held = self._held
+            wanted = [*before, *new]
             known = 0
-            while known < min(len(held), len(before)) and held[known] == before[known]:
+            while known < min(len(held), len(wanted) - 1) and held[known] == wanted[known]:
                 known += 1
             del held[known:]
-            pending = [*before[known:], *new]
+            pending = wanted[known:]
             logits = np.empty(0, np.float32)
             while pending:
                 block = pending[: self.settings.block]

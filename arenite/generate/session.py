@@ -17,8 +17,9 @@ Logits = NDArray[np.float32]
 
 
 class Session:
-    """Tokens fed one after the other. A model holds the state of one session: when another feeds,
-    what the two do not share is computed again."""
+    """Tokens fed one after the other. A model holds the state of the session that fed last: when
+    another feeds, it computes again what the two do not share. In which blocks tokens were
+    computed can change the last bits of logits."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

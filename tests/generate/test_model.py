@@ -1,0 +1,183 @@
+"""Language models from files: sessions, contexts within budgets, plans before weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite.errors import BoundsError, DoesNotFit, InvalidArgument, InvalidFile, NotSupported
+from arenite.frontends.language import LanguageFile
+from arenite.generate import LanguageModel, Settings
+from arenite.generate.budget import STEP
+from tests.generate.gguf_models import write_tiny
+
+TOKENS = [1, 33, 5, 90, 12, 7, 64, 3, 77, 21, 9, 40]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny("llama", tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> Iterator[LanguageModel]:
+    with arenite.load(path, context=96, block=8, threads=2) as loaded:
+        yield loaded
+
+
+def counted(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the blocks that are computed from now on."""
+    sizes: list[int] = []
+    run = model.executable
+
+    def counting(tokens: np.ndarray, position: np.int64) -> list[np.ndarray]:
+        sizes.append(len(tokens))
+        return run(tokens, position)
+
+    monkeypatch.setattr(model, "executable", counting)
+    return sizes
+
+
+def test_blocks_of_any_size_give_the_same_logits(model: LanguageModel) -> None:
+    whole = model.session().feed(TOKENS)
+    assert whole.shape == (model.file.description.n_tokens,)
+    for cuts in ((1, 2, 3, 6), (4, 4, 4), (11, 1)):
+        session, at = model.session(), 0
+        session.reset()
+        for n in cuts:
+            logits = session.feed(TOKENS[at : at + n])
+            at += n
+        np.testing.assert_allclose(logits, whole, atol=2e-2)
+        assert session.position == len(TOKENS)
+        assert list(session.tokens) == TOKENS
+
+
+def test_a_prefix_is_computed_once(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = model.session()
+    expected = first.feed(TOKENS[:9])
+    sizes = counted(model, monkeypatch)
+    first.rewind(6)
+    np.testing.assert_allclose(first.feed(TOKENS[6:9]), expected, atol=1e-3)
+    assert sizes == [1]  # the state holds all but the last still, whose logits are asked for
+    # Another session that begins in the same way computes what is different.
+    second = model.session()
+    second.feed([*TOKENS[:4], 2])
+    assert sizes == [1, 1]
+    sizes.clear()
+    first.feed([5])
+    assert sum(sizes) == 5 + 1  # of the nine tokens four are still held
+
+
+def test_sessions_do_not_disturb_each_other(model: LanguageModel) -> None:
+    alone = model.session()
+    alone.feed(TOKENS[:5])
+    expected = alone.feed(TOKENS[5:7])
+    one, other = model.session(), model.session()
+    one.feed(TOKENS[:5])
+    other.feed([3, 2, 1])
+    np.testing.assert_allclose(one.feed(TOKENS[5:7]), expected, atol=2e-2)
+    with pytest.raises(InvalidArgument, match="cannot go back to 9"):
+        other.rewind(9)
+
+
+def test_what_cannot_be_fed_is_refused_and_nothing_changes(model: LanguageModel) -> None:
+    session = model.session()
+    session.feed(TOKENS[:2])
+    for tokens in ([model.file.description.n_tokens], [-1], [0] * 95):
+        with pytest.raises(BoundsError):
+            session.feed(tokens)
+    with pytest.raises(InvalidArgument):
+        session.feed([])
+    assert session.position == 2
+    session.feed([0] * 94)
+    with pytest.raises(BoundsError, match="context of 96"):
+        session.feed([0])
+
+
+def test_threads_and_runs_agree_bit_for_bit(path: Path) -> None:
+    found = []
+    for threads in (1, 2, 2):
+        with arenite.load(path, context=96, block=8, threads=threads) as loaded:
+            session = loaded.session()
+            found.append([session.feed(TOKENS), session.feed([4]), session.feed([5, 6])])
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+def test_the_plan_is_known_before_weights_are_read(path: Path) -> None:
+    settings = Settings(LanguageFile.open(path), context=96, block=8)
+    before = settings.plan
+    with arenite.load(path, context=96, block=8) as loaded:
+        loaded.session().feed(TOKENS)
+        assert loaded.plan.total_nbytes == before.total_nbytes
+        d = loaded.file.description
+        kv = 2 * d.n_layers * 96 * d.n_kv_heads * d.head_size * 2
+        assert loaded.plan.regions["state"].nbytes == kv
+        loaded.executable.verify()
+
+
+def test_a_budget_is_honoured_or_refused(path: Path) -> None:
+    file = LanguageFile.open(path)
+    needed = Settings(file, context=96, block=8).plan.total_nbytes
+    assert Settings(file, context=96, block=8, memory=needed).plan.total_nbytes == needed
+    with pytest.raises(DoesNotFit, match=f"needs {needed} bytes") as caught:
+        arenite.load(path, context=96, block=8, memory=needed - 1)
+    assert caught.value.smallest_known == needed
+    assert caught.value.live
+
+
+def test_the_longest_context_that_fits_is_chosen(path: Path) -> None:
+    file = LanguageFile.open(path)
+    file = replace(file, description=replace(file.description, context=1000))
+    longest = Settings(file, block=8)
+    assert longest.context == 1000
+    some = Settings(file, context=300, block=8).plan.total_nbytes
+    for budget in (longest.plan.total_nbytes - 1, some):
+        chosen = Settings(file, memory=budget, block=8)
+        assert chosen.plan.total_nbytes <= budget
+        above = Settings(file, context=min(chosen.context + STEP, 1000), block=8)
+        assert above.plan.total_nbytes > budget
+        assert Settings(file, memory=budget, block=8).context == chosen.context
+    with pytest.raises(DoesNotFit):
+        Settings(file, memory=1000)
+
+
+def test_settings_that_make_no_sense_are_refused(path: Path) -> None:
+    file = LanguageFile.open(path)
+    for wrong in ({"context": 10**9}, {"context": 0}, {"kv": "int3"}, {"block": 0}):
+        with pytest.raises(InvalidArgument):
+            Settings(file, **wrong)  # type: ignore[arg-type]
+
+
+def test_eight_bits_take_half_the_room(path: Path, model: LanguageModel) -> None:
+    expected = model.session().feed(TOKENS)
+    with arenite.load(path, context=96, block=8, kv="int8") as small:
+        d = small.file.description
+        rows = 2 * d.n_layers * 96 * d.n_kv_heads
+        assert small.plan.regions["state"].nbytes == rows * (d.head_size + 2)
+        logits = small.session().feed(TOKENS)
+    spread = float(np.std(expected))
+    assert 0 < np.abs(logits - expected).max() < 0.2 * spread
+
+
+def test_a_file_of_another_shape_is_refused_by_name(path: Path) -> None:
+    file = LanguageFile.open(path)
+    missing = {name: t for name, t in file.tensors.items() if name != "blk.1.attn_q.weight"}
+    broken = LanguageFile(file.path, file.description, missing, file.gguf)
+    with pytest.raises(InvalidFile, match=r"blk\.1\.attn_q\.weight"):
+        broken.graph(context=32, block=8, kv=Settings(file, context=32).kv)
+    swapped = dict(file.tensors)
+    swapped["blk.1.attn_q.weight"] = file.tensors["blk.1.ffn_up.weight"]
+    broken = LanguageFile(file.path, file.description, swapped, file.gguf)
+    with pytest.raises(InvalidFile, match="ask for"):
+        broken.graph(context=32, block=8, kv=Settings(file, context=32).kv)
+
+
+def test_a_model_for_text_makes_no_embeddings(model: LanguageModel) -> None:
+    with pytest.raises(NotSupported, match="embeddings"):
+        model.embed(["a"])
