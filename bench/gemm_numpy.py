@@ -10,10 +10,11 @@ from bench.gemm_cases import inputs, is_transposed
 
 
 def prepare(case: str, threads: int) -> Callable[[], None]:
-    a, b = inputs(case)
+    many, b = inputs(case)
     right = b.T if is_transposed(case) else b
 
     def work() -> None:
-        np.matmul(a, right)
+        for a in many:
+            np.matmul(a, right)
 
     return work

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import arenite
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES, compile_object
@@ -12,7 +15,7 @@ from arenite.codegen.target import host
 from arenite.codegen.vector import I64, Builder, Vec, VType
 from arenite.runtime.link import link_object
 from arenite.runtime.loader import load_code
-from bench.gemm_cases import inputs, is_transposed
+from bench.gemm_cases import inputs, is_transposed, n_products
 
 #: Multiply-adds that do not wait for each other, and turns of the loop around them.
 CHAINS = 12
@@ -22,11 +25,18 @@ TURNS = 20_000
 def prepare(case: str, threads: int) -> Callable[[], None]:
     if case == "peak":
         return chains(VType("f", 32, host().vector_bits // 32), lambda x, y: fma(x, y, y))
-    a, b = inputs(case)
+    many, b = inputs(case)
     transposed = is_transposed(case)
-    compiled = arenite.compile(
-        (lambda x, w: x @ w.T) if transposed else (lambda x, w: x @ w), a, b, threads=threads
-    )
+
+    def one(x: Any, w: Any) -> Any:
+        return x @ w.T if transposed else x @ w
+
+    def all_of(xs: Any, w: Any) -> Any:
+        return arenite.scan(lambda state, x: (state, one(x, w)), 0.0, xs)[1]
+
+    a = np.stack(many) if n_products(case) > 1 else many[0]
+    function = all_of if n_products(case) > 1 else one
+    compiled = arenite.compile(function, a, b, threads=threads)
 
     def work() -> None:
         compiled(a, b)
@@ -61,15 +71,20 @@ def chains(t: VType, step: Callable[[Vec, Vec], Vec]) -> Callable[[], None]:
         where = b.offset("%window", 64 * k)
         b.emit_void(f"store {t} {total.text}, ptr {where}, align 4")
     done.end = "ret void"
-    module = "\n".join(sorted(b.declarations)) + (
-        f"\ndefine hidden void @peak(ptr %window) {FUNCTION_ATTRIBUTES} {{\n{b.body_text()}\n}}\n"
-    )
-    image = link_object(compile_object(module, host()))
-    code = load_code(image.image)
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(image.entries["peak"]))
+    call = native(b)
     window = (ctypes.c_float * (16 * (CHAINS + 1)))(0.5)
 
     def work() -> None:
         call(ctypes.addressof(window))
 
     return work
+
+
+def native(b: Builder) -> Callable[[int], None]:
+    """What was built as a function of an address."""
+    module = "\n".join(sorted(b.declarations)) + (
+        f"\ndefine hidden void @built(ptr %window) {FUNCTION_ATTRIBUTES} {{\n{b.body_text()}\n}}\n"
+    )
+    image = link_object(compile_object(module, host()))
+    code = load_code(image.image)
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(image.entries["built"]))

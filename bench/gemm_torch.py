@@ -11,14 +11,13 @@ from bench.gemm_cases import inputs, is_transposed
 
 def prepare(case: str, threads: int) -> Callable[[], None]:
     torch.set_num_threads(threads)
-    a, b = (torch.from_numpy(array) for array in inputs(case))
-    linear = torch.nn.functional.linear
+    arrays, right = inputs(case)
+    many, b = [torch.from_numpy(a) for a in arrays], torch.from_numpy(right)
+    multiply = torch.nn.functional.linear if is_transposed(case) else torch.matmul
 
     def work() -> None:
         with torch.no_grad():
-            if is_transposed(case):
-                linear(a, b)
-            else:
-                a @ b
+            for a in many:
+                multiply(a, b)
 
     return work

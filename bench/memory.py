@@ -1,0 +1,59 @@
+"""How fast memory is read: many caches full, by lines of streams side by side, asked for before.
+
+A side of its own for `bench.harness`: the case is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from arenite.codegen.micro.tile import moved, prefetch
+from arenite.codegen.target import host
+from arenite.codegen.vector import I64, Builder, Vec, VType
+from bench.gemm_ours import native
+
+READ_NBYTES = 1 << 28
+STREAMS = 8
+LINE_NBYTES = 64
+AHEAD_NBYTES = 2048
+
+
+def prepare(case: str, threads: int) -> Callable[[], None]:
+    """All of some memory read once, by so many threads."""
+    call = native(_reader(READ_NBYTES // (threads * STREAMS)))
+    memory = np.ones(READ_NBYTES + LINE_NBYTES, np.uint8)
+    start = -(-memory.ctypes.data // LINE_NBYTES) * LINE_NBYTES
+    places = [start + k * READ_NBYTES // threads for k in range(threads)]
+    pool = ThreadPoolExecutor(threads)
+
+    def work() -> None:
+        list(pool.map(call, places))
+        assert memory[LINE_NBYTES] == 1  # it is still there
+
+    return work
+
+
+def _reader(stream_nbytes: int) -> Builder:
+    b = Builder(host())
+    t = VType("i", 32, LINE_NBYTES // 4)
+    front, head, done = b.block, b.new_block("loop"), b.new_block("done")
+    front.end = f"br label %{head.name}"
+    b.block = head
+    at, seen = Vec(b, b.new_name(), I64), Vec(b, b.new_name(), t)
+    made = seen
+    for stream in range(STREAMS):
+        line = moved(b, b.offset("%window", stream * stream_nbytes), at)
+        prefetch(b, b.offset(line, AHEAD_NBYTES))
+        made = made | b.emit(f"load {t}, ptr {line}, align {LINE_NBYTES}", t)
+    after = at + LINE_NBYTES
+    again = after.lt(b.constant(stream_nbytes, I64))
+    head.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
+    b.set_phi(head, at.text, [(b.constant(0, I64), front), (after, head)])
+    b.set_phi(head, seen.text, [(b.constant(0, t), front), (made, head)])
+    b.block = done
+    b.emit_void(f"store {t} {made.text}, ptr %window, align {LINE_NBYTES}")
+    done.end = "ret void"
+    return b
