@@ -11,26 +11,27 @@ One character stands for one, so that what a template looks for, cuts and counts
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 #: Bars are in most control tokens and nothing templates look for: all of them are hidden.
 _BARS = "|\uff5c"
-_PRIVATE = range(0xF0000, 0xFFFFE)
+#: Characters to stand for others: old musical signs, which print as they are; then private use.
+_STAND_INS = [*range(0x1D000, 0x1D0F6), *range(0xF0000, 0xFFFFE)]
 
 
 class Mask:
     """Hides the texts of control tokens in messages that are plain data."""
 
     def __init__(self, control_texts: list[str], messages: list[Any]) -> None:
-        used = {c for text in _texts(messages) for c in text if ord(c) in _PRIVATE}
-        self._free = (chr(code) for code in _PRIVATE if chr(code) not in used)
+        used = {character for text in _texts(messages) for character in text}.union(*control_texts)
+        self._free = (chr(code) for code in _STAND_INS if chr(code) not in used)
         self._hidden: dict[str, str] = {}
+        self._controls = control_texts
         self._bars = [bar for bar in _BARS if any(bar in text for text in control_texts)]
         self._whole = [text for text in control_texts if not any(b in text for b in self._bars)]
-        self._longest = max(map(len, self._whole), default=0)
-        #: What, at the edge of a text, could be completed by the template around it.
-        self._ends = {text[k:] for text in self._whole for k in range(1, len(text))}
-        self._starts = {text[:k] for text in self._whole for k in range(1, len(text))}
+        self._longest = max(map(len, control_texts), default=0)
+        self._starts, self._ends = _edges(tuple(control_texts))
 
     def hidden(self, messages: list[Any]) -> list[Any]:
         """The messages with their texts hidden. A role may be a part of a control token, which is
@@ -47,9 +48,9 @@ class Mask:
 
     def shown(self, text: str) -> str:
         """A text as it was."""
-        for character, private in self._hidden.items():
-            text = text.replace(private, character)
-            escaped = private.encode("utf-16-be").hex()
+        for character, stand_in in self._hidden.items():
+            text = text.replace(stand_in, character)
+            escaped = stand_in.encode("utf-16-be").hex()
             text = text.replace(f"\\u{escaped[:4]}\\u{escaped[4:]}", character)  # in ASCII JSON
         return text
 
@@ -64,7 +65,7 @@ class Mask:
             }
         return value
 
-    def _private(self, character: str) -> str:
+    def _stand_in(self, character: str) -> str:
         if character not in self._hidden:
             self._hidden[character] = next(self._free)
         return self._hidden[character]
@@ -74,24 +75,37 @@ class Mask:
             return text
         for bar in self._bars:
             if bar in text:
-                text = text.replace(bar, self._private(bar))
+                text = text.replace(bar, self._stand_in(bar))
         for control in self._whole:
             if control in text:
-                text = text.replace(control, self._private(control[0]) + control[1:])
+                text = text.replace(control, self._stand_in(control[0]) + control[1:])
         return text
 
     def _hide_edges(self, text: str) -> str:
+        """Hide the first or last letter of what the template around it could make a control of."""
         inner = text.strip()
-        if not inner or not self._whole:
+        if not inner:
             return text
-        begin, end = text.index(inner), text.index(inner) + len(inner)
+        begin = text.index(inner)
+        end = begin + len(inner)
         lengths = range(1, min(self._longest, len(inner)) + 1)
-        is_inside = len(inner) < self._longest and any(inner in whole for whole in self._whole)
+        is_inside = len(inner) < self._longest and any(inner in c for c in self._controls)
+        edges = set()
         if is_inside or any(inner[:k] in self._ends for k in lengths):
-            text = text[:begin] + self._private(text[begin]) + text[begin + 1 :]
+            edges.add(begin)
         if any(inner[-k:] in self._starts for k in lengths):
-            text = text[: end - 1] + self._private(text[end - 1]) + text[end:]
+            edges.add(end - 1)
+        for edge in edges:
+            text = text[:edge] + self._stand_in(text[edge]) + text[edge + 1 :]
         return text
+
+
+@lru_cache(maxsize=4)
+def _edges(controls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """What, at the end or at the start of a text, could be completed by the template around it."""
+    starts = {control[:k] for control in controls for k in range(1, len(control))}
+    ends = {control[k:] for control in controls for k in range(1, len(control))}
+    return frozenset(starts), frozenset(ends)
 
 
 def _texts(value: Any) -> list[str]:

@@ -17,11 +17,14 @@ from jinja2.exceptions import SecurityError
 from jinja2.filters import do_round
 from jinja2.runtime import Undefined
 
-BASE_STEPS = 2**20
-BASE_SIZE = 2**22  # characters and elements of one value
-STEP_SIZE = 16  # characters and elements that one step pays for
+BASE_STEPS = 2**19
+BASE_SIZE = 2**22  # characters of one value
+ELEMENT_SIZE = 16  # characters that one element of a list counts as
+STEP_SIZE = 16  # characters that one step pays for
 MAX_INTEGER_BITS = 8192
 MAX_WIDTH = 999  # of a formatted field
+
+_CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class OverBudget(Exception):
@@ -37,7 +40,7 @@ class Budget:
 
     def spend(self, size: int) -> None:
         if size > self.max_size:
-            raise OverBudget(f"makes a value of over {self.max_size} characters or elements")
+            raise OverBudget(f"makes a value of over {self.max_size} characters")
         self.steps -= 1 + size // STEP_SIZE
         if self.steps < 0:
             raise OverBudget("takes more steps than any conversation needs")
@@ -61,23 +64,22 @@ def spend(size: int = 0) -> None:
 
 
 def size_of(value: object) -> int:
-    """Characters and elements of a value as if written out: what is in it twice counts twice."""
+    """Characters of a value as if written out: what is in it twice counts twice."""
     if isinstance(value, str):
         return len(value)
-    if not isinstance(value, list | tuple | set | frozenset | dict):
-        return len(value) if isinstance(value, range) else 1
+    if not isinstance(value, _CONTAINERS):
+        return ELEMENT_SIZE * (len(value) if isinstance(value, range) else 1)
     sizes: dict[int, int] = {}
     stack: list[tuple[Any, bool]] = [(value, False)]
     while stack:
         item, has_parts = stack.pop()
         parts = [*item.keys(), *item.values()] if isinstance(item, dict) else item
         if has_parts:
-            sizes[id(item)] = 1 + sum(sizes[id(p)] if id(p) in sizes else size_of(p) for p in parts)
+            inner = sum(sizes[id(p)] if id(p) in sizes else size_of(p) for p in parts)
+            sizes[id(item)] = inner + ELEMENT_SIZE * (1 + len(parts))
         elif id(item) not in sizes:
             stack.append((item, True))
-            stack += [
-                (p, False) for p in parts if isinstance(p, list | tuple | set | frozenset | dict)
-            ]
+            stack += [(part, False) for part in parts if isinstance(part, _CONTAINERS)]
     return sizes[id(value)]
 
 

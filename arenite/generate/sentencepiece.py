@@ -49,8 +49,8 @@ class ScoredPieces:
             if kinds[token] != Kind.BYTE and token not in controls
         }
         self._longest = max(map(len, self._pieces), default=0)
-        unknown = special_id(metadata, len(vocabulary), "unknown", 0)
-        self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>", unknown) for byte in range(256)]
+        self._unknown = special_id(metadata, len(vocabulary), "unknown", 0)
+        self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
         # A token with a space inside joins words; without any, words are merged one by one.
         self._one_by_one = not any(SPACE in text.lstrip(SPACE) for text in self._pieces)
         self._cache: dict[str, list[int]] = {}
@@ -88,14 +88,11 @@ class ScoredPieces:
         return found
 
     def _fall_back(self, character: str) -> list[int]:
+        """Tokens of its bytes; one unknown token where the vocabulary has none for them."""
         found = [self._bytes[byte] for byte in character.encode()]
         tokens = [token for token in found if token is not None]
-        if len(tokens) < len(found):
-            raise InvalidFile(
-                f"{self._vocabulary.path}: the vocabulary has no token for {character!r}, none for "
-                "its bytes and none that stands for unknown text"
-            )
-        return tokens
+        is_known = len(tokens) == len(found) or self._unknown is None
+        return tokens if is_known else [self._unknown]
 
     def _merge(self, text: str) -> list[str]:
         """The text in pieces after all merges; `ends[i]` is where the piece that starts at i

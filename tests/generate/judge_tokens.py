@@ -34,6 +34,8 @@ FAMILIES = (
     "default gpt-2 smollm llama-bpe dbrx glm4 qwen2 qwen35 minicpm5 deepseek-coder deepseek-v3 "
     "falcon bloom viking bailingmoe seed-coder"
 ).split()
+#: llama.cpp writes their patterns with a-z for small letters: judged on ASCII.
+ASCII_FAMILIES = ["gpt-4o", "tekken"]
 
 
 def byte_pairs() -> dict[str, Any]:
@@ -156,7 +158,8 @@ def vocabularies() -> dict[str, dict[str, Any]]:
     }
 
 
-def judged(judge: Judge, texts: Iterable[str]) -> dict[str, Any]:
+def judged(judge: Judge, given: Iterable[str]) -> dict[str, Any]:
+    texts = list(given)
     return {
         "plain": [judge.encode(text, special=False, ends=False) for text in texts],
         "special": [judge.encode(text, special=True, ends=True) for text in texts],
@@ -220,20 +223,29 @@ def judge_folder(path: Path, texts: list[str], scratch: Path) -> None:
 def main() -> None:
     texts, fuzz = [*TEXTS, *random_texts(60, seed=1)], random_texts(3000, seed=2)
     kinds = vocabularies()
-    written: dict[str, Any] = {"vocabularies": kinds, "families": {}, "results": {}}
+    results: dict[str, Any] = {}
+    families: dict[str, Any] = {}
+    ascii_families: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, keys in kinds.items():
             path = write_vocabulary(folder / f"{name}.gguf", keys)
-            written["results"][name] = judged(Judge(path), texts)
+            results[name] = judged(Judge(path), texts)
             compare(name, Tokenizer.of_gguf(GgufFile.open(path).metadata), Judge(path), fuzz)
-        for family in FAMILIES:
-            path = write_vocabulary(
-                folder / f"{family}.gguf", {**kinds["bytes"], "ggml.pre": family}
-            )
-            written["families"][family] = judged(Judge(path), texts)["plain"]
-            compare(family, Tokenizer.of_gguf(GgufFile.open(path).metadata), Judge(path), fuzz)
-        REFERENCE.write_text(json.dumps(written, separators=(",", ":")))
+        for family in FAMILIES + ASCII_FAMILIES:
+            keys = {**kinds["bytes"], "ggml.pre": family}
+            judge = Judge(write_vocabulary(folder / f"{family}.gguf", keys))
+            if family in FAMILIES:
+                families[family] = judged(judge, texts)["plain"]
+            else:
+                ascii_families[family] = judged(judge, filter(str.isascii, texts))["plain"]
+        written = {
+            "vocabularies": kinds,
+            "results": results,
+            "families": families,
+            "ascii_families": ascii_families,
+        }
+        REFERENCE.write_text(json.dumps(written, separators=(",", ":")) + "\n")
         models = Path(sys.argv[1]) if sys.argv[1:] else folder / "none"
         for path in sorted(models.rglob("*.gguf")):
             judge_model(path, [*texts, *fuzz], folder)
