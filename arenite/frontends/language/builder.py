@@ -54,6 +54,20 @@ class Builder:
     def weight(self, name: str, *shape: int) -> Node:
         return self.weights.get(f"{name}.weight", shape)
 
+    def stacked(self, name: str, count: int, rows: int, columns: int) -> Node:
+        """Matrices of one shape: one tensor of the file, or one for each."""
+        if f"{name}.weight" in self.weights:
+            return self.weight(name, count, rows, columns)
+        parts = [self.weight(f"{name}.{k}", rows, columns) for k in range(count)]
+        return basic.concat([basic.expand_dims(part, 0) for part in parts], 0)
+
+    def row_of(self, name: str) -> Node:
+        """A row of weights as [1, width]."""
+        width = self.description.width
+        stored = self.weights.tensors.get(f"{name}.weight")
+        is_row = stored is not None and len(stored.shape) == 1
+        return basic.reshape(self.weight(name, *((width,) if is_row else (1, width))), (1, width))
+
     def labelled(self, node: Node, name: str) -> Node:
         """The node, known in kernels, errors and profiles by a name of the model."""
         self.weights.origins.add(node, Origin(self.weights.path, name=name))
@@ -122,9 +136,13 @@ class Builder:
 
     def hidden_size(self, name: str) -> int:
         """Rows of a matrix of the file, where the metadata do not say them for sure."""
-        stored = self.weights.tensors.get(f"{name}.weight")
+        tensors = self.weights.tensors
+        stored = tensors.get(f"{name}.weight") or tensors.get(f"{name}.0.weight")
         if stored is None or len(stored.shape) < 2:
-            raise InvalidFile(f"{self.weights.path}: tensor '{name}.weight' is missing")
+            raise InvalidFile(
+                f"{self.weights.path}: matrix '{name}.weight' is missing, which this architecture "
+                "needs"
+            )
         return stored.shape[-2]
 
     # Positions.

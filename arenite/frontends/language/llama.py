@@ -7,6 +7,7 @@ feed-forward network where the metadata name them.
 from __future__ import annotations
 
 from arenite.frontends.language.builder import Builder
+from arenite.frontends.language.experts import mixed
 from arenite.ir import Node
 from arenite.ir.compose.basic import add
 
@@ -27,5 +28,8 @@ def llama(m: Builder) -> Node:
         seen = m.attend(layer, m.turned(q), m.turned(k), v)
         x = add(x, m.linear(f"{at}.attn_output", seen, d.width))
         h = m.rms_norm(f"{at}.ffn_norm", x)
-        x = add(x, m.gated(f"{at}.ffn", h, m.hidden_size(f"{at}.ffn_gate")))
+        if d.experts is not None and f"{at}.ffn_gate_inp.weight" in m.weights:
+            x = add(x, mixed(m, at, h))
+        else:
+            x = add(x, m.gated(f"{at}.ffn", h, m.hidden_size(f"{at}.ffn_gate")))
     return m.rms_norm("output_norm", x)
