@@ -91,8 +91,8 @@ class ScoredPieces:
         """Tokens of its bytes; one unknown token where the vocabulary has none for them."""
         found = [self._bytes[byte] for byte in character.encode()]
         tokens = [token for token in found if token is not None]
-        is_known = len(tokens) == len(found) or self._unknown is None
-        return tokens if is_known else [self._unknown]
+        is_known = len(tokens) == len(found)
+        return [self._unknown] if not is_known and self._unknown is not None else tokens
 
     def _merge(self, text: str) -> list[str]:
         """The text in pieces after all merges; `ends[i]` is where the piece that starts at i

@@ -109,7 +109,7 @@ BOMBS = {
     ),
     "much output": "{% set a = 'a' * 4000000 %}{% for i in range(100000) %}{{ a }}{% endfor %}",
     "classes of Python": "{{ ''.__class__.__mro__ }}",
-    "globals of Python": "{{ raise_exception.__globals__ }}",
+    "globals of Python": "{{ raise_exception.__globals__['re'] }}",
     "a function printed": "{{ raise_exception }}",
     "a namespace printed": "{{ namespace(a=1) }}",
     "a date without end": "{{ strftime_now('%99999999d') }}",
