@@ -15,6 +15,7 @@ from arenite.codegen.check import check
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.attention_driver import AttentionDriver
 from arenite.codegen.micro.attention_kernel import AttentionKernel
+from arenite.codegen.micro.blocks_experts import ExpertsDriver, ExpertsKernel
 from arenite.codegen.micro.blocks_kernel import BlocksDriver, BlocksKernel
 from arenite.codegen.micro.blocks_runs import RunsDriver, RunsKernel
 from arenite.codegen.micro.bytes_kernel import BytesDriver, BytesKernel
@@ -61,6 +62,8 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
 
 
 def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
+    if isinstance(kernel, ExpertsKernel):
+        return ExpertsDriver(builder, kernel)
     if isinstance(kernel, BlocksKernel):
         return BlocksDriver(builder, kernel)
     if isinstance(kernel, BytesKernel):

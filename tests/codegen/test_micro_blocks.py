@@ -20,10 +20,12 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen import target as targets
 from arenite.codegen.kernels.choose import build
 from arenite.codegen.lower import lower
+from arenite.codegen.micro.blocks_experts import ExpertsKernel
 from arenite.codegen.micro.blocks_kernel import BlocksKernel
 from arenite.codegen.micro.blocks_runs import RunsKernel
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME, float32
+from arenite.dtype import of as dtype_of
 from arenite.dtype.blocks import LAYOUTS, dequantised
 from arenite.ir import Node, graph_input, make
 from arenite.ir.dim import evaluate as evaluate_dim
@@ -193,6 +195,35 @@ def test_tiles_compute_what_the_loops_mean_bit_by_bit(name: str, target: str) ->
         tiled, plain = Made(node, target), Made(node, target, is_plain=True)
         assert isinstance(tiled.built.loops, BlocksKernel)
         np.testing.assert_array_equal(tiled.run(runs, panels), plain.run(runs, panels))
+
+
+@pytest.mark.parametrize("target", TILED)
+@pytest.mark.parametrize("name", TYPES)
+def test_chosen_panels_are_what_the_loops_mean_bit_by_bit(name: str, target: str) -> None:
+    dtype, n_experts, depth = BY_NAME[name], 5, 256
+    for rows, choices, columns in ((1, 2, 40), (40, 1, 75)):
+        raw = random_blocks(name, n_experts * columns, depth).reshape(n_experts, columns, -1)
+        panels = np.stack([packed_panels(one, dtype) for one in raw])
+        chosen = np.random.default_rng(1).integers(0, n_experts, rows * choices)
+        order = np.argsort(chosen, kind="stable")
+        runs = quantised(activations((rows, depth)))
+        arrays: list[Array] = [runs, panels, order, chosen]
+        nodes = [
+            graph_input(f"x{k}", k, array.shape, dtype_of(array.dtype))
+            for k, array in enumerate(arrays)
+        ]
+        node = make("matmul_packed_experts", *nodes, dtype=dtype, columns=columns)
+        tiled, plain = Made(node, target), Made(node, target, is_plain=True)
+        assert isinstance(tiled.built.loops, ExpertsKernel)
+        found = tiled.run(*arrays)
+        np.testing.assert_array_equal(found, plain.run(*arrays))
+        # The same as products by each matrix alone.
+        panel = graph_input("panels", 1, panels.shape[1:], UINT8)
+        alone = Made(make("matmul_packed", nodes[0], panel, dtype=dtype, columns=columns), target)
+        for expert in np.unique(chosen)[:2]:
+            places = np.flatnonzero(chosen == expert)
+            wanted = alone.run(runs, panels[expert])[places // choices]
+            np.testing.assert_array_equal(found[places], wanted)
 
 
 @given(st.data())

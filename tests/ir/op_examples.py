@@ -72,12 +72,13 @@ def _loop() -> Node:
     return make("loop", *inputs, body=body, carried=1, index=0)
 
 
-def _weights() -> Node:
-    """q4_1, 19 rows of two blocks."""
+def _weights(*experts: int) -> Node:
+    """q4_1, 19 rows of two blocks; or so many matrices of them."""
     dtype = BY_NAME["q4_1"]
-    blocks = np.zeros((19, 2), LAYOUTS[dtype.name])
+    blocks = np.zeros((*experts, 19, 2), LAYOUTS[dtype.name])
     blocks["d"], blocks["m"], blocks["qs"] = 0.5, -2, np.arange(16)
-    return buffer(Buffer.from_array(blocks.view(np.uint8)).view(0, 760, dtype, (19, 64)))
+    raw = Buffer.from_array(blocks.view(np.uint8))
+    return buffer(raw.view(0, raw.nbytes, dtype, (*experts, 19, 64)))
 
 
 def _of_weights(op: str, *inputs: Node) -> Node:
@@ -214,6 +215,22 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         make("quantise_blocks", x(2, 3, 64)),
         panels := _of_weights("pack_blocks"),
         dtype=panels.inputs[0].dtype,
+        columns=19,
+    ),
+    "matmul_experts": lambda: make(
+        "matmul_experts",
+        x(2, 64),
+        w := _weights(3),
+        constant(np.array([[2, 0], [0, 1]])),
+        dtype=w.dtype,
+    ),
+    "matmul_packed_experts": lambda: make(
+        "matmul_packed_experts",
+        make("quantise_blocks", x(2, 64)),
+        make("pack_blocks", w := _weights(3), dtype=w.dtype),
+        constant(np.array([1, 2, 3, 0])),
+        constant(np.array([2, 0, 0, 1])),
+        dtype=w.dtype,
         columns=19,
     ),
     "host": lambda: make(

@@ -12,6 +12,7 @@ from arenite.codegen.kernels.sort import build_sort, is_sort
 from arenite.codegen.kernels.special import build_special, is_special
 from arenite.codegen.micro.attention_build import build_attention, is_attention
 from arenite.codegen.micro.blocks_build import build_packed
+from arenite.codegen.micro.blocks_experts import build_experts, chooses
 from arenite.codegen.micro.blocks_load import build_blocks, reads_blocks
 from arenite.codegen.micro.build import build_product
 from arenite.codegen.micro.bytes_build import build_bytes
@@ -44,6 +45,8 @@ def _build(kernel: Kernel, target: Target, choice: str) -> Built:
         return build_packing(kernel)
     if reads_blocks(kernel):
         return build_blocks(kernel)
+    if chooses(kernel):
+        return build_experts(kernel, target)
     if is_attention(kernel):
         return build_attention(kernel, target)
     if is_concat(kernel):

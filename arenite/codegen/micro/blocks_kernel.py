@@ -22,6 +22,7 @@ from arenite.codegen.micro.kernel import MicroKernel, Operand
 from arenite.codegen.micro.tile import KLoop, load_wide, moved, summed
 from arenite.codegen.numeric import fma
 from arenite.codegen.printer import kernel_text
+from arenite.codegen.scope import SCALAR
 from arenite.codegen.target import Target
 from arenite.codegen.vector import I64, Builder, Vec, VType
 from arenite.dtype import BY_NAME, DType, float32
@@ -83,7 +84,7 @@ class BlocksFunction(TileFunction):
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         b, lanes, form = self.builder, self.product.lanes, self.form
-        line = self.nbytes(self.product.a.line, self.product.a)
+        offsets = self._row_offsets(rows)
         first = self._first_place()
         places = [_Place.of(self.made, column * lanes) for column in range(columns)]
 
@@ -91,7 +92,7 @@ class BlocksFunction(TileFunction):
             *sums, number = state
             if rows >= PREFETCH_ROWS:
                 self._prefetch(b_at)
-            own_rows = [moved(b, a_at, line * row) for row in range(rows)]
+            own_rows = [moved(b, a_at, offset) for offset in offsets]
             shared_at = b_at
             if form.blocks > 1:
                 # As many blocks back as there are before this one.
@@ -117,6 +118,11 @@ class BlocksFunction(TileFunction):
         *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish([sums[row * columns : (row + 1) * columns] for row in range(rows)], masks)
+
+    def _row_offsets(self, rows: int) -> list[Vec | int]:
+        """Where rows of the tile begin, in bytes from the first."""
+        line = self.nbytes(self.product.a.line, self.product.a)
+        return [line * row for row in range(rows)]
 
     def _prefetch(self, at: str) -> None:
         """Have the same block of the next panel brought near while this one is multiplied."""
@@ -370,4 +376,5 @@ class BlocksDriver(Driver):
         if operand is not self.product.b:
             return super()._address(operand, line)
         panel = line.shr(PANEL.bit_length() - 1, signed=False) * self.of_blocks.panel_nbytes
-        return moved(self.builder, self.pointers[operand.array], panel)
+        start = self.value(operand.base, SCALAR) + panel
+        return moved(self.builder, self.pointers[operand.array], start)

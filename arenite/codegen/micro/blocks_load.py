@@ -36,7 +36,7 @@ def _size(node: Node, axis: int) -> int:
 
 
 def _row_nbytes(w: Node) -> int:
-    return w.dtype.nbytes((_size(w, 1),))
+    return w.dtype.nbytes((_size(w, -1),))
 
 
 def _row_of_blocks(reader: Callable[[ir.Expr], BlockReader], w: Node) -> ir.Block:
@@ -80,8 +80,9 @@ def _rows(draft: Draft) -> Built:
 def _pack(draft: Draft) -> Built:
     """Row `row` of the result is a panel: column by column, block by block."""
     [w] = draft.node.inputs
-    form, depth = form_of(w.dtype), _size(w, 1)
-    length, n_columns = w.dtype.block_length, _size(w, 0)
+    form, depth = form_of(w.dtype), _size(w, -1)
+    length, n_columns = w.dtype.block_length, _size(w, -2)
+    n_panels = _size(draft.node, -2)
     block, column, place = ir.Name("block"), ir.Name("column"), ir.Name("place")
     at = place + block * w.dtype.block_nbytes
     reader = BlockReader(w.dtype, draft.names[w], at)
@@ -99,14 +100,15 @@ def _pack(draft: Draft) -> Built:
     scales = _scales(reader, shared, column)
     numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores))
     blocks = ir.For("block", ir.index(0), ir.index(depth // length), (numbers, *scales))
-    source = ir.Binary("min", _ROW * PANEL + column, ir.index(n_columns - 1))
+    within = ir.Binary("min", _ROW % n_panels * PANEL + column, ir.index(n_columns - 1))
+    source = _ROW // n_panels * n_columns + within
     columns = ir.For(
         "column",
         ir.index(0),
         ir.index(PANEL),
         (ir.Let("place", source * _row_nbytes(w)), blocks),
     )
-    return draft.finish(draft.node.shape[0], draft.node.shape[1], (columns,))
+    return draft.finish(product(draft.node.shape[:-1]), draft.node.shape[-1], (columns,))
 
 
 def _vectors(reader: BlockReader, part: int, step: ir.Expr) -> list[ir.Expr]:

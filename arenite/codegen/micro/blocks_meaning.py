@@ -35,6 +35,12 @@ _ACC, _WHOLE, _RUN_SUM = "_acc", "_whole", "_run_sum"
 
 def tile_body(made: Product, weights: DType, depth: int) -> ir.Block:
     """What a tile of the kernel computes."""
+    columns = columns_of_row(made, weights, depth)
+    return in_blocks(made, (ir.For(made.row, FIRST_ROW, LAST_ROW, (columns,)),))
+
+
+def columns_of_row(made: Product, weights: DType, depth: int) -> ir.Stmt:
+    """What a block computes for one row."""
     element = _Element(made, weights, depth)
     sums: ir.Block = (
         ir.Accumulator(_ACC, ir.Const(0.0, float32)),
@@ -42,9 +48,7 @@ def tile_body(made: Product, weights: DType, depth: int) -> ir.Block:
         ir.Let(SUM, ir.Name(_ACC, float32)),
         *made.epilogue,
     )
-    columns = ir.For(made.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
-    rows = ir.For(made.row, FIRST_ROW, LAST_ROW, (columns,))
-    return in_blocks(made, (rows,))
+    return ir.For(made.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
 
 
 class _Element:
@@ -54,7 +58,7 @@ class _Element:
         self.made, self.form = made, form_of(weights)
         column = ir.Name(made.column)
         self.lane = column % PANEL
-        panel = column // PANEL * self.form.panel_nbytes(depth)
+        panel = made.b.base + column // PANEL * self.form.panel_nbytes(depth)
         self.shared = panel + _BLOCK // self.form.blocks * self.form.shared_nbytes
         self.within = (
             self.shared

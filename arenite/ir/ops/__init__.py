@@ -8,6 +8,7 @@ from arenite.ir.ops import (  # noqa: F401
     control,
     convolution,
     elementwise,
+    experts,
     host,
     indexing,
     movement,

@@ -16,7 +16,8 @@ and sums in float32 whole numbers times scales. A pass writes it as three ops:
                                                  four in a word, the scale, scale * sum of numbers,
                                                  both float32, minus the sum of the numbers, and
                                                  minus that of the first 16
-    pack_blocks(w[N, K])                         uint8[panels, bytes]: as `block_forms` says
+    pack_blocks(w[N, K])                         uint8[panels, bytes]: as `block_forms` says; of
+                                                 several matrices, w[E, N, K], each by itself
     matmul_packed(quantised, panels; dtype, columns)
 
 Values of a block type are held by the reference as rows of bytes.
@@ -71,15 +72,23 @@ def matmul_blocks(x: Node, w: Node) -> Node:
     return make("matmul_blocks", x, w, dtype=w.dtype)
 
 
-def _need_weights(op: str, w: Node, attrs: Attrs) -> None:
+def _need_weights(op: str, w: Node, attrs: Attrs, *, may_be_many: bool = False) -> None:
     form_of(w.dtype)
     if w.dtype != attrs["dtype"]:
         raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {typed(w.shape, w.dtype)}")
-    if w.ndim != 2 or not all(isinstance(size, int) and size > 0 for size in w.shape):
-        raise ShapeMismatch(f"{op} takes weights of two known sizes, not {typed(w.shape, w.dtype)}")
-    if w.shape[1] % w.dtype.block_length != 0:
+    is_known = all(isinstance(size, int) and size > 0 for size in w.shape)
+    if not is_known or (w.ndim != 2 and not (w.ndim == 3 and may_be_many)):
+        sizes = "two or three" if may_be_many else "two"
         raise ShapeMismatch(
-            f"{op}: rows of {w.shape[1]} elements are not whole {w.dtype} blocks of "
+            f"{op} takes weights of {sizes} known sizes, not {typed(w.shape, w.dtype)}"
+        )
+    need_whole_blocks(op, w)
+
+
+def need_whole_blocks(op: str, w: Node) -> None:
+    if w.shape[-1] % w.dtype.block_length != 0:
+        raise ShapeMismatch(
+            f"{op}: rows of {w.shape[-1]} elements are not whole {w.dtype} blocks of "
             f"{w.dtype.block_length}"
         )
 
@@ -168,7 +177,7 @@ def quantised(x: Array) -> NDArray[np.int32]:
     return words.reshape(*x.shape[:-1], n_runs * RUN_WORDS)
 
 
-def _numbers_meant(words: Array) -> NDArray[np.float64]:
+def numbers_meant(words: Array) -> NDArray[np.float64]:
     """What runs stand for."""
     n_runs = words.shape[-1] // RUN_WORDS
     runs = words.reshape(*words.shape[:-1], n_runs, RUN_WORDS)
@@ -182,7 +191,7 @@ def _matmul_reference(
 ) -> Array:
     x, raw = arrays
     weights = dequantised(raw, attrs["dtype"], (shape[-1], x.shape[-1])).astype(np.float64)
-    return (_numbers_meant(quantised(x)) @ weights.T).astype(np.float32)
+    return (numbers_meant(quantised(x)) @ weights.T).astype(np.float32)
 
 
 define(
@@ -220,11 +229,19 @@ define(
 
 def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     [w] = inputs
-    _need_weights("pack_blocks", w, attrs)
-    columns, depth = w.shape
+    _need_weights("pack_blocks", w, attrs, may_be_many=True)
+    *experts, columns, depth = w.shape
     assert isinstance(columns, int)
     assert isinstance(depth, int)
-    return (-(-columns // PANEL), form_of(w.dtype).panel_nbytes(depth)), uint8
+    return (*experts, -(-columns // PANEL), form_of(w.dtype).panel_nbytes(depth)), uint8
+
+
+def _pack_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    [raw] = arrays
+    matrices = raw.reshape(-1, *raw.shape[-2:])
+    return np.stack([packed_panels(one, attrs["dtype"]) for one in matrices]).reshape(shape)
 
 
 define(
@@ -233,7 +250,7 @@ define(
         "contraction",
         (1, 1),
         _infer_pack,
-        lambda arrays, attrs, shape, dtype: packed_panels(arrays[0], attrs["dtype"]),
+        _pack_reference,
         {"dtype": is_dtype},
     )
 )
@@ -265,7 +282,7 @@ def _packed_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
     words, panels = arrays
-    x = _numbers_meant(words)
+    x = numbers_meant(words)
     weights = panel_weights(panels, attrs["dtype"], shape[-1], x.shape[-1])
     return (x @ weights.T.astype(np.float64)).astype(np.float32)
 
