@@ -1,10 +1,13 @@
-"""`arenite.tune`: how the kernels of a function are best cut on this machine, measured and kept."""
+"""`arenite.tune`: how the kernels of a program are best cut on this machine, measured and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arenite.errors import InvalidArgument
+from arenite.ir.graph import Graph
+from arenite.runtime.executable import Executable
 from arenite.tensor.compile import compile as compile_function
 
 if TYPE_CHECKING:
@@ -13,22 +16,33 @@ if TYPE_CHECKING:
 
 
 def tune(
-    function: Callable[..., Any],
+    what: Any,
     *specs: Any,
     threads: int | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
     seconds: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
-    """Measure other ways to cut the kernels of a function, and keep the best in the cache.
+    """Measure other ways to cut the kernels of a program, and keep the best in the cache.
 
-    `function` and `specs` are as for `arenite.compile`; what is compiled from now on is cut so, and
-    gives the same results, bit for bit. Returns the table of what was tried. `threads` are those
-    measured beside one, `sizes` values of Vars by name (several, where a program is to be quick
-    with all of them), `seconds` about how long it may take.
+    `what` is a function, with specs as for `arenite.compile`, or something that was compiled: what
+    that returns, or a model that was loaded. What is compiled from now on is cut so, and gives the
+    same results, bit for bit. Returns the table of what was tried.
+
+    `threads` are those measured beside one, `sizes` values of Vars by name (several, where a
+    program is to be quick with all of them), `seconds` about how long it may take.
     """
     from arenite.pipeline.tune import tune_graph
 
-    with compile_function(function, *specs) as compiled:
-        graph = compiled.executable.graph
+    graph = _graph(what, specs)
     return tune_graph(graph, threads=threads, sizes=sizes, seconds=seconds, on_progress=on_progress)
+
+
+def _graph(what: Any, specs: tuple[Any, ...]) -> Graph:
+    compiled = getattr(what, "executable", what)
+    if isinstance(compiled, Executable):
+        if specs:
+            raise InvalidArgument(f"{what!r} is compiled and takes no specs")
+        return compiled.graph
+    with compile_function(what, *specs) as made:
+        return made.executable.graph

@@ -403,6 +403,18 @@ def test_tune_shows_what_it_tried_and_remembers(cache_folder: Path) -> None:
     assert json.loads(again.to_json())["choices"] == dict(table.choices)
 
 
+def test_what_is_compiled_can_be_tuned() -> None:
+    a, b = numbers(42, 64), numbers(64, 96)
+    with arenite.compile(lambda x, y: x @ y, a, b) as program:
+        for what in (program, program.executable):
+            table = arenite.tune(what, threads=1)
+            assert len({one.kernel for one in table.tried}) == 1
+        with pytest.raises(InvalidArgument, match="takes no specs"):
+            arenite.tune(program, a)
+    with pytest.raises(InvalidArgument, match="no function to compile"):
+        arenite.tune("model.gguf")
+
+
 def test_without_time_nothing_is_tried_and_that_is_said() -> None:
     table = arenite.tune(lambda a, b: a @ b, numbers(41, 64), numbers(64, 96), seconds=0)
     assert (table.tried, table.n_left_out) == ((), 1)
