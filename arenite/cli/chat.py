@@ -152,7 +152,7 @@ class Talk:
         said = ""
         try:
             tokens = self.tokens()
-            with _interrupts() as interrupted:
+            with _interrupts(self.model.cancel) as interrupted:
                 words = self.model.tokenizer
                 for piece in generate(
                     self.session, tokens, self.sampling, words, cancelled=interrupted
@@ -224,8 +224,8 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C inside is noted, and what is yielded tells; a second one interrupts as ever."""
+def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Ctrl-C inside cancels, and what is yielded tells; a second one interrupts as ever."""
     noted = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -233,6 +233,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         if noted:
             raise KeyboardInterrupt
         noted = True
+        cancel()
 
     before = signal.signal(signal.SIGINT, on_signal)
     try:

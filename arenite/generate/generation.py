@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
-FEED_TOKENS = 128
+FEED_TOKENS = 512
 
 
 class Session(Protocol):
@@ -160,11 +160,16 @@ class _Generation:
         yield Piece(text, finish, stats)
 
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32] | None:
-        """The logits after the last token; None where someone asked to stop."""
+        """The logits after the last tokens of all; None where someone asked to stop."""
         logits = None
         for start in range(0, len(tokens), FEED_TOKENS):
             if self.cancelled():
                 return None
+            if self.session.position != len(self.tokens) - len(tokens) + start:
+                raise InvalidArgument(
+                    "the session was used for another text while this one was made; end one "
+                    "before the next begins, or give each a session of its own"
+                )
             try:
                 logits = self.session.feed(tokens[start : start + FEED_TOKENS])
             except RunCancelled:
@@ -182,9 +187,10 @@ class _Generation:
 
 def _reuse(session: Session, prompt: Sequence[int]) -> int:
     """Take the session back to what it shares with the prompt, less one token to go on from."""
-    pairs = enumerate(zip(session.tokens, prompt, strict=False))
-    shared = min(len(session.tokens), len(prompt))
-    n_shared = next((at for at, (held, asked) in pairs if held != asked), shared)
+    held = session.tokens
+    pairs = enumerate(zip(held, prompt, strict=False))
+    shared = min(len(held), len(prompt))
+    n_shared = next((at for at, (one, other) in pairs if one != other), shared)
     n_kept = min(n_shared, len(prompt) - 1)
     if n_kept < session.position:
         session.rewind(n_kept)

@@ -47,6 +47,9 @@ class FakeModel:
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         return FakeTokenizer.chat_template.encode(messages, self.tokenizer)
 
+    def cancel(self) -> None:
+        """There is never a run in progress when someone asks."""
+
     def _logits_after(self, tokens: list[int]) -> Logits:
         text = self.tokenizer.decode(tokens)
         asked, _, said = text.rpartition("<user>")[2].partition("<assistant>")
