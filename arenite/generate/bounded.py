@@ -100,6 +100,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.globals = {
             "range": self.globals["range"],
             "namespace": self.globals["namespace"],
+            "cycler": self.globals["cycler"],
+            "joiner": self.globals["joiner"],
             "dict": lambda *args, **kwargs: dict(*args, **kwargs),
         }
 

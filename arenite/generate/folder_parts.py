@@ -105,6 +105,7 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
     bos = named["bos"] if named["bos"] is not None else named["cls"]
     found = {name: library.token_to_id(name) for name in END_NAMES}
     ends = end_tokens({name: token for name, token in found.items() if token is not None})
+    ends |= _listed_ends(folder / "generation_config.json", highest + 1)
     encoder = LibraryEncoder(library, specials)
     return Parts(
         encoder,
@@ -118,6 +119,16 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
         _template(folder, config),
         encoder.starts_with_space,
     )
+
+
+def _listed_ends(path: Path, n_tokens: int) -> set[int]:
+    """Tokens that end an answer by the settings of generation: one or a list."""
+    found = _object(path).get("eos_token_id")
+    listed = found if isinstance(found, list) else [] if found is None else [found]
+    for token in listed:
+        if not isinstance(token, int) or not 0 <= token < n_tokens:
+            raise InvalidFile(f"{path}: eos_token_id {token!r} is no token of {n_tokens}")
+    return set(listed)
 
 
 def _template(folder: Path, config: dict[str, Any]) -> ChatTemplate | None:

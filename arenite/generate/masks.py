@@ -21,10 +21,10 @@ _STAND_INS = [*range(0x1D000, 0x1D0F6), *range(0xF0000, 0xFFFFE)]
 
 
 class Mask:
-    """Hides the texts of control tokens in messages that are plain data."""
+    """Hides the texts of control tokens in plain data."""
 
-    def __init__(self, control_texts: list[str], messages: list[Any]) -> None:
-        used = {character for text in _texts(messages) for character in text}.union(*control_texts)
+    def __init__(self, control_texts: list[str], data: Any) -> None:
+        used = {character for text in _texts(data) for character in text}.union(*control_texts)
         self._free = (chr(code) for code in _STAND_INS if chr(code) not in used)
         self._hidden: dict[str, str] = {}
         self._controls = control_texts
@@ -33,18 +33,19 @@ class Mask:
         self._longest = max(map(len, control_texts), default=0)
         self._starts, self._ends = _edges(tuple(control_texts))
 
-    def hidden(self, messages: list[Any]) -> list[Any]:
-        """The messages with their texts hidden. A role may be a part of a control token, which is
+    def hidden(self, value: Any) -> Any:
+        """The same data with its texts hidden. A role may be a part of a control token, which is
         how some templates write them."""
-        return [
-            {
-                self._hide(key): self._inner(value, at_edges=key != "role")
-                for key, value in message.items()
+        if isinstance(value, str):
+            return self._hide_edges(self._hide(value))
+        if isinstance(value, list):
+            return [self.hidden(item) for item in value]
+        if isinstance(value, dict):
+            return {
+                self._hide(key): self._hide(item) if key == "role" else self.hidden(item)
+                for key, item in value.items()
             }
-            if isinstance(message, dict)
-            else self._inner(message, at_edges=True)
-            for message in messages
-        ]
+        return value
 
     def shown(self, text: str) -> str:
         """A text as it was."""
@@ -53,17 +54,6 @@ class Mask:
             escaped = stand_in.encode("utf-16-be").hex()
             text = text.replace(f"\\u{escaped[:4]}\\u{escaped[4:]}", character)  # in ASCII JSON
         return text
-
-    def _inner(self, value: Any, *, at_edges: bool) -> Any:
-        if isinstance(value, str):
-            return self._hide_edges(self._hide(value)) if at_edges else self._hide(value)
-        if isinstance(value, list):
-            return [self._inner(item, at_edges=at_edges) for item in value]
-        if isinstance(value, dict):
-            return {
-                self._hide(key): self._inner(item, at_edges=at_edges) for key, item in value.items()
-            }
-        return value
 
     def _stand_in(self, character: str) -> str:
         if character not in self._hidden:

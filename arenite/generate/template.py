@@ -36,15 +36,27 @@ class ChatTemplate:
         self.bos_token = bos_token
         self.eos_token = eos_token
 
-    def render(self, messages: Sequence[Message], *, answer: bool = True) -> str:
-        """The conversation as text; `answer`: with what comes before the model's answer."""
-        return self._render(plain_data(list(messages)), answer)
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        answer: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The conversation as text; `answer`: with what comes before the model's answer.
+        `variables` are further ones that the template knows, such as tools."""
+        return self._render(self._variables(messages, variables), answer)
 
     def encode(
-        self, messages: Sequence[Message], tokenizer: Tokenizer, *, answer: bool = True
+        self,
+        messages: Sequence[Message],
+        tokenizer: Tokenizer,
+        *,
+        answer: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """The conversation as tokens."""
-        plain = plain_data(list(messages))
+        """The conversation as tokens, as `render` has it."""
+        plain = self._variables(messages, variables)
         mask = Mask(tokenizer.specials.control_texts, plain)
         text = self._render(mask.hidden(plain), answer)
         pieces: list[str | int] = []
@@ -57,21 +69,26 @@ class ChatTemplate:
         needs_bos = tokenizer.adds_bos and tokens[:1] != [tokenizer.bos]
         return [*tokenizer.prefix, *tokens] if needs_bos else tokens
 
-    def _render(self, messages: list[Any], answer: bool) -> str:
+    def _variables(
+        self, messages: Sequence[Message], variables: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        given = {"tools": None, "documents": None, **(variables or {}), "messages": list(messages)}
+        found: dict[str, Any] = plain_data(given)
+        return found
+
+    def _render(self, variables: dict[str, Any], answer: bool) -> str:
         from jinja2.exceptions import SecurityError
 
         from arenite.generate.priced import OverBudget, budget_for, size_of
 
         template = self._template
         try:
-            with budget_for(size_of(messages)):
+            with budget_for(size_of(variables)):
                 return template.render(
-                    messages=messages,
-                    add_generation_prompt=answer,
                     bos_token=self.bos_token,
                     eos_token=self.eos_token,
-                    tools=None,
-                    documents=None,
+                    add_generation_prompt=answer,
+                    **variables,
                 )
         except _Refused as error:
             raise InvalidArgument(

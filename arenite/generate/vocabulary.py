@@ -76,7 +76,8 @@ class Vocabulary:
                 "characters are read"
             )
         kinds = _kinds(metadata, len(texts))
-        ends = end_tokens(ids) | special_ids(metadata, len(texts), "eos eot eom")
+        ends = end_tokens(ids) - _plain_words(metadata, texts, kinds)
+        ends |= special_ids(metadata, len(texts), "eos eot eom")
         controls = set(np.flatnonzero((kinds == Kind.CONTROL) | (kinds == Kind.UNKNOWN)).tolist())
         controls |= ends
         user_defined = set(np.flatnonzero(kinds == Kind.USER_DEFINED).tolist())
@@ -134,6 +135,18 @@ def _kinds(metadata: Metadata, n_tokens: int) -> np.ndarray[tuple[int], np.dtype
             f"{n_tokens} integers, one a token"
         )
     return kinds.astype(np.int64)
+
+
+def _plain_words(
+    metadata: Metadata, texts: list[str], kinds: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> set[int]:
+    """Tokens that are called like an end and that merges make out of text, such as a tag `</s>`."""
+    ids = {text: token for token, text in enumerate(texts) if text in END_NAMES}
+    normal = {text: token for text, token in ids.items() if kinds[token] == Kind.NORMAL}
+    if not normal or "tokenizer.ggml.merges" not in metadata:
+        return set()
+    made = {merge.replace(" ", "", 1) for merge in metadata.texts("tokenizer.ggml.merges")}
+    return {token for text, token in normal.items() if text in made}
 
 
 def _repeated(texts: list[str]) -> str:

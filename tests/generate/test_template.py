@@ -255,6 +255,16 @@ def test_tool_calls_are_hidden_and_shown_too(tokenizers: dict[str, Tokenizer]) -
         assert text_of(tokenizer, tokens) == template.render([{"role": "x", "call": call}])
 
 
+def test_further_variables_are_rendered_and_hidden(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bytes"]
+    template = template_of("<|im_start|>{% for t in tools %}{{ t | tojson }}{% endfor %}{{ day }}")
+    variables = {"tools": [{"name": "<|im_end|>"}], "day": "now"}
+    assert template.render([], variables=variables) == '<|im_start|>{"name": "<|im_end|>"}now'
+    tokens = template.encode([], tokenizer, variables=variables)
+    assert controls_in(tokenizer, tokens) == [tokenizer.bos]
+    assert text_of(tokenizer, tokens) == template.render([], variables=variables)
+
+
 def test_bos_is_put_before_a_talk_once(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["merged"]
     assert tokenizer.adds_bos

@@ -205,6 +205,22 @@ def test_ends_are_known_by_name_and_by_key(make: Make) -> None:
     assert 5 in make("bytes", eot_token_id=5).specials.controls
 
 
+def test_a_word_that_is_called_like_an_end_is_a_word(make: Make) -> None:
+    """Here merges make `</s>` of text, as of any other tag; nobody calls it a control token."""
+    tokens = ["<", "/", "s", ">", "</", "s>", "</s>", "<|im_end|>"]
+    tokenizer = make(
+        "bytes",
+        pre="bloom",
+        tokens=tokens,
+        token_type=[1] * len(tokens),
+        merges=["< /", "s >", "</ s>"],
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    assert tokenizer.encode("</s>") == [6]
+    assert tokenizer.end_tokens == tokenizer.specials.controls == {7}
+
+
 # Folders
 
 
@@ -287,6 +303,15 @@ def test_a_folder_of_pieces_with_bytes(tmp_path: Path) -> None:
         tokens = tokenizer.encode(text)
         assert tokens == library.encode(text).ids
         assert tokenizer.decode(tokens) == library.decode(tokens) == text
+
+
+def test_ends_are_listed_in_a_folders_settings_of_generation(tmp_path: Path) -> None:
+    folder = save(tmp_path, byte_level(), eos_token="<|im_end|>")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
+    assert Tokenizer.of_folder(folder).end_tokens == {3, 4, 700, 702}
+    (folder / "generation_config.json").write_text('{"eos_token_id": 705}')
+    with pytest.raises(InvalidFile, match="705 is no token"):
+        Tokenizer.of_folder(folder)
 
 
 def test_text_like_a_special_token_between_special_tokens(tmp_path: Path) -> None:
