@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,11 @@ Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
 FEED_TOKENS = 512
+
+#: The last prompt of each session and the logits after it. Computing the last token's by itself
+#: would round otherwise than the whole prompt did: the same seed would give another text.
+_after_prompt: WeakKeyDictionary[Session, tuple[list[int], NDArray[np.float32]]]
+_after_prompt = WeakKeyDictionary()
 
 
 class Session(Protocol):
@@ -126,7 +132,12 @@ class _Generation:
     def pieces(self) -> Iterator[Piece]:
         started = perf_counter()
         n_reused = _reuse(self.session, self.tokens)
-        logits = self.feed(self.tokens[n_reused:])
+        if n_reused < self.n_prompt:
+            logits = self.feed(self.tokens[n_reused:])
+            if logits is not None:
+                _after_prompt[self.session] = (self.tokens.copy(), logits.copy())
+        else:
+            logits = _after_prompt[self.session][1]
         fed = perf_counter()
         finish: Finish | None = None if logits is not None else "cancelled"
         text = ""
@@ -186,12 +197,16 @@ class _Generation:
 
 
 def _reuse(session: Session, prompt: Sequence[int]) -> int:
-    """Take the session back to what it shares with the prompt, less one token to go on from."""
+    """Take the session back to what it shares with the prompt: how many tokens need no feeding.
+
+    The last one does, for its logits, unless this prompt was the session's last one.
+    """
     held = session.tokens
     pairs = enumerate(zip(held, prompt, strict=False))
     shared = min(len(held), len(prompt))
-    n_shared = next((at for at, (one, other) in pairs if one != other), shared)
-    n_kept = min(n_shared, len(prompt) - 1)
+    n_kept = next((at for at, (one, other) in pairs if one != other), shared)
+    if n_kept == len(prompt) and _after_prompt.get(session, ([],))[0] != prompt:
+        n_kept -= 1
     if n_kept < session.position:
         session.rewind(n_kept)
     return n_kept

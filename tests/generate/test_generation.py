@@ -100,13 +100,26 @@ def test_what_the_session_holds_is_not_fed_again() -> None:
     assert (last.stats.prompt_tokens, last.stats.reused_tokens) == (5, 4)
 
 
-def test_the_same_prompt_again_feeds_its_last_token() -> None:
+def test_the_same_prompt_again_needs_no_feeding() -> None:
     session = FakeSession(rambling)
     asked = Sampling(seed=1, max_tokens=20)
     first = text_of(generate(session, PROMPT, asked, tokenizer()))
     session.fed.clear()
-    assert text_of(generate(session, PROMPT, asked, tokenizer())) == first
-    assert session.fed[0] == PROMPT[-1:]
+    pieces = list(generate(session, PROMPT, asked, tokenizer()))
+    assert text_of(pieces) == first
+    assert all(len(tokens) == 1 for tokens in session.fed)
+    assert len(session.fed) == 19
+    assert pieces[-1].stats is not None
+    assert pieces[-1].stats.reused_tokens == len(PROMPT)
+
+
+def test_a_prompt_within_what_was_said_feeds_its_last_token() -> None:
+    session = FakeSession(saying(b"xyz", len(PROMPT)))
+    words = tokenizer()
+    list(generate(session, PROMPT, Sampling(temperature=0), words))
+    session.fed.clear()
+    list(generate(session, [*PROMPT, *b"xy"], Sampling(temperature=0, max_tokens=1), words))
+    assert session.fed == [[ord("y")]]
 
 
 def test_another_prompt_starts_over() -> None:
@@ -147,7 +160,7 @@ def test_whoever_listens_can_stop_it() -> None:
     session.fed.clear()
     # The session is as good as before: what it read is kept.
     list(generate(session, PROMPT, Sampling(temperature=0, max_tokens=1), words))
-    assert session.fed == [PROMPT[-1:]]
+    assert session.fed == []
 
 
 def test_a_long_prompt_can_be_stopped_within(monkeypatch: pytest.MonkeyPatch) -> None:
