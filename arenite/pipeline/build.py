@@ -72,7 +72,9 @@ def _drafted(graph: Graph, memory: int | None, made_for: str, choices: Mapping[s
         _launch(launch, built[launch.kernel.number], 0, sizes).is_shared
         for launch in program.launches
     ]
-    return Draft(built, sizes, program, planned(program, is_shared, memory, made_for))
+    plan = planned(program, is_shared, memory, made_for)
+    plan.verify()
+    return Draft(built, sizes, program, plan)
 
 
 def build(graph: Graph, memory: int | None = None, made_for: str = MEMORY) -> Compiled:

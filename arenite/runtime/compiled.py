@@ -24,6 +24,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin
 from arenite.ir.ops.host import HostFunction
 from arenite.memory import MemoryPlan, ValueId
+from arenite.memory.values import ARENA_REGIONS
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.steps import Cell, HostSpec, Pointer, Step, StepKind, written
@@ -148,7 +149,7 @@ class Compiled:
                 values=tuple(map(_value_from_json, data["values"])),
                 outputs=tuple(map(int, data["outputs"])),
                 constants=_constants(data["constants"], sections["data"]),
-                plan=MemoryPlan.from_json(bytes(sections["plan"]).decode()),
+                plan=MemoryPlan.from_json(bytes(sections["plan"]).decode(), is_proven=True),
                 steps=tuple(map(_step_from_json, data["steps"])),
                 cells=tuple(map(_cell_from_json, data["cells"])),
                 found={str(name): int(cell) for name, cell in data["found"].items()},
@@ -180,6 +181,8 @@ class Compiled:
             slot = self.plan.slots.get(value.name)
             if slot is None or slot.nbytes < 0:
                 raise DamagedCache(f"value {value.name!r} is not in the plan")
+            if slot.region in ARENA_REGIONS and slot.end > self.plan.peak_nbytes:
+                raise DamagedCache(f"value {value.name!r} lies behind the end of the arena")
             is_source = slot.region == "source" and value.kind == "constant"
             if slot.region != REGIONS.get(value.kind) and not is_source:
                 raise DamagedCache(f"value {value.name!r} is no {value.kind} of the plan")
