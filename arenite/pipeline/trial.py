@@ -25,6 +25,7 @@ from arenite.memory import ValueId
 from arenite.pipeline.build import estimated_ns
 from arenite.runtime.arrays import address_of
 from arenite.runtime.assemble import Assembly, LaunchSpec, Place
+from arenite.runtime.closing import Closing
 from arenite.runtime.compile_pool import compile_modules
 from arenite.runtime.link import link_objects
 from arenite.runtime.loader import LoadedCode, load_code
@@ -40,6 +41,7 @@ MOST_LAUNCHES = 64
 _LEAST_BYTE, _MOST_BYTE = 0x30, 0x3F
 
 Bytes = NDArray[np.uint8]
+Bindings = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +53,41 @@ class _Program:
     scratch: tuple[Bytes, ...]
 
 
-class Trial:
-    """Programs by choice; `sizes` are the variables of the kernel by symbol, `bindings` their
-    values by name, `program_nbytes` what a run of the program that it is part of reads."""
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Memory for one set of sizes: operands, several times, and results; and how many launches a
+    run has."""
+
+    bindings: Bindings
+    sets: list[list[Bytes]]
+    outputs: list[Bytes]
+    n_launches: int
+
+
+class Trial(Closing):
+    """Programs by choice; `variables` are those of the kernel by symbol, `bindings` values of them
+    by name, once for each case; `program_nbytes` is what a run of the whole program reads."""
 
     def __init__(
         self,
         kernel: Kernel,
         target: Target,
-        sizes: Mapping[str, Var],
-        bindings: Mapping[str, int],
+        variables: Mapping[str, Var],
+        bindings: Sequence[Bindings],
         program_nbytes: int,
     ) -> None:
         self.kernel = kernel
-        self._target, self._sizes, self._bindings = target, sizes, bindings
+        self._target, self._variables = target, variables
+        #: What decides whether a launch is shared, as in a program.
         self._cost_ns = estimated_ns(kernel, lambda dim: bounds(dim)[1])
-        read_nbytes = max(1, sum(self._evaluated(node.nbytes) for node in kernel.inputs))
-        n_sets = min(program_nbytes, 2 * target.l3_nbytes) // read_nbytes
-        launch_ns = max(1, estimated_ns(kernel, self._evaluated))
-        n_sets = max(1, min(MOST_LAUNCHES, MOST_RUN_NS // launch_ns, n_sets))
-        self.n_launches = max(n_sets, min(MOST_LAUNCHES, RUN_NS // launch_ns))
-        numbers = np.random.default_rng(0)
-        self._sets = [
-            [_operand(self._evaluated(node.nbytes), node.dtype, numbers) for node in kernel.inputs]
-            for _ in range(n_sets)
-        ]
-        self._outputs = [
-            aligned_empty(self._evaluated(node.nbytes), np.uint8) for node in kernel.outputs
-        ]
-        self._programs: dict[str, _Program] = {}
+        operands = _Operands()
+        self._cases = [self._case(one, program_nbytes, operands) for one in bindings]
+        self._programs: dict[tuple[str, int], _Program] = {}
         self._codes: list[LoadedCode] = []
 
     def add(self, choices: Sequence[str]) -> None:
         """Compile the kernel in these ways, where it is not yet."""
-        new = [choice for choice in choices if choice not in self._programs]
+        new = [choice for choice in choices if (choice, 0) not in self._programs]
         if not new:
             return
         built = [build_kernel(self.kernel, self._target, choice) for choice in new]
@@ -94,21 +97,24 @@ class Trial:
         code = load_code(image.image)
         self._codes.append(code)
         for choice, one, loops in zip(new, built, named, strict=True):
-            self._programs[choice] = self._program(one, image.entries[loops.name], code)
+            for k, case in enumerate(self._cases):
+                program = self._program(one, case, image.entries[loops.name], code)
+                self._programs[choice, k] = program
 
-    def seconds(self, choice: str, threads: int) -> float:
+    def seconds(self, choice: str, case: int, threads: int) -> float:
         """What a launch takes, in one run of the program; alone, what others do does not count."""
         clock = time.thread_time if threads == 1 else time.perf_counter
         began = clock()
-        self._run(choice, threads)
-        return max(clock() - began, 1e-9) / self.n_launches
+        self._run(choice, case, threads)
+        return max(clock() - began, 1e-9) / self._cases[case].n_launches
 
-    def result(self, choice: str, threads: int) -> bytes:
+    def result(self, choice: str, case: int, threads: int) -> bytes:
         """The bytes that a run leaves behind; what it does not write is the same always."""
-        for output in self._outputs:
+        outputs = self._cases[case].outputs
+        for output in outputs:
             output[...] = 0
-        self._run(choice, threads)
-        return b"".join(output.tobytes() for output in self._outputs)
+        self._run(choice, case, threads)
+        return b"".join(output.tobytes() for output in outputs)
 
     def close(self) -> None:
         self._programs.clear()
@@ -116,23 +122,44 @@ class Trial:
             code.close()
         self._codes.clear()
 
-    def _run(self, choice: str, threads: int) -> None:
-        program = self._programs[choice]
+    def _run(self, choice: str, case: int, threads: int) -> None:
+        program = self._programs[choice, case]
         outcome = program.table.run(threads, program.bind)
         if outcome.kind is not OutcomeKind.END:
             raise RunFailed(f"kernel {self.kernel.name}, cut as {choice!r}, ended with {outcome}")
 
-    def _program(self, built: Built, entry: int, code: LoadedCode) -> _Program:
-        scratch = tuple(
-            aligned_empty(self._evaluated(one.nbytes), np.uint8) for one in built.scratch
+    def _case(self, bindings: Bindings, program_nbytes: int, operands: _Operands) -> _Case:
+        def size_of(dim: Dim) -> int:
+            return evaluate(dim, bindings)
+
+        kernel = self.kernel
+        sizes = [size_of(node.nbytes) for node in kernel.inputs]
+        n_sets = min(program_nbytes, 2 * self._target.l3_nbytes) // max(1, sum(sizes))
+        launch_ns = max(1, estimated_ns(kernel, size_of))
+        n_sets = max(1, min(MOST_LAUNCHES, MOST_RUN_NS // launch_ns, n_sets))
+        return _Case(
+            bindings,
+            [
+                [
+                    operands.get(node.dtype, sizes[k], k, number)
+                    for k, node in enumerate(kernel.inputs)
+                ]
+                for number in range(n_sets)
+            ],
+            [aligned_empty(size_of(node.nbytes), np.uint8) for node in kernel.outputs],
+            max(n_sets, min(MOST_LAUNCHES, RUN_NS // launch_ns)),
         )
-        arrays = [*(one for operands in self._sets for one in operands), *self._outputs, *scratch]
+
+    def _program(self, built: Built, case: _Case, entry: int, code: LoadedCode) -> _Program:
+        scratch = tuple(
+            aligned_empty(evaluate(one.nbytes, case.bindings), np.uint8) for one in built.scratch
+        )
+        arrays = [*(one for operands in case.sets for one in operands), *case.outputs, *scratch]
         n_inputs = len(self.kernel.inputs)
-        behind = n_inputs * len(self._sets)
-        written = tuple(range(behind, len(arrays)))
+        written = tuple(range(n_inputs * len(case.sets), len(arrays)))
         launches = []
-        for k in range(self.n_launches):
-            first = k % len(self._sets) * n_inputs
+        for k in range(case.n_launches):
+            first = k % len(case.sets) * n_inputs
             read = tuple(range(first, first + n_inputs))
             launches.append(
                 LaunchSpec(
@@ -141,7 +168,7 @@ class Trial:
                     (*read, *written),
                     read,
                     written,
-                    tuple(self._sizes[name] for name in built.loops.sizes),
+                    tuple(self._variables[name] for name in built.loops.sizes),
                     built.tiles,
                     self._cost_ns,
                 )
@@ -152,23 +179,35 @@ class Trial:
         }
         table = relocated(assembly.table(places), code.base, code.nbytes)
         registers = aligned_empty(table.n_registers, np.int64)
-        assembly.fill(registers, places, 0, self._bindings)
+        assembly.fill(registers, places, 0, case.bindings)
         for k, array in enumerate(arrays):
             registers[assembly.layout.io + k] = address_of(array)
         return _Program(BoundTable(table, registers), (0, assembly.n_bind), scratch)
 
-    def _evaluated(self, dim: Dim) -> int:
-        return evaluate(dim, self._bindings)
 
+class _Operands:
+    """Numbers as a model may have them: floats around zero, indices that are always inside. Cases
+    share those that are of one size."""
 
-def _operand(nbytes: int, dtype: DType, numbers: np.random.Generator) -> Bytes:
-    """Numbers as a model may have them: floats around zero; indices that are always inside."""
-    array = aligned_empty(nbytes, np.uint8)
-    if dtype.kind is Kind.FLOAT and dtype.has_numpy and dtype.bits >= 16:
-        floats = array.view(dtype.to_numpy())
-        floats[...] = numbers.standard_normal(floats.shape, np.float32).astype(floats.dtype)
-    elif (dtype.kind is Kind.SIGNED and dtype.bits >= 32) or dtype.kind is Kind.BOOL:
-        array[...] = 0
-    else:
-        array[...] = numbers.integers(_LEAST_BYTE, _MOST_BYTE + 1, nbytes, np.uint8)
-    return array
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int, int], Bytes] = {}
+        self._numbers = np.random.default_rng(0)
+
+    def get(self, dtype: DType, nbytes: int, k: int, number: int) -> Bytes:
+        """Operand k of a set."""
+        key = (nbytes, k, number)
+        if key not in self._made:
+            self._made[key] = self._new(dtype, nbytes)
+        return self._made[key]
+
+    def _new(self, dtype: DType, nbytes: int) -> Bytes:
+        array = aligned_empty(nbytes, np.uint8)
+        if dtype.kind is Kind.FLOAT and dtype.has_numpy and dtype.bits >= 16:
+            floats = array.view(dtype.to_numpy())
+            drawn = self._numbers.standard_normal(floats.shape, np.float32)
+            floats[...] = drawn.astype(floats.dtype)
+        elif (dtype.kind is Kind.SIGNED and dtype.bits >= 32) or dtype.kind is Kind.BOOL:
+            array[...] = 0
+        else:
+            array[...] = self._numbers.integers(_LEAST_BYTE, _MOST_BYTE + 1, nbytes, np.uint8)
+        return array

@@ -172,39 +172,35 @@ def _times(
 ) -> KernelTimes | None:
     """What a kernel takes: as measured before, else measured now; None where there is no time."""
     used = {var.name for var in subject.variables.values()}
-    conditions = [_condition(one, used, count) for one in subject.bindings for count in counts]
-    about = f"{conditions} {subject.choices}"
+    conditions = [(case, n) for case in range(len(subject.bindings)) for n in counts]
+    names = [_condition(subject.bindings[case], used, n) for case, n in conditions]
+    about = f"{names} {subject.choices}"
     found = times_of(subject.content, about, len(conditions))
     if found is not None or clock.is_over:
         return found
-    target = host_target()
-    trials = [
-        Trial(subject.kernel, target, subject.variables, one, program_nbytes)
-        for one in subject.bindings
-    ]
-    try:
-        search = _Search(trials, subject.choices, counts, clock)
+    with Trial(
+        subject.kernel, host_target(), subject.variables, subject.bindings, program_nbytes
+    ) as trial:
+        search = _Search(trial, subject.choices, conditions, clock)
         found = search.result()
-    finally:
-        for trial in trials:
-            trial.close()
     if search.is_whole:
         keep_times(subject.content, about, found)
     return found
 
 
 class _Search:
-    """From the usual choice on, one part of it after the other."""
+    """From the usual choice on, one part of it after the other. Conditions are cases of the trial
+    and numbers of threads."""
 
     def __init__(
         self,
-        trials: Sequence[Trial],
+        trial: Trial,
         choices: Sequence[str],
-        counts: Sequence[int],
+        conditions: Sequence[tuple[int, int]],
         clock: _Clock,
     ) -> None:
-        self._trials, self._choices, self._clock = trials, choices, clock
-        self._conditions = [(trial, count) for trial in trials for count in counts]
+        self._trial, self._choices, self._clock = trial, choices, clock
+        self._conditions = conditions
         self._usual = choices[0]
         #: By choice, under each condition.
         self._best: dict[str, list[float]] = {}
@@ -236,13 +232,13 @@ class _Search:
     def _add(self, choices: Sequence[str]) -> None:
         """Compile these; run each once under every condition and look at its bytes."""
         new = [choice for choice in choices if choice not in self._best]
-        for trial in self._trials:
-            trial.add(new)
+        trial = self._trial
+        trial.add(new)
         for choice in new:
-            results = [trial.result(choice, count) for trial, count in self._conditions]
+            results = [trial.result(choice, *condition) for condition in self._conditions]
             if not self._expected:
                 # One thread is what all others must agree with.
-                self._expected = [trial.result(choice, 1) for trial, _ in self._conditions]
+                self._expected = [trial.result(choice, case, 1) for case, _ in self._conditions]
             if results != self._expected:
                 self._differs.add(choice)
             self._best[choice] = [math.inf] * len(self._conditions)
@@ -250,8 +246,8 @@ class _Search:
 
     def _run(self, choice: str) -> None:
         best = self._best[choice]
-        for k, (trial, count) in enumerate(self._conditions):
-            best[k] = min(best[k], trial.seconds(choice, count))
+        for k, condition in enumerate(self._conditions):
+            best[k] = min(best[k], self._trial.seconds(choice, *condition))
 
     def _race(self, rivals: Sequence[str]) -> None:
         """All of them in turn, the far ones soon no more."""

@@ -288,19 +288,16 @@ def test_a_trial_runs_the_kernel_as_it_is_asked_to() -> None:
     a, b = numbers(70, 64), numbers(64, 150)
     simplified, _ = passes.run(graph_of(lambda x, y: x @ y, a, b), passes.PASSES)
     [(kernel, built, _)] = contents.tunable(simplified)
-    trial = Trial(kernel, host_target(), {}, {}, program_nbytes=1 << 20)
-    try:
+    with Trial(kernel, host_target(), {}, [{}], program_nbytes=1 << 20) as trial:
         trial.add(built.choices[:3])
-        results = {trial.result(name, n) for name in built.choices[:3] for n in THREADS}
+        results = {trial.result(name, 0, n) for name in built.choices[:3] for n in THREADS}
         assert len(results) == 1
         [result] = results
         # Operands are numbers around zero, 64 products of which have a standard deviation of 8.
         assert 7 < np.frombuffer(result, np.float32).std() < 9
-        assert all(trial.seconds(name, n) > 0 for name in built.choices[:3] for n in THREADS)
+        assert all(trial.seconds(name, 0, n) > 0 for name in built.choices[:3] for n in THREADS)
         with pytest.raises(KeyError):
-            trial.result(built.choices[3], 1)
-    finally:
-        trial.close()
+            trial.result(built.choices[3], 0, 1)
 
 
 # What is chosen.
@@ -317,16 +314,18 @@ class MadeUp:
     def add(self, names: Sequence[str]) -> None:
         self.added += names
 
-    def seconds(self, choice: str, threads: int) -> float:
+    def seconds(self, choice: str, case: int, threads: int) -> float:
         assert choice in self.added
         return self.table[choice][threads > 1]
 
-    def result(self, choice: str, threads: int) -> bytes:
+    def result(self, choice: str, case: int, threads: int) -> bytes:
         return b"other" if choice in self.others and threads > 1 else b"same"
 
 
 def searched(trial: MadeUp, seconds: float | None = None) -> tuple[KernelTimes, bool]:
-    search = tune._Search([cast(Trial, trial)], list(trial.table), (1, 2), tune._Clock(seconds))
+    search = tune._Search(
+        cast(Trial, trial), list(trial.table), [(0, 1), (0, 2)], tune._Clock(seconds)
+    )
     return search.result(), search.is_whole
 
 
