@@ -7,6 +7,7 @@ after token, the ones allowed. The work is done by llguidance, which is an extra
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Between two parts of JSON: without a bound small models write blanks for ever.
 JSON_BLANKS = r"( |\n{1,2}[ \t]{0,20})"
+#: A character that no token joins with others.
+MARK = "\x02"
 MAX_MESSAGE = 400  # characters quoted of what llguidance says
 
 _token_tries: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
@@ -40,7 +43,10 @@ class Grammar:
                 rules = llguidance.LLMatcher.grammar_from_json_schema(text, defaults=blanks)
             else:
                 rules = llguidance.grammar_from(kind, text)
-            self._matcher = llguidance.LLMatcher(_token_trie(tokenizer), rules, log_level=0)
+            limits = llguidance.LLParserLimits(verbose_errors=False)
+            self._matcher = llguidance.LLMatcher(
+                _token_trie(tokenizer), rules, log_level=0, limits=limits
+            )
         except Exception as error:  # its parsers raise errors of many kinds
             raise InvalidArgument(f"{kind} can't be used: {_one_line(error)}") from error
         if self._matcher.is_error():
@@ -90,9 +96,42 @@ class _Vocabulary:
         self.bos_token_id = tokenizer.bos
         self.special_token_ids = [k for k, content in enumerate(self.tokens) if not content]
         self._tokenizer = tokenizer
+        self._mark = tokenizer.encode(MARK, ends=False)
 
     def __call__(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, ends=False)
+        """The tokens of a text that stands within another, as the tokenizer cuts it.
+
+        A mark goes before it, for at its beginning some tokenizers add a blank. One that changes
+        the text otherwise is not followed.
+        """
+        marked = self._tokenizer.encode(MARK + text, ends=False)
+        begun, tokens = marked[: len(self._mark)], marked[len(self._mark) :]
+        content = text.encode()
+        if begun == self._mark and b"".join(self.tokens[t] for t in tokens) == content:
+            return tokens
+        return self._longest_first(content)
+
+    def _longest_first(self, content: bytes) -> list[int]:
+        """Tokens that make exactly these bytes, each as long as can be; up to where there are."""
+        found: list[int] = []
+        at = 0
+        while at < len(content):
+            length = min(self._longest, len(content) - at)
+            while length and content[at : at + length] not in self._ids:
+                length -= 1
+            if not length:
+                break
+            found.append(self._ids[content[at : at + length]])
+            at += length
+        return found
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        return {content: token for token, content in enumerate(self.tokens) if content}
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._ids), default=0)
 
 
 def _token_trie(tokenizer: Tokenizer) -> Any:
@@ -126,5 +165,5 @@ def _llguidance() -> Any:
 
 
 def _one_line(message: object) -> str:
-    text = " ".join(str(message).split())
+    text = " ".join(str(message).replace("<non-verbose/>", "").split())
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"

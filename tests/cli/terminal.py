@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-PATIENCE_SECONDS = 60.0  # for something that is to be seen; a test fails after it
+PATIENCE_SECONDS = 180.0  # for something that is to be seen; a test fails after it
 
 
 class Terminal:

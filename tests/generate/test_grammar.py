@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,7 +15,17 @@ from arenite.errors import InvalidArgument, NotSupported, RunFailed
 from arenite.generate.generation import generate
 from arenite.generate.grammar import Grammar, grammar_of
 from arenite.generate.sampling import Sampling
-from tests.generate.fakes import END, N_TOKENS, FakeSession, FakeTokenizer, rambling, tokenizer
+from arenite.generate.tokenizer import Tokenizer
+from tests.generate.fakes import (
+    END,
+    N_TOKENS,
+    FakeSession,
+    FakeTokenizer,
+    Logits,
+    rambling,
+    tokenizer,
+)
+from tests.generate.vocabularies import metadata_of, reference
 
 SCHEMA = {
     "type": "object",
@@ -41,7 +52,11 @@ def said(seed: int, **shape: Any) -> tuple[str, str | None]:
 def test_a_schema_is_fulfilled(seed: int) -> None:
     text, finish = said(seed, json_schema=SCHEMA)
     assert finish == "stop"
-    value = json.loads(text)
+    check(json.loads(text))
+
+
+def check(value: Any) -> None:
+    """By hand, what SCHEMA asks for."""
     assert value.keys() == {"name", "size", "kinds", "good"}
     assert isinstance(value["name"], str)
     assert len(value["name"]) <= 8
@@ -65,6 +80,26 @@ def test_a_regex_is_matched_from_end_to_end(seed: int) -> None:
     text, finish = said(seed, regex=pattern)
     assert finish == "stop"
     assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "merged", "likely"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_tokenizers_of_files_are_understood(kind: str, seed: int, tmp_path: Path) -> None:
+    """Byte pairs and both kinds of SentencePiece; the words and blanks are theirs to choose."""
+    keys = reference()["vocabularies"][kind]
+    words = Tokenizer.of_gguf(metadata_of(tmp_path / "words.gguf", keys))
+
+    def noise(tokens: list[int]) -> Logits:
+        return np.random.default_rng(tokens).normal(0, 3, words.n_tokens).astype(np.float32)
+
+    asked = Sampling(seed=seed, json_schema=SCHEMA, top_k=0)
+    pieces = list(generate(FakeSession(noise), words.encode("né"), asked, words))
+    assert pieces[-1].finish == "stop"
+    check(json.loads("".join(piece.text for piece in pieces)))
+    pattern = "( ?[a-z]{1,9}){4} ?[.!]"
+    asked = Sampling(seed=seed, regex=pattern, top_k=0)
+    pieces = list(generate(FakeSession(noise), words.encode("x"), asked, words))
+    assert re.fullmatch(pattern, "".join(piece.text for piece in pieces))
 
 
 LARK = """
@@ -132,6 +167,17 @@ def test_a_tokenizer_without_an_end_ends_where_nothing_may_follow() -> None:
     assert np.flatnonzero(grammar.allowed()).tolist() == [ord("b")]
     grammar.accept(ord("b"))
     assert grammar.complete
+
+
+def test_a_tokenizer_that_changes_texts_is_not_followed() -> None:
+    class Lowering(FakeTokenizer):
+        def encode(self, text: str, *, special: bool = False, ends: bool = True) -> list[int]:
+            return super().encode(text.lower(), special=special, ends=ends)
+
+    words = cast(Tokenizer, Lowering())
+    asked = Sampling(regex="NO truelength abc(d|E)", seed=1)
+    pieces = list(generate(FakeSession(rambling), [1, 2], asked, words))
+    assert "".join(piece.text for piece in pieces)[:-1] == "NO truelength abc"
 
 
 def test_blanks_in_json_are_bounded() -> None:
