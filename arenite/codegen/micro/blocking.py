@@ -30,8 +30,8 @@ ENOUGH_TILES = 12
 #: every dot ends with adding up lanes.
 DOT_ROWS = 96
 DOT_DEPTH = 8
-#: Vectors of columns at a time with one row that is kept in registers.
-KEPT_COLUMNS = 8
+#: Vectors of columns at a time with one row.
+ONE_ROW_COLUMNS = 8
 #: B is streamed, where its rows lie far apart, with a row for so many registers; the sums of a
 #: stream take so many bytes in all, and so many columns are worth a stream of their own.
 STREAM_REGISTERS = 4
@@ -150,9 +150,7 @@ def _few(layout: Layout, total: DType, is_far: bool, target: Target) -> Few:
     lanes = lanes_of(target, total)
     if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
         up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
-        depth = layout.depth if isinstance(layout.depth, int) else None
-        is_one = layout.n_rows == 1 and dots.is_kept(target, 1, depth, lanes)
-        columns = KEPT_COLUMNS if is_one else 1
+        columns = ONE_ROW_COLUMNS if layout.n_rows == 1 else 1
         return Few(up_to, "dots", columns * lanes, dots.most_rows(target))
     tallest = target.n_vector_registers // STREAM_REGISTERS
     rows = max(1, min(tallest, bounds(layout.n_rows)[1]))

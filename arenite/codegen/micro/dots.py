@@ -20,7 +20,8 @@ from arenite.dtype import DType
 FOLDED = 4
 #: Rows of B side by side where no cache holds them: memory is slow to answer, but to many at once.
 FAR_ROWS = 8
-LINE_NBYTES = 64
+LINE_BITS = 512
+HALF_LANES = 8
 #: Sums of one dot with a row that is kept.
 KEPT_SUMS = 2
 
@@ -28,14 +29,20 @@ KEPT_SUMS = 2
 def shape_of(rows: int, dot: Dot, lanes: int, is_far: bool) -> tuple[int, int]:
     """Rows of B walked together with so many rows of A, and vectors of each in one turn.
 
-    `is_far` where no cache holds B: then several rows are read side by side, a line of each.
+    `is_far` where no cache holds B: then several rows are read side by side.
     """
     if rows > 1:
         return FOLDED, 1
     if is_far:
-        return min(FAR_ROWS, lanes), max(1, LINE_NBYTES * 8 // (lanes * dot.b.bits))
-    # With one, reading B strictly in order is what counts, or else converting A only once.
-    return (1, 8) if dot.a == dot.sum else (FOLDED, 2)
+        return min(FAR_ROWS, lanes), 1 if lanes * dot.b.bits >= LINE_BITS else 2
+    # With one, reading B strictly in order is what counts, or else reading A less often.
+    return (1, 8) if dot.a == dot.b == dot.sum else (FOLDED, 2)
+
+
+def lanes_along(dot: Dot, lanes: int, rows: int) -> int:
+    """Lanes of the vectors along K: numbers of half the width are widened faster in short ones."""
+    is_half = dot.b.name == "float16" and dot.sum.bits == 32
+    return min(lanes, HALF_LANES) if rows == 1 and is_half else lanes
 
 
 def is_kept(target: Target, rows: int, depth: int | None, lanes: int) -> bool:

@@ -8,19 +8,19 @@ from functools import partial
 from math import prod
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.access import load_contiguous
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.stream import Stretch, rows_at_once
-from arenite.codegen.micro.tile import moved
+from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import Level
 from arenite.codegen.vector import I64, Vec
 
 LINE_NBYTES = 64
 #: Elements of a row of A that is copied to lie on a cache line.
-LONGEST_COPY = 4096
+LONGEST_COPY = 8192
+_COPY = "%copied_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +48,36 @@ class FewRows(TileFunction):
         return nbytes > self.builder.target.l3_nbytes // 2
 
     def dots(self, rows: int) -> None:
-        """A block of row dots, as many columns as a vector has lanes, or `rest` if fewer."""
-        b, product, lanes = self.builder, self.product, self.product.lanes
-        depth = _known(product.depth)
-        if depth is not None and dots.is_kept(b.target, rows, depth, lanes):
+        """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes
+        of one row alone."""
+        b, product, width = self.builder, self.product, self.product.few_columns
+        depth, dot = _known(product.depth), self.dot
+        if depth is not None and dots.is_kept(b.target, rows, depth, product.lanes):
             self._kept_dots(depth)
             return
-        together, unroll = dots.shape_of(rows, self.dot, lanes, self._is_far)
         a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
-        ahead = b_line * together if self._is_far else None
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
+        if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
+            a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
+        lanes = dots.lanes_along(dot, product.lanes, rows)
+        together, unroll = dots.shape_of(rows, dot, lanes, self._is_far)
+        ahead = b_line * together if self._is_far else None
         if rows == together == 1 and dots.has_lines(b.target, self.dot):
-            a_rows = [self._aligned(a_rows[0])]
+            a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
         part = register_type(product.sum_dtype, dots.FOLDED)
-        slot = self._stack(rows * lanes)
-        parts = self._stack(rows * lanes * dots.FOLDED, "%parts")
+        slot = self._stack(rows * width)
+        parts = self._stack(rows * width * dots.FOLDED, "%parts")
         last = self.rest - 1
 
         def turn(_: Phase, at: Vec) -> None:
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(b, lanes, self.dot, a_rows, b_rows, self.depth, unroll, ahead)
+            sums = dots.row_dots(b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead)
             for k, total in enumerate(sums):
                 row, column = divmod(k, together)
-                first = b.offset(parts, (row * lanes + column) * dots.FOLDED * size)
+                first = b.offset(parts, (row * width + column) * dots.FOLDED * size)
                 where = moved(b, first, at * (dots.FOLDED * size))
                 b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
 
@@ -86,15 +90,19 @@ class FewRows(TileFunction):
             total = dots.fold(mine)
             b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
 
-        self.counted_loop(zero, b.constant(rows * lanes, I64), [Phase(1, dots.FOLDED)], (), fold)
-        self._finish_rows(slot, rows, 1, [self._mask(0)])
+        count = self.rest if rows == 1 else b.constant(rows * width, I64)
+        self.counted_loop(zero, count, [Phase(1, dots.FOLDED)], (), fold)
+        if rows == 1:
+            self._finish_row(slot)
+        else:
+            self._finish_rows(slot, rows, 1, [self._mask(0)])
 
     def _kept_dots(self, depth: int) -> None:
         """`rest` columns with one short row of A, which stays in registers."""
-        b, product, lanes = self.builder, self.product, self.product.lanes
+        b, product = self.builder, self.product
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
         b_line = self.nbytes(product.b.line, product.b)
-        kept = dots.KeptRow(b, lanes, self.dot, "%a", depth)
+        kept = dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
         slot = self._stack(product.few_columns)
         last = self.rest - 1
 
@@ -104,34 +112,48 @@ class FewRows(TileFunction):
             total, where = dots.fold(parts), moved(b, slot, at * size)
             b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
 
+        self.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
+        self._finish_row(slot)
+
+    def _finish_row(self, slot: str) -> None:
+        """The epilogue on `rest` sums of one row."""
+        b, product = self.builder, self.product
+
         def finish(_: Phase, at: Vec) -> None:
             self._finish_sums([slot], at, self.column + at, self._mask_of(self.rest - at))
 
-        self.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
-        self.counted_loop(zero, self.rest, [Phase(1, lanes)], product.epilogue, finish)
+        phase = Phase(1, product.lanes)
+        self.counted_loop(b.constant(0, I64), self.rest, [phase], product.epilogue, finish)
         b.block.end = "ret void"
 
     def _aligned(self, row: str) -> str:
         """A row of A, or a copy of it where that is not too long and lies better."""
-        b, lanes = self.builder, self.product.lanes
-        size, t = self.product.sum_dtype.bits // 8, register_type(self.product.sum_dtype, lanes)
-        place = self._stack(LONGEST_COPY, "%copied_row")
+        b, half = self.builder, self.product.lanes * self.product.sum_dtype.bits // 16
         address = b.emit(f"ptrtoint ptr {row} to i64", I64)
-        is_worth = (address & (lanes * size // 2 - 1)).ne(0) & self.depth.le(LONGEST_COPY)
+        is_worth = (address & (half - 1)).ne(0) & self.depth.le(LONGEST_COPY)
+        b.when(is_worth, lambda: self._copy(row))
+        return b.emit_pointer(f"select i1 {is_worth.text}, ptr {_COPY}, ptr {row}")
+
+    def _copied(self, row: str) -> str:
+        """A row of A, at most LONGEST_COPY long, as what is summed in."""
+        self._copy(row)
+        return _COPY
+
+    def _copy(self, row: str) -> None:
+        b, dot, lanes = self.builder, self.dot, self.product.lanes
+        place = self._stack(LONGEST_COPY, _COPY)
+        a_size, size = dot.a.bits // 8, dot.sum.bits // 8
         whole = self.depth & -lanes
 
         def copied(at: Vec, mask: Vec | None) -> None:
-            value = load_contiguous(b, moved(b, row, at * size), t, mask)
-            b.emit_void(f"store {t} {value.text}, ptr {moved(b, place, at * size)}, align {size}")
+            value = load_wide(b, moved(b, row, at * a_size), dot.a, dot.sum, lanes, mask)
+            where = moved(b, place, at * size)
+            b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {size}")
 
-        def copy() -> None:
-            zero = b.constant(0, I64)
-            self.counted_loop(zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None))
-            rest = self.depth - whole
-            b.when(rest.ne(0), lambda: copied(whole, self._mask_of(rest)))
-
-        b.when(is_worth, copy)
-        return b.emit_pointer(f"select i1 {is_worth.text}, ptr {place}, ptr {row}")
+        zero = b.constant(0, I64)
+        self.counted_loop(zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None))
+        rest = self.depth - whole
+        b.when(rest.ne(0), lambda: copied(whole, self._mask_of(rest)))
 
     def stream(self, rows: int) -> None:
         """`rest` columns, at most as many as a stretch has, from rows of B read in order.
