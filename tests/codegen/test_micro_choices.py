@@ -1,20 +1,39 @@
-"""Ways to cut products and convolutions: whatever the sizes, each is one that a kernel can take."""
+"""Ways to cut products and convolutions: whatever the sizes, each is one that a kernel can take.
+
+What kernels compute is judged by the reference rules, on whole numbers that a float32 holds exactly
+in any order; whatever they write lies between guards, and scratch is full of noise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from arenite import ir, passes
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.choose import build
 from arenite.codegen.micro.blocking import MOST_TILES, Cut, Layout, cut
 from arenite.codegen.micro.choices import conv_ways, depthwise_ways, product_ways
 from arenite.codegen.micro.conv_cut import ConvSizes, cut_conv
-from arenite.codegen.target import AVX2, AVX512, NEON, Target
+from arenite.codegen.target import AVX2, AVX512, NEON, Target, named
 from arenite.dtype import float32
-from arenite.ir.dim import Dim, Var
+from arenite.ir import reference
+from arenite.ir.dim import Dim, Var, evaluate
+from arenite.ir.graph import Graph
 from arenite.ir.ops.convolution import PANEL
+from arenite.schedule import Kernel, fuse
+from arenite.tensor import Tensor, from_numpy
+from tests.codegen.building import Guarded
+from tests.codegen.run_kernels import RUNNABLE, Compiled
+
+Array = NDArray[Any]
 
 TARGETS = [AVX2, AVX512, NEON]
 SIZES = st.one_of(st.integers(1, 40), st.integers(1, 3000))
@@ -132,3 +151,78 @@ def test_large_products_have_several_ways(target: Target) -> None:
     names = list(product_ways(cut(layout, float32, float32, float32, target), layout, target))
     parts = [name.split(", ") for name in names]
     assert all(len({part[k] for part in parts}) > 1 for k in range(3))
+
+
+# What they compute.
+
+
+def whole(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def conv(channels: int, out: int, groups: int, stride: int = 1) -> Callable[[Tensor], Tensor]:
+    weights = from_numpy(whole(out, channels // groups, 3, 3, seed=1))
+    return lambda x: x.conv(weights, None, stride, 1, 1, groups)
+
+
+CASES: dict[str, tuple[Callable[..., Tensor], list[Array], int | Var]] = {
+    "product": (lambda a, b: a @ b, [whole(37, 33), whole(33, 150, seed=1)], 37),
+    "wide": (lambda a, b: a @ b, [whole(9, 40), whole(40, 1031, seed=1)], 9),
+    "transposed": (lambda a, b: a @ b.T, [whole(101, 24), whole(90, 24, seed=1)], 101),
+    "later": (lambda a, b: a @ b, [whole(171, 20), whole(20, 70, seed=1)], Var("rows", 1, 400)),
+    "image": (conv(16, 72, 1), [whole(2, 16, 11, 13)], 2),
+    "stride": (conv(8, 40, 1, 2), [whole(1, 8, 23, 9)], 1),
+    "groups": (conv(32, 48, 2), [whole(1, 32, 12, 7)], 1),
+    "depthwise": (conv(40, 40, 40), [whole(1, 40, 9, 17)], 1),
+}
+
+
+@pytest.mark.parametrize("target", [name for name in RUNNABLE if named(name).has_fma])
+@pytest.mark.parametrize("case", CASES)
+def test_all_ways_compute_what_the_operation_means(case: str, target: str) -> None:
+    function, arrays, rows = CASES[case]
+    nodes = [
+        ir.graph_input(f"x{k}", k, (array.shape if k else (rows, *array.shape[1:])), float32)
+        for k, array in enumerate(arrays)
+    ]
+    graph = Graph(tuple(nodes), (function(*map(Tensor.of_node, nodes)).node,))
+    simplified, _ = passes.run(graph, passes.PASSES)
+    sizes = reference.bind(graph, arrays)
+    n_kernels = 0
+    for kernel in fuse(simplified).kernels:
+        names = build(kernel, named(target)).choices
+        if not names:
+            continue
+        n_kernels += 1
+        around = Graph(simplified.inputs, (*kernel.inputs, *kernel.outputs))
+        values = reference.evaluate(around, arrays, sizes)
+        n_inputs = len(kernel.inputs)
+        for name in names[:: max(1, len(names) // 8)]:
+            made = computed(kernel, name, named(target), values[:n_inputs], sizes)
+            assert np.array_equal(made, values[n_inputs]), name
+    assert n_kernels == 1
+
+
+def computed(
+    kernel: Kernel, choice: str, target: Target, inputs: list[Array], sizes: dict[str, int]
+) -> Array:
+    """The one output of a kernel, cut in some way, tile by tile from the last on."""
+    built: Built = build(kernel, target, choice)
+    [output] = kernel.outputs
+    shape = tuple(evaluate(size, sizes) for size in output.shape)
+    noise = np.random.default_rng(5)
+    guards = [Guarded(np.zeros(shape, np.float32), offset=4)]
+    for one in built.scratch:
+        guards.append(Guarded(noise.standard_normal(evaluate(one.count, sizes)).astype("f4")))
+    arrays = [np.ascontiguousarray(one) for one in inputs] + [guard.array for guard in guards]
+    loops = built.loops
+    given_sizes = {name: sizes[name.removeprefix("size_")] for name in loops.sizes}
+    n_tiles = evaluate(built.tiles, sizes)
+    Compiled(loops, target).run(
+        {array.name: given for array, given in zip(loops.arrays, arrays, strict=True)},
+        given_sizes,
+        splits=[(tile, tile + 1) for tile in reversed(range(n_tiles))],
+    )
+    for guard in guards:
+        guard.check()
+    return guards[0].array.reshape(shape)
