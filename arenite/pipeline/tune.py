@@ -124,7 +124,8 @@ def tune_graph(
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
     used = {var.name for subject in subjects for var in subject.variables.values()}
-    conditions = tuple(_condition(one, used, count) for one in bindings for count in counts)
+    distinct = bindings if used else bindings[:1]
+    conditions = tuple(_condition(one, used, count) for one in distinct for count in counts)
     return Tuning(tuple(tried), choices, conditions, len(subjects) - n_done, clock.spent)
 
 
@@ -137,7 +138,7 @@ def _bindings(variables: Sequence[Var], given: Sequence[Bindings]) -> tuple[Bind
             known = ", ".join(names) or "none"
             raise InvalidArgument(f"no size is called {', '.join(unknown)}; there are: {known}")
     usual = {var.name: max(var.low, min(var.high, USUAL_SIZE)) for var in variables}
-    least = {var.name: max(var.low, 1) for var in variables}
+    least = {var.name: min(var.high, max(var.low, 1)) for var in variables}
     chosen = [usual | dict(one) for one in given] if given else [usual, least]
     return tuple(one for k, one in enumerate(chosen) if one not in chosen[:k])
 

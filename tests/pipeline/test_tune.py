@@ -18,7 +18,7 @@ import arenite
 from arenite import passes
 from arenite.codegen.kernels.choose import build
 from arenite.dtype import float32
-from arenite.errors import InvalidArgument
+from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir import Var, graph_input
 from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph
@@ -428,8 +428,23 @@ def test_sizes_that_vary_are_measured_small_and_large() -> None:
     assert given.conditions == ("rows 7, 1 thread",)
     with pytest.raises(InvalidArgument, match="no size is called columns; there are: rows"):
         tune.tune_graph(graph, sizes=[{"columns": 1}])
+    with pytest.raises(BoundsError):
+        tune.tune_graph(graph, sizes=[{"rows": 301}])
     with pytest.raises(InvalidArgument, match="at least one thread"):
         tune.tune_graph(graph, threads=0)
+
+
+def test_a_size_that_no_such_kernel_has_is_no_condition() -> None:
+    rows = Var("rows", 0, 0)
+    table = arenite.tune(
+        lambda a, b, c: (a @ b, c + 1.0),
+        numbers(43, 64),
+        numbers(64, 96),
+        arenite.spec((rows,)),
+        threads=1,
+    )
+    assert table.conditions == ("1 thread",)
+    assert {len(one.seconds) for one in table.tried} == {1}
 
 
 def test_a_function_without_choices_has_an_empty_table() -> None:
