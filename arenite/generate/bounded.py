@@ -129,7 +129,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             if name not in _METHODS:
                 raise SecurityError(f"calls {type(owner).__name__}.{name}")
             if isinstance(owner, str) and name == "replace":
-                return replace(owner, *given, **kwargs)
+                return replace(owner, *given)
             if isinstance(owner, str) and name == "join":
                 return join(given[0] if given else (), owner)
         spend(sum(len(value) for value in given if isinstance(value, str | list | range)))

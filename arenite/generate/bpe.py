@@ -42,10 +42,10 @@ def bytes_of_characters(text: str) -> bytes:
 class BytePairs:
     """Encodes plain text by merging."""
 
-    def __init__(self, metadata: Metadata, vocabulary: Vocabulary, rule: WordRule) -> None:
+    def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule) -> None:
         self._vocabulary = vocabulary
         self._lacks_bytes = not vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys()
-        self._library = _library_tokenizer(metadata, vocabulary, rule)
+        self._library = _library_tokenizer(vocabulary, merges, rule)
 
     def encode(self, pieces: Sequence[str | int]) -> list[int]:
         tokens: list[int] = []
@@ -76,11 +76,11 @@ def rule_of(metadata: Metadata) -> WordRule:
 
 
 def _library_tokenizer(
-    metadata: Metadata, vocabulary: Vocabulary, rule: WordRule
+    vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule
 ) -> tokenizers.Tokenizer:
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-    merges: list[Any] = [tuple(m.split(" ", 1)) for m in metadata.texts("tokenizer.ggml.merges")]
+    pairs: list[Any] = [tuple(merge.split(" ", 1)) for merge in merges]
     ids = vocabulary.ids.copy()
     for token in vocabulary.controls:  # no text makes these, whatever the merges say
         del ids[vocabulary.texts[token]]
@@ -88,9 +88,9 @@ def _library_tokenizer(
     for index, character in enumerate(BYTE_OF_CHARACTER):
         ids.setdefault(character, len(vocabulary) + index)
     try:
-        model = models.BPE(vocab=ids, merges=merges, ignore_merges=rule.whole_words)
+        model = models.BPE(vocab=ids, merges=pairs, ignore_merges=rule.whole_words)
     except Exception as error:
-        raise InvalidFile(f"{metadata.path}: {_wrong_merge(merges, ids) or error}") from None
+        raise InvalidFile(f"{vocabulary.path}: {_wrong_merge(pairs, ids) or error}") from None
     library = Tokenizer(model)
     steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

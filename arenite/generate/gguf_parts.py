@@ -22,20 +22,23 @@ def read_gguf(metadata: Metadata) -> Parts:
             f"{metadata.path}: its tokenizer is a {quoted(model)}; Arenite has gpt2 (byte pairs), "
             "llama (SentencePiece) and bert (WordPiece)"
         )
-    return _READERS[model](metadata, Vocabulary.of(metadata))
+    return _READERS[model](metadata)
 
 
-def _byte_pairs(metadata: Metadata, vocabulary: Vocabulary) -> Parts:
+def _byte_pairs(metadata: Metadata) -> Parts:
+    merges = metadata.texts("tokenizer.ggml.merges")
+    vocabulary = Vocabulary.of(metadata, merges)
     rule = rule_of(metadata)
     adds_bos = metadata.flag("tokenizer.ggml.add_bos_token", rule.adds_bos)
     adds_eos = metadata.flag("tokenizer.ggml.add_eos_token", False)
     bos = special_id(metadata, len(vocabulary), "bos")
     eos = special_id(metadata, len(vocabulary), "eos")
-    encoder = BytePairs(metadata, vocabulary, rule)
+    encoder = BytePairs(vocabulary, merges, rule)
     return _parts(metadata, vocabulary, encoder, bos, eos, eos, (adds_bos, adds_eos), False)
 
 
-def _scored_pieces(metadata: Metadata, vocabulary: Vocabulary) -> Parts:
+def _scored_pieces(metadata: Metadata) -> Parts:
+    vocabulary = Vocabulary.of(metadata)
     adds_space = metadata.flag("tokenizer.ggml.add_space_prefix", True)
     adds_bos = metadata.flag("tokenizer.ggml.add_bos_token", True)
     adds_eos = metadata.flag("tokenizer.ggml.add_eos_token", False)
@@ -45,8 +48,9 @@ def _scored_pieces(metadata: Metadata, vocabulary: Vocabulary) -> Parts:
     return _parts(metadata, vocabulary, encoder, bos, eos, eos, (adds_bos, adds_eos), adds_space)
 
 
-def _word_pieces(metadata: Metadata, vocabulary: Vocabulary) -> Parts:
+def _word_pieces(metadata: Metadata) -> Parts:
     """Texts stand between cls and sep, as BERT calls them; every word begins with a space."""
+    vocabulary = Vocabulary.of(metadata)
     first = special_id(metadata, len(vocabulary), "bos", 101)
     last = special_id(metadata, len(vocabulary), "seperator", 102)
     eos = special_id(metadata, len(vocabulary), "eos")

@@ -6,8 +6,10 @@ as long as the vocabulary, every special id inside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from arenite.frontends.stored import quoted
 
 MAX_TOKENS = 2**22
 MAX_TOKEN_LENGTH = 4096  # characters
+
+
+_Kinds: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Kind(IntEnum):
@@ -59,7 +64,8 @@ class Vocabulary:
     end_tokens: frozenset[int]
 
     @classmethod
-    def of(cls, metadata: Metadata) -> Vocabulary:
+    def of(cls, metadata: Metadata, merges: Sequence[str] = ()) -> Vocabulary:
+        """Read and check it; `merges` are those that make tokens, where the file has such."""
         path = metadata.path
         texts = metadata.texts("tokenizer.ggml.tokens")
         if not 0 < len(texts) <= MAX_TOKENS:
@@ -76,7 +82,7 @@ class Vocabulary:
                 "characters are read"
             )
         kinds = _kinds(metadata, len(texts))
-        ends = end_tokens(ids) - _plain_words(metadata, texts, kinds)
+        ends = end_tokens(ids) - _plain_words(ids, kinds, merges)
         ends |= special_ids(metadata, len(texts), "eos eot eom")
         controls = set(np.flatnonzero((kinds == Kind.CONTROL) | (kinds == Kind.UNKNOWN)).tolist())
         controls |= ends
@@ -124,7 +130,7 @@ def special_ids(metadata: Metadata, n_tokens: int, names: str) -> set[int]:
     return {token for token in found if token is not None}
 
 
-def _kinds(metadata: Metadata, n_tokens: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _kinds(metadata: Metadata, n_tokens: int) -> _Kinds:
     key = "tokenizer.ggml.token_type"
     if key not in metadata:
         return np.full(n_tokens, Kind.NORMAL, np.int64)
@@ -137,16 +143,11 @@ def _kinds(metadata: Metadata, n_tokens: int) -> np.ndarray[tuple[int], np.dtype
     return kinds.astype(np.int64)
 
 
-def _plain_words(
-    metadata: Metadata, texts: list[str], kinds: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> set[int]:
+def _plain_words(ids: dict[str, int], kinds: _Kinds, merges: Sequence[str]) -> set[int]:
     """Tokens that are called like an end and that merges make out of text, such as a tag `</s>`."""
-    ids = {text: token for token, text in enumerate(texts) if text in END_NAMES}
-    normal = {text: token for text, token in ids.items() if kinds[token] == Kind.NORMAL}
-    if not normal or "tokenizer.ggml.merges" not in metadata:
-        return set()
-    made = {merge.replace(" ", "", 1) for merge in metadata.texts("tokenizer.ggml.merges")}
-    return {token for text, token in normal.items() if text in made}
+    named = [text for text in END_NAMES & ids.keys() if kinds[ids[text]] == Kind.NORMAL]
+    making = {f"{text[:k]} {text[k:]}": ids[text] for text in named for k in range(1, len(text))}
+    return {making[merge] for merge in merges if merge in making}
 
 
 def _repeated(texts: list[str]) -> str:

@@ -53,7 +53,7 @@ TEMPLATES: dict[str, str] = {
     ),
     "words": (
         "{% for m in messages %}{% set parts = m.content.split('</think>') %}"
-        "{{ parts[-1].lstrip('\\n') | replace('a', 'aa') }}|{{ 'x' * 3 }}|"
+        "{{ parts[-1].lstrip('\\n').replace('o', '0') | replace('a', 'aa') }}|{{ 'x' * 3 }}|"
         "{{ '%s-%02d' % (m.role, 7) }}|"
         "{{ '{}:{}'.format(m.role, loop.index0) }}|{{ m.content.startswith('A') }}|{{ m.nothing }}|"
         "{{ m.content | length }}|{{ m.items() | list | first | string }}|"
@@ -82,5 +82,36 @@ TALKS: dict[str, list[dict[str, Any]]] = {
         },
         {"role": "tool", "content": "12 °C"},
     ],
+    "calls": [
+        {"role": "user", "content": "What is the weather?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {
+                    "id": "abc123456",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": {"town": "Köln"}},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "abc123456", "name": "weather", "content": "12 °C"},
+        {"role": "assistant", "content": "Twelve."},
+        {"role": "user", "content": "Thanks"},
+    ],
 }
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "Says the weather | now",
+            "parameters": {
+                "type": "object",
+                "properties": {"town": {"type": "string", "description": "a town"}},
+                "required": ["town"],
+            },
+        },
+    }
+]
 BOS, EOS = "<s>", "</s>"

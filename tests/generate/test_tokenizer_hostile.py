@@ -68,7 +68,7 @@ def test_a_wrong_vocabulary_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_an_empty_vocabulary_is_refused(tmp_path: Path) -> None:
     keys = [
-        ("tokenizer.ggml.model", 8, text("gpt2")),
+        ("tokenizer.ggml.model", 8, text("llama")),
         ("tokenizer.ggml.tokens", 9, array(8, 0, b"")),
     ]
     path = Layout(keys=[*keys]).write(tmp_path / "empty.gguf")
