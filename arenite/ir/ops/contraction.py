@@ -3,14 +3,15 @@
     matmul(a[..., M, K], b[..., K, N]; transpose_a, transpose_b)
 
 Batch axes of matmul broadcast. Floats keep their dtype and accumulate in float32 at least (the
-reference: in float64); 8-bit integers, signed or not, give int32; other integers wrap.
+reference: in float64); of a narrower and a wider one the result is as the wider. 8-bit integers,
+signed or not, give int32; other integers wrap.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node, Shape, typed
 from arenite.ir.ops.define import (
@@ -54,7 +55,10 @@ def _matrix(shape: Shape, transpose: bool) -> Shape:
 
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     a, b = inputs
-    dtype = product_dtype("matmul", a, b)
+    if a.dtype.kind is b.dtype.kind is Kind.FLOAT and a.dtype.bits != b.dtype.bits:
+        dtype = max((a.dtype, b.dtype), key=lambda one: one.bits)
+    else:
+        dtype = product_dtype("matmul", a, b)
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeMismatch(f"matmul takes matrices, not shapes {a.shape} and {b.shape}")
     left, right = _matrix(a.shape, attrs["transpose_a"]), _matrix(b.shape, attrs["transpose_b"])
