@@ -14,7 +14,8 @@ from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
 from arenite.generate.pretokens import WordRule, word_rule
-from arenite.generate.vocabulary import Vocabulary
+from arenite.generate.sentencepiece import SPACE, piece_bytes
+from arenite.generate.vocabulary import Kind, Vocabulary
 
 if TYPE_CHECKING:
     import tokenizers
@@ -44,7 +45,8 @@ class BytePairs:
 
     def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule) -> None:
         self._vocabulary = vocabulary
-        self._lacks_bytes = not vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys()
+        self._as_text = rule.as_text
+        self._lacks_bytes = not (rule.as_text or vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys())
         self._library = _library_tokenizer(vocabulary, merges, rule)
 
     def encode(self, pieces: Sequence[str | int]) -> list[int]:
@@ -53,19 +55,25 @@ class BytePairs:
             if isinstance(piece, int):
                 tokens.append(piece)
             else:
-                tokens += self._library.encode(piece, add_special_tokens=False).ids
+                text = piece.replace(" ", SPACE) if self._as_text else piece
+                tokens += self._library.encode(text, add_special_tokens=False).ids
         n_tokens = len(self._vocabulary)
         return [token for token in tokens if token < n_tokens] if self._lacks_bytes else tokens
 
     def token_bytes(self, token: int) -> bytes:
         text = self._vocabulary.texts[token]
-        is_plain = token in self._vocabulary.user_defined
-        return text.encode() if is_plain else bytes_of_characters(text)
+        if token in self._vocabulary.user_defined:
+            return text.encode()
+        if self._as_text:
+            return piece_bytes(text, self._vocabulary.kinds[token] == Kind.BYTE)
+        return bytes_of_characters(text)
 
 
 def rule_of(metadata: Metadata) -> WordRule:
     """How the file's words are cut; files from before it was written down get a warning."""
     key = "tokenizer.ggml.pre"
+    if metadata.text("tokenizer.ggml.model") == "gemma4":
+        return word_rule("gemma4", metadata.path)
     if key not in metadata:
         warnings.warn(
             f"{metadata.path} does not say how its words are cut ({key}); the common way is taken, "
@@ -84,17 +92,21 @@ def _library_tokenizer(
     ids = vocabulary.ids.copy()
     for token in vocabulary.controls:  # no text makes these, whatever the merges say
         del ids[vocabulary.texts[token]]
-    # A byte without a token gives none, and what stands beside it is not merged across it.
-    for index, character in enumerate(BYTE_OF_CHARACTER):
-        ids.setdefault(character, len(vocabulary) + index)
+    if not rule.as_text:
+        # A byte without a token gives none, and what stands beside it is not merged across it.
+        for index, character in enumerate(BYTE_OF_CHARACTER):
+            ids.setdefault(character, len(vocabulary) + index)
     try:
-        model = models.BPE(vocab=ids, merges=pairs, ignore_merges=rule.whole_words)
+        model = models.BPE(ids, pairs, byte_fallback=rule.as_text, ignore_merges=rule.whole_words)
     except Exception as error:
         raise InvalidFile(f"{vocabulary.path}: {_wrong_merge(pairs, ids) or error}") from None
     library = Tokenizer(model)
-    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
-    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    library.pre_tokenizer = pre_tokenizers.Sequence([*steps, as_bytes])
+    steps: list[Any] = [
+        pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns
+    ]
+    if not rule.as_text:
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    library.pre_tokenizer = pre_tokenizers.Sequence(steps)
     return library
 
 

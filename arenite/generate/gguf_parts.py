@@ -19,8 +19,8 @@ def read_gguf(metadata: Metadata) -> Parts:
     model = metadata.text("tokenizer.ggml.model")
     if model not in _READERS:
         raise NotSupported(
-            f"{metadata.path}: its tokenizer is a {quoted(model)}; Arenite has gpt2 (byte pairs), "
-            "llama (SentencePiece) and bert (WordPiece)"
+            f"{metadata.path}: its tokenizer is a {quoted(model)}; Arenite has gpt2 and gemma4 "
+            "(byte pairs), llama (SentencePiece) and bert (WordPiece)"
         )
     return _READERS[model](metadata)
 
@@ -58,7 +58,12 @@ def _word_pieces(metadata: Metadata) -> Parts:
     return _parts(metadata, vocabulary, encoder, first, eos, last, (True, True), True)
 
 
-_READERS = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces}
+_READERS = {
+    "gpt2": _byte_pairs,
+    "gemma4": _byte_pairs,
+    "llama": _scored_pieces,
+    "bert": _word_pieces,
+}
 
 
 def _parts(

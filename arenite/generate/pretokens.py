@@ -45,10 +45,12 @@ _STOPS = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
 @dataclass(frozen=True)
 class WordRule:
-    """Patterns in order. `whole_words`: a word that is a token is taken without merging."""
+    """Patterns in order. `whole_words`: a word that is a token is taken without merging.
+    `as_text`: merges work on characters, and bytes are for those that are no token."""
 
     patterns: tuple[str, ...]
     whole_words: bool = False
+    as_text: bool = False
     adds_bos: bool = False  # where the file does not say
 
 
@@ -90,6 +92,7 @@ _RULES: dict[str, WordRule] = {
         )
     ),
     "deepseek-v3 hunyuan-dense joyai-llm": WordRule((r"\p{N}{1,3}", _CJK, _DEEPSEEK_WORDS)),
+    "gemma4": WordRule((r"[^\n]+|\n+",), as_text=True, adds_bos=True),
     "falcon": WordRule((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]")),
     "poro-chat bloom gpt3-finnish": WordRule((_STOPS,)),
     "viking": WordRule((_STOPS, r"\p{N}")),

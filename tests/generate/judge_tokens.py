@@ -19,8 +19,8 @@ from typing import Any
 import llama_cpp
 import sentencepiece
 import transformers
+from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as LibraryTokenizer
-from tokenizers import models, pre_tokenizers, trainers
 
 from arenite.errors import NotSupported
 from arenite.frontends.gguf import GgufFile
@@ -57,6 +57,33 @@ def byte_pairs() -> dict[str, Any]:
         "ggml.merges": [" ".join(merge) for merge in model["merges"]],
         "ggml.bos_token_id": len(tokens) + 1,
         "ggml.eos_token_id": len(tokens) + 2,
+    }
+
+
+def character_pairs() -> dict[str, Any]:
+    """Pairs of characters, with bytes for those that are no token, as Gemma 4 has them."""
+    library = LibraryTokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), "isolated")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(
+        vocab_size=900, special_tokens=special, limit_alphabet=200, show_progress=False
+    )
+    clean = [text.replace(" ", SPACE) for text in TEXTS if "\0" not in text]
+    library.train_from_iterator([*clean, "\n" * 64], trainer)
+    model = json.loads(library.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    return {
+        "ggml.model": "gemma4",
+        "ggml.tokens": tokens,
+        "ggml.token_type": [CONTROL] * 3
+        + [UNKNOWN]
+        + [BYTE] * 256
+        + [NORMAL] * (len(tokens) - 260),
+        "ggml.merges": [" ".join(merge) for merge in model["merges"]],
+        "ggml.bos_token_id": 2,
+        "ggml.eos_token_id": 1,
+        "ggml.unknown_token_id": 3,
+        "ggml.padding_token_id": 0,
     }
 
 
@@ -153,6 +180,7 @@ class Judge:
 def vocabularies() -> dict[str, dict[str, Any]]:
     return {
         "bytes": {"ggml.pre": "gpt-2", **byte_pairs()},
+        "characters": character_pairs(),
         "merged": scored_pieces("bpe", True),
         "likely": scored_pieces("unigram", False),
         "words": word_pieces(),

@@ -75,7 +75,7 @@ def test_the_families_differ() -> None:
 # Text and back
 
 
-@pytest.mark.parametrize("kind", ["bytes", "merged", "likely"])
+@pytest.mark.parametrize("kind", ["bytes", "characters", "merged", "likely"])
 def test_decoding_gives_the_text_back(kind: str, make: Make) -> None:
     tokenizer = make(kind)
     for text in JUDGED:
@@ -83,7 +83,7 @@ def test_decoding_gives_the_text_back(kind: str, make: Make) -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == plain
 
 
-@pytest.mark.parametrize("kind", ["bytes", "merged", "likely"])
+@pytest.mark.parametrize("kind", ["bytes", "characters", "merged", "likely"])
 @given(text=st.text())
 def test_any_text_comes_back(kind: str, text: str, make: Make) -> None:
     tokenizer = _cached(make, kind)

@@ -77,7 +77,7 @@ def test_an_empty_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_kinds_and_families_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NotSupported, match="'rwkv'; Arenite has gpt2"):
+    with pytest.raises(NotSupported, match="'rwkv'; Arenite has gpt2 and"):
         opened(tmp_path, "bytes", model="rwkv")
     with pytest.raises(NotSupported, match="'from-the-future' has it"):
         opened(tmp_path, "bytes", pre="from-the-future")
