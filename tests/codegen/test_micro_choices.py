@@ -127,7 +127,7 @@ def test_convolutions_can_be_cut_in_all_ways(
         images, lines, pixels, groups, channels, depth, 4 * depth, 2, is_copied, 10**6, is_whole
     )
     usual = cut_conv(sizes, float32, target)
-    ways = conv_ways(usual, sizes, target)
+    ways = conv_ways(usual, sizes, float32, target)
     assert next(iter(ways.values())) == usual
     for shape in ways.values():
         check_tile(shape.columns, shape.heights, target)

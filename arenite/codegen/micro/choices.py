@@ -3,8 +3,9 @@
 In: what a kernel is cut into, its sizes, a target. Out: cuts by name, the usual one first. A name
 has parts, and tuning changes one part at a time:
 
-    tile 14x32, parts 1x8, b copied     rows x columns of a register tile, blocks of rows x
-                                        chunks of columns, whether B's are copied side by side
+    tile 14x32, parts 1x8, b copied     rows x columns of a register tile (narrow: of half
+                                        vectors), blocks of rows x chunks of columns, whether
+                                        those of B are copied side by side
 
 None of them changes the order in which a sum is added up, so all give the same bits. Like the usual
 cut they depend on shapes alone, never on the number of threads.
@@ -19,8 +20,9 @@ from typing import TypeVar
 from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, WIDEST, Cut, Layout
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
 from arenite.codegen.micro.rows import even_heights
-from arenite.codegen.micro.tile import most_rows
+from arenite.codegen.micro.tile import lanes_of, most_rows
 from arenite.codegen.target import Target
+from arenite.dtype import DType
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.ops.convolution import PANEL
 
@@ -65,23 +67,30 @@ def packed_ways(usual: Cut, n_rows: Dim, n_columns: Dim, batch: Dim) -> dict[str
     return _matrix_ways(usual, n_rows, n_columns, batch, shapes, [False])
 
 
-def conv_ways(usual: ConvCut, sizes: ConvSizes, target: Target) -> dict[str, ConvCut]:
-    """Of a convolution made of register tiles."""
-    total = -(-sizes.channels // usual.lanes)
-    shapes = [
-        Shape(columns, min(most_rows(target, columns), sizes.most_pixels))
-        for columns in range(1, min(WIDEST, total) + 1)
-        if columns * usual.lanes % PANEL == 0 or columns == total
-    ]
-    return _image_ways(usual, sizes, [shape for shape in shapes if shape.tallest >= 1])
+def conv_ways(usual: ConvCut, sizes: ConvSizes, total: DType, target: Target) -> dict[str, ConvCut]:
+    """Of a convolution made of register tiles, whose sums are of the type `total`."""
+    full = lanes_of(target, total)
+    found: list[tuple[str, ConvCut]] = []
+    for lanes in (full, full // 2) if full == PANEL else (usual.lanes,):
+        n_vectors = -(-sizes.channels // lanes)
+        shapes = [
+            Shape(columns, min(most_rows(target, columns), sizes.most_pixels))
+            for columns in range(1, min(WIDEST, n_vectors) + 1)
+            if columns * lanes % PANEL == 0 or columns == n_vectors
+        ]
+        fitting = [shape for shape in shapes if shape.tallest >= 1]
+        note = "" if lanes == full else " narrow"
+        found += _image_ways(replace(usual, lanes=lanes), sizes, fitting, note)
+    return _named(found, usual, _name(usual.heights[0], usual.width, _own_parts(usual, sizes)))
 
 
 def depthwise_ways(usual: ConvCut, sizes: ConvSizes, most: int) -> dict[str, ConvCut]:
     """Of a depthwise convolution, whose tiles are strips of at most so many pixels."""
     longest = min(bounds(sizes.pixels)[1], most)
     shapes = [Shape(1, strip) for strip in STRIPS if strip <= longest]
-    ways = _image_ways(usual, sizes, [Shape(1, usual.heights[0]), *shapes])
-    return {name: replace(cut, heights=cut.heights[:1]) for name, cut in ways.items()}
+    found = _image_ways(usual, sizes, [Shape(1, usual.heights[0]), *shapes])
+    ways = [(name, replace(cut, heights=cut.heights[:1])) for name, cut in found]
+    return _named(ways, usual, _name(usual.heights[0], usual.width, _own_parts(usual, sizes)))
 
 
 def _matrix_ways(
@@ -148,44 +157,51 @@ def _few_ways(usual: Cut, layout: Layout) -> dict[str, Cut]:
     return _named(found, usual, f"parts 1x{own}")
 
 
-def _image_ways(usual: ConvCut, sizes: ConvSizes, shapes: Sequence[Shape]) -> dict[str, ConvCut]:
-    is_line = sizes.lines == 1 and not sizes.is_whole
-    along = sizes.pixels if is_line else sizes.lines
-    length = usual.block_pixels if is_line else usual.block_lines
-    is_known = isinstance(along, int) and isinstance(length, int)
-    units = bounds(along)[1]
-    own = (
-        -(-units // bounds(length)[1]) if is_known else 1,
-        -(-sizes.channels // usual.block_channels),
-    )
+def _image_ways(
+    usual: ConvCut, sizes: ConvSizes, shapes: Sequence[Shape], note: str = ""
+) -> list[tuple[str, ConvCut]]:
+    """Cuts into vectors as long as the usual one's."""
+    along, length = _cut_along(usual, sizes)
+    own = _own_parts(usual, sizes)
+    units = bounds(along)[1] if isinstance(length, int) else 1
     others = bounds(sizes.images)[1] * sizes.groups
-    parts = [p for p in _parts(own, units, others) if is_known or p[0] == own[0]]
     found = []
-    for part in parts:
+    for part in _parts(own, units, others):
         for shape in shapes:
             width = shape.columns * usual.lanes
             if part[1] > -(-sizes.channels // width):
                 continue
-            made = _image_cut(usual, sizes, shape, part, is_known, is_line)
-            found.append((_name(shape.tallest, width, part), made))
-    return _named(found, usual, _name(usual.heights[0], usual.width, own))
+            made = _image_cut(usual, sizes, shape, part)
+            found.append((_name(shape.tallest, width, part, note), made))
+    return found
 
 
-def _image_cut(
-    usual: ConvCut,
-    sizes: ConvSizes,
-    shape: Shape,
-    part: tuple[int, int],
-    is_known: bool,
-    is_line: bool,
-) -> ConvCut:
+def _is_line(sizes: ConvSizes) -> bool:
+    """Whether the pixels of a line are cut, and not lines."""
+    return sizes.lines == 1 and not sizes.is_whole
+
+
+def _cut_along(usual: ConvCut, sizes: ConvSizes) -> tuple[Dim, int | None]:
+    """What is cut into blocks, and how long these are if that is known."""
+    along = sizes.pixels if _is_line(sizes) else sizes.lines
+    length = usual.block_pixels if _is_line(sizes) else usual.block_lines
+    return along, length if isinstance(along, int) and isinstance(length, int) else None
+
+
+def _own_parts(usual: ConvCut, sizes: ConvSizes) -> tuple[int, int]:
+    along, length = _cut_along(usual, sizes)
+    n_blocks = 1 if length is None else -(-bounds(along)[1] // length)
+    return n_blocks, -(-sizes.channels // usual.block_channels)
+
+
+def _image_cut(usual: ConvCut, sizes: ConvSizes, shape: Shape, part: tuple[int, int]) -> ConvCut:
     width = shape.columns * usual.lanes
     chunk = _share(sizes.channels, width, part[1]) * width
     lines, pixels = usual.block_lines, usual.block_pixels
-    if is_known and is_line:
-        pixels = -(-bounds(sizes.pixels)[1] // part[0])
-    elif is_known:
-        lines = -(-bounds(sizes.lines)[1] // part[0])
+    along, length = _cut_along(usual, sizes)
+    if length is not None:
+        block = -(-bounds(along)[1] // part[0])
+        lines, pixels = (lines, block) if _is_line(sizes) else (block, pixels)
     if isinstance(pixels, int) and isinstance(sizes.pixels, int):
         heights = even_heights([pixels, sizes.pixels % pixels], shape.tallest)
     else:
@@ -218,8 +234,8 @@ def _parts(own: tuple[int, int], most_rows: int, others: int) -> list[tuple[int,
     return list(dict.fromkeys([own, *kept]))
 
 
-def _name(rows: int, columns: int, part: tuple[int, int]) -> str:
-    return f"tile {rows}x{columns}, parts {part[0]}x{part[1]}"
+def _name(rows: int, columns: int, part: tuple[int, int], note: str = "") -> str:
+    return f"tile {rows}x{columns}{note}, parts {part[0]}x{part[1]}"
 
 
 def _share(length: int, unit: int, count: int) -> int:

@@ -91,7 +91,7 @@ class ConvBuilder(LastBuilder):
         are_planes = self._are_planes(lies)
         sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
         usual = cut_conv(sizes, self.sum_dtype, target)
-        ways = conv_ways(usual, sizes, target)
+        ways = conv_ways(usual, sizes, self.sum_dtype, target)
         cut = ways.get(choice, usual)
         n_blocks, place = self._place(cut)
         n_tiles = n_blocks
