@@ -215,10 +215,25 @@ def test_products_of_any_shape(shape: Shape, target: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16], ids=str)
 @pytest.mark.parametrize("tb", [False, True])
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(1, 300, 70), (1, 150, 611), (5, 37, 129), (130, 70, 65), (33, 1, 40)]
+    ("m", "n", "k"),
+    [(1, 300, 70), (1, 150, 611), (5, 37, 129), (130, 70, 65), (33, 1, 40), (50, 41, 192)],
 )
 def test_other_floats(m: int, n: int, k: int, tb: bool, dtype: Any) -> None:
     check(Shape(m, n, k, tb=tb), dtype)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=str)
+def test_a_narrow_left_side_is_widened_once(dtype: Any, target: str) -> None:
+    """In chunks of K, which changes no bit: K that chunks do not divide is widened as it goes."""
+    shape = Shape(40, 70, 96)
+    a, b = shape.operands(dtype)
+    [chunked] = check(shape, dtype, target).run([a, b])
+    longer = Shape(40, 70, 97)
+    zeros = np.zeros((40, 1), dtype), np.zeros((1, 70), dtype)
+    more = [np.concatenate([a, zeros[0]], axis=1), np.concatenate([b, zeros[1]])]
+    [whole] = Made(longer.product, [x.shape for x in more], dtype, target).run(more)
+    np.testing.assert_array_equal(chunked.view(np.uint16), whole.view(np.uint16))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -20,6 +20,7 @@ from arenite.codegen.evaluate import VectorMode
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.kernel import SUM, MicroKernel, Operand
 from arenite.codegen.micro.tile import Dot, KLoop, Tile, moved, multiply
+from arenite.codegen.micro.widen import Widened, chunk_of
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import SCALAR, Binding, Level
 from arenite.codegen.tile import Tiles
@@ -81,7 +82,7 @@ class TileFunction(Kept):
         product = self.product
         lanes = product.lanes
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
-        a_line = self.nbytes(product.a.line, product.a)
+        line = self.nbytes(product.a.line, product.a)
         b_size = product.b.dtype.bits // 8
         if product.copies_b:
             b_step: Vec | int = product.width * product.sum_dtype.bits // 8
@@ -89,17 +90,25 @@ class TileFunction(Kept):
             dot = Dot(self.dot.a, self.dot.sum, self.dot.sum)
         else:
             b_step, dot = self.nbytes(product.b.step, product.b), self.dot
-        loop = KLoop(self.depth, self.nbytes(product.a.step, product.a), b_step)
+        loops = [KLoop(self.depth, self.nbytes(product.a.step, product.a), b_step)]
+        inside = None
+        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        chunk = chunk_of(dot, depth) if product.a.step == ir.index(1) else None
+        if depth is not None and chunk is not None:
+            place = self._stack(rows * chunk, "%wide")
+            wide = Widened(self.builder, dot, line, place, rows, depth, chunk)
+            loops, inside, dot, line = wide.loops(b_step), wide.inside, wide.dot, wide.line
         sums = multiply(
             self.builder,
             Tile(rows, columns, lanes),
             dot,
             "%a",
             "%b",
-            lambda row: a_line * row,
+            lambda row: line * row,
             lambda column: column * lanes * b_size,
-            [loop],
+            loops,
             [None] * columns if product.copies_b else masks,
+            inside=inside,
         )
         self.finish(sums, masks)
 

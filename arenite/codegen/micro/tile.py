@@ -78,16 +78,21 @@ def multiply(
     column_offset: Callable[[int], Vec | int],
     k_loops: Sequence[KLoop],
     column_masks: Sequence[Vec | None],
+    beside: Callable[[str], None] | None = None,
+    inside: Inside | None = None,
 ) -> list[list[Vec]]:
     """The sums, by row and column; emitted behind the builder's current block.
 
-    Of a column with a mask only the lanes that hold are read.
+    Of a column with a mask only the lanes that hold are read. `beside` emits what else a step does,
+    from where it is in A; `inside` is as in `summed`.
     """
     rows = [row_offset(row) for row in range(tile.rows)]
     columns = [column_offset(column) for column in range(tile.columns)]
     zero = b.constant(0, register_type(dot.sum, tile.lanes))
 
     def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+        if beside is not None:
+            beside(a_at)
         vectors = [
             load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, tile.lanes, mask)
             for offset, mask in zip(columns, column_masks, strict=True)
@@ -101,12 +106,14 @@ def multiply(
         return made
 
     start = [zero] * (tile.rows * tile.columns)
-    sums = summed(b, k_loops, a_pointer, b_pointer, start, step)
+    sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
     return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
 
 
 #: From addresses in A and B and the sums before it, the sums after one step of K.
 Step: TypeAlias = Callable[[str, str, list[Vec]], list[Vec]]
+#: From an address in A, another where the same numbers are.
+Inside: TypeAlias = Callable[[str], str]
 
 
 def summed(
@@ -116,12 +123,18 @@ def summed(
     b_pointer: str,
     start: list[Vec],
     step: Step,
+    inside: Inside | None = None,
 ) -> list[Vec]:
-    """The sums when all loops have run, the outermost first; the innermost runs `step`."""
+    """The sums when all loops have run, the outermost first; the innermost runs `step`.
+
+    Within the outermost loop A is where `inside` says.
+    """
 
     def nest(depth: int, a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
         if depth == len(k_loops):
             return step(a_at, b_at, sums)
+        if depth == 1 and inside is not None:
+            a_at = inside(a_at)
         inner = partial(nest, depth + 1)
         return _loop(b, k_loops[depth], a_at, b_at, sums, inner)
 
