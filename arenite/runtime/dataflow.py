@@ -74,14 +74,17 @@ def check_dataflow(
 def given_values(compiled: Compiled, states: Sequence[Node] = ()) -> dict[ValueId, Writer]:
     """What is in memory when a run begins: inputs, constants, what was made at load, and the
     states of the graph, which come in this order."""
-    found: dict[ValueId, Writer] = {}
+    found: dict[ValueId, Writer] = {
+        number: packed(f"{launch.name}.{k}")
+        for launch in compiled.load
+        for k, number in enumerate(launch.writes)
+        if compiled.values[int(number)].kind == "packed"
+    }
     for number, value in enumerate(compiled.values):
         if value.kind == "input":
             found[number] = f"input {value.source}"
         elif value.kind == "constant":
             found[number] = CONSTANT
-        elif value.kind == "packed":
-            found[number] = packed(value.name)
         elif value.kind == "state":
             found[number] = state(states[value.source].attr("name"))
     return found

@@ -61,7 +61,7 @@ def both(graph: Graph) -> tuple[Compiled, Compiled]:
 
 def extra_waits(program: Executable) -> set[tuple[int, int]]:
     """Pairs that the table orders and data does not."""
-    table = program._assembly.table(program._places(program.plan))
+    table = program._assembly.table(program._binder.places(program.plan))
     pairs = enumerate(zip(before(table), before_by_data(program.compiled.launches), strict=True))
     return {(one, k) for k, (kept, needed) in pairs for one in kept - needed}
 
@@ -76,7 +76,7 @@ def test_no_launch_waits_for_bytes(seed: int) -> None:
         for threads in (1, 2):
             with Executable(graph, compiled, threads) as program:
                 program.verify()
-                table = program._assembly.table(program._places(program.plan))
+                table = program._assembly.table(program._binder.places(program.plan))
                 assert not has_race(table, touched(program))
                 results.append([run_poisoned(program, *squares(run)) for run in range(3)])
                 if compiled is wide:

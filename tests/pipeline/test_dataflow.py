@@ -39,7 +39,7 @@ def program() -> Iterator[Executable]:
 
 
 def bound_table(program: Executable) -> LaunchTable:
-    [binding] = program._bound.values()
+    [binding] = program._binder.bound.values()
     return binding.table.table
 
 
@@ -83,7 +83,7 @@ def test_a_condition_from_other_bytes(program: Executable) -> None:
 
 
 def test_a_slot_that_lies_over_another(program: Executable) -> None:
-    [binding] = program._bound.values()
+    [binding] = program._binder.bound.values()
     names = {value.name: number for number, value in enumerate(program.compiled.values)}
     carried = next(n for name, n in names.items() if name.endswith(".p"))
     for name, number in names.items():
@@ -119,7 +119,7 @@ def test_a_wait_that_is_missing() -> None:
         executable = compiled.executable
         compiled(np.ones((40, 40), np.float32))
         executable.verify()
-        [binding] = executable._bound.values()
+        [binding] = executable._binder.bound.values()
         entries = binding.table.table.entries
         waiting = np.flatnonzero(entries["wait_count"])
         assert len(waiting)

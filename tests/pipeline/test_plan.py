@@ -170,7 +170,7 @@ def test_plans_for_several_sizes_in_turn() -> None:
             for got, wanted in zip(results, reference.evaluate(graph, given), strict=True):
                 np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
             program.verify()
-            bound = program._bound[(columns, n, rows)].plan
+            bound = program._binder.bound[(columns, n, rows)].plan
             bound.verify()
             assert bound.peak_nbytes <= largest
             scratch = [s.nbytes for name, s in bound.slots.items() if "scratch" in str(name)]

@@ -24,7 +24,7 @@ Touched = tuple[int | None, int, int, bool]
 
 def touched(program: Executable) -> list[list[Touched]]:
     """The bytes of every launch."""
-    places = program._places(program.plan)
+    places = program._binder.places(program.plan)
 
     def one(number: int, writes: bool) -> Touched:
         place = places[number]
@@ -84,7 +84,7 @@ def with_one_wait_less(table: LaunchTable) -> Iterator[LaunchTable]:
 def test_the_verifier_sees_every_wait_that_is_missed(seed: int) -> None:
     graph = square_graph(seed, 40, 40)
     with Executable(graph, compile_anew(graph), 2) as program:
-        places = program._places(program.plan)
+        places = program._binder.places(program.plan)
         table, bytes_of = program._assembly.table(places), touched(program)
         program._assembly.verify(places, table)
         assert not has_race(table, bytes_of)

@@ -98,8 +98,8 @@ class Trial:
 
 def run_poisoned(program: Executable, *arrays: Array) -> list[Array]:
     """Run over an arena in which nothing of use is left."""
-    program._arena_base()
-    arena = program._arena
+    program._binder.arena_base()
+    arena = program._binder.arena
     assert arena is not None
     arena.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
     return program(*arrays)

@@ -1,0 +1,21 @@
+"""What a run that failed raises: the kernel by name, and the lines it comes from."""
+
+from __future__ import annotations
+
+from arenite.errors import AreniteError, IndexOutOfRange, RunFailed
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.native import Outcome
+
+
+def error_of(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> AreniteError:
+    """What a failed launch of a kernel raises; `about_state` is what else there is to know."""
+    if kernel is None:
+        return RunFailed(f"a run failed at {outcome.site} with code {outcome.code}{about_state}")
+    name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
+    where = f", which comes from {lines}" if lines else ""
+    if outcome.code == IndexOutOfRange.code:
+        return IndexOutOfRange(
+            f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
+            f"reset() the Executable{about_state}"
+        )
+    return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")

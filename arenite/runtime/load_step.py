@@ -1,0 +1,85 @@
+"""The load step: what depends on constants alone is computed once, before the first run.
+
+Its results stay in the packed region of the arena. Constants that are mapped files are read in
+parts, and the pages of each are given back before the next is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from arenite.ir.graph import Graph
+from arenite.runtime.assemble import Assembly, LaunchSpec
+from arenite.runtime.binding import Binder
+from arenite.runtime.compiled import constants_of
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
+
+#: Bytes of constants that are read before their pages are given back.
+PART_NBYTES = 16 * 2**20
+
+#: Raises where an outcome is not the end of the launches of an assembly, of these kernels.
+Check = Callable[[Outcome, Assembly, Sequence[CachedKernel]], None]
+
+
+class LoadStep:
+    """The launches that run once. `ns` is what they took, once they have run."""
+
+    def __init__(self, graph: Graph, binder: Binder) -> None:
+        self._graph = graph
+        self._binder = binder
+        self._running: BoundTable | None = None
+        self._is_cancelled = False
+        self.ns: int | None = None
+
+    def run(self, threads: int, check: Check) -> None:
+        """Run what has not run yet; one that is cancelled or fails begins anew next time."""
+        if self.ns is not None:
+            return
+        began = time.perf_counter_ns()
+        binder, compiled = self._binder, self._binder.compiled
+        places = binder.places(binder.plan)
+        self._is_cancelled = False
+        try:
+            for first, last in self._parts():
+                assembly = Assembly(compiled.load[first:last], binder.io)
+                self._running = binder.bound_to(assembly, places, {})
+                outcome = self._running.run(threads, (0, assembly.n_bind))
+                if self._is_cancelled and outcome.kind is OutcomeKind.END:
+                    outcome = Outcome(OutcomeKind.CANCELLED)
+                check(outcome, assembly, compiled.load_kernels[first:last])
+                self._drop_pages(assembly.launches)
+        finally:
+            self._running = None
+        self.ns = time.perf_counter_ns() - began
+
+    def cancel(self) -> None:
+        """End the step, if it is running, from another thread."""
+        running = self._running
+        if running is not None:
+            self._is_cancelled = True  # heard between two parts too
+            running.cancel()
+
+    def _parts(self) -> list[tuple[int, int]]:
+        """Launches, from one to another, that read so much that it pays to give it back before more
+        is read."""
+        constants, load = self._binder.constants, self._binder.compiled.load
+        parts, first, nbytes = [], 0, 0
+        for k, launch in enumerate(load):
+            nbytes += sum(constants[int(n)].nbytes for n in launch.reads if n in constants)
+            if nbytes >= PART_NBYTES or k == len(load) - 1:
+                parts.append((first, k + 1))
+                first, nbytes = k + 1, 0
+        return parts
+
+    def _drop_pages(self, launches: Sequence[LaunchSpec]) -> None:
+        """Give back the memory of mapped constants that these launches have read. What runs read of
+        them, rows of an embedding perhaps, comes from the file again."""
+        of_graph = constants_of(self._graph)
+        done = {number for launch in launches for number in launch.reads}
+        for number, value in enumerate(self._binder.compiled.values):
+            if number in done and value.kind == "constant" and value.source >= 0:
+                node = of_graph[value.source]
+                if node.op == "buffer":
+                    node.attr("source").drop_pages()
