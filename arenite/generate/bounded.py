@@ -22,6 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from arenite.generate.priced import (
+    ELEMENT_SIZE,
     MAX_INTEGER_BITS,
     MAX_WIDTH,
     OverBudget,
@@ -39,8 +40,8 @@ from arenite.generate.priced import (
 )
 
 _METHODS = frozenset(
-    "capitalize casefold count endswith find format get index isalnum isalpha isdecimal isdigit "
-    "islower isnumeric isspace istitle isupper items join keys lower lstrip partition removeprefix "
+    "capitalize casefold copy count endswith find format get index isalnum isalpha isdecimal "
+    "isdigit islower isnumeric isspace istitle isupper items join keys lower lstrip partition removeprefix "
     "removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip "
     "swapcase title upper values".split()
 )
@@ -51,11 +52,11 @@ _FILTERS = (
 
 
 def _paid(filter_: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that pays for what it is given and for what it returns."""
+    """A filter or test that pays for what it is given and for what it returns."""
 
     @wraps(filter_)
     def run(*args: Any, **kwargs: Any) -> Any:
-        spend(sum(map(size_of, args)))
+        spend(sum(map(size_of, (*args, *kwargs.values()))))
         return charged(filter_(*args, **kwargs))
 
     return run
@@ -86,6 +87,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             finalize=as_text,
             extensions=[_Generation, loopcontrols],
         )
+        tests: dict[str, Any] = self.tests
+        self.tests = {name: _paid(test) for name, test in tests.items()}
         self.filters = {name: _paid(self.filters[name]) for name in _FILTERS}
         self.filters |= {
             "format": formatted,
@@ -132,7 +135,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 return replace(owner, *given)
             if isinstance(owner, str) and name == "join":
                 return join(given[0] if given else (), owner)
-        spend(sum(len(value) for value in given if isinstance(value, str | list | range)))
+        n_given = len(given) + len(kwargs)
+        spend(ELEMENT_SIZE * n_given + sum(len(v) for v in given if isinstance(v, str | list)))
         result = ImmutableSandboxedEnvironment.call(self, context, called, *given, **kwargs)
         return result if isinstance(called, Macro) else charged(result)
 

@@ -98,7 +98,9 @@ def _library_tokenizer(
             ids.setdefault(character, len(vocabulary) + index)
     try:
         model = models.BPE(ids, pairs, byte_fallback=rule.as_text, ignore_merges=rule.whole_words)
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # what the library raises in a panic is no Exception
         raise InvalidFile(f"{vocabulary.path}: {_wrong_merge(pairs, ids) or error}") from None
     library = Tokenizer(model)
     steps: list[Any] = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import FileMissing, InvalidFile
 from arenite.generate.bpe import bytes_of_characters
+from arenite.generate.folder_check import check_tokenizer
 from arenite.generate.parts import Parts
 from arenite.generate.sentencepiece import piece_bytes
 from arenite.generate.specials import Specials
@@ -86,12 +87,16 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
     raw = _read(path)
     if raw is None:
         raise FileMissing(f"{folder} has no tokenizer.json, which a tokenizer is read from")
+    check_tokenizer(raw, str(path))
     try:
         library = LibraryTokenizer.from_str(raw)
-    except Exception as error:  # the library raises no class of its own
+        library.no_truncation()
+        library.no_padding()
+        probe = library.encode("a", add_special_tokens=True)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # what the library raises in a panic is no Exception
         raise InvalidFile(f"{path} is no tokenizer: {error}") from None
-    library.no_truncation()
-    library.no_padding()
     added = library.get_added_tokens_decoder()
     controls = {token: item.content for token, item in added.items() if item.special}
     highest = max(library.get_vocab(with_added_tokens=True).values(), default=-1)
@@ -99,7 +104,6 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
     config = _object(folder / "special_tokens_map.json")
     config |= _object(folder / "tokenizer_config.json")
     named = {name: library.token_to_id(_token_text(config, name)) for name in ("bos", "eos", "cls")}
-    probe = library.encode("a", add_special_tokens=True)
     is_added = [*probe.special_tokens_mask, 0]
     n_before, n_after = is_added.index(0), is_added[-2::-1].index(0) if 0 in is_added[:-1] else 0
     bos = named["bos"] if named["bos"] is not None else named["cls"]

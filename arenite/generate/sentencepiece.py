@@ -71,8 +71,10 @@ class ScoredPieces:
         return tokens
 
     def token_bytes(self, token: int) -> bytes:
-        kind = self._vocabulary.kinds[token]
-        return piece_bytes(self._vocabulary.texts[token], kind == Kind.BYTE)
+        text = self._vocabulary.texts[token]
+        if token in self._vocabulary.user_defined:
+            return text.encode()
+        return piece_bytes(text, self._vocabulary.kinds[token] == Kind.BYTE)
 
     def _encode_word(self, word: str) -> list[int]:
         found = self._cache.get(word)

@@ -8,6 +8,7 @@ Arenite with llama.cpp and transformers on theirs; it prints what it compared, o
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import sys
@@ -176,6 +177,13 @@ class Judge:
         n_tokens = self._model.n_vocab()
         return [t for t in range(n_tokens) if llama_cpp.llama_vocab_is_eog(vocab, t)]
 
+    def token_bytes(self, token: int) -> bytes:
+        found = ctypes.create_string_buffer(8192)
+        vocab = self._model._model.vocab
+        nbytes = llama_cpp.llama_token_to_piece(vocab, token, found, len(found), 0, False)
+        assert nbytes >= 0
+        return found.raw[:nbytes]
+
 
 def vocabularies() -> dict[str, dict[str, Any]]:
     return {
@@ -206,6 +214,9 @@ def compare(name: str, tokenizer: Tokenizer, judge: Judge, texts: list[str]) -> 
             ours = tokenizer.encode(text, special=special)
             theirs = judge.encode(text, special=special, ends=True)
             assert ours == theirs, (name, text, special, ours, theirs)
+    for token in range(tokenizer.n_tokens):
+        if token not in theirs_only:
+            assert tokenizer.token_bytes(token) == judge.token_bytes(token), (name, token)
     print(f"{name}: {len(texts)} texts and {len(tokenizer.end_tokens)} ends agree with llama.cpp")
 
 

@@ -107,6 +107,13 @@ BOMBS = {
     "slices": (
         "{% set a = 'a' * 4000000 %}{% for i in range(100000) %}{% set b = a[1:] %}{% endfor %}"
     ),
+    "searches": (
+        "{% set a = 'a' * 4000000 %}{% for i in range(100000) %}{{ 'b' is in a }}{% endfor %}"
+    ),
+    "many arguments": (
+        "{% macro f() %}{{ varargs[0] }}{% endmacro %}{% set a = range(99999) | list %}"
+        "{% for i in range(99999) %}{{ f(*a) }}{% endfor %}"
+    ),
     "much output": "{% set a = 'a' * 4000000 %}{% for i in range(100000) %}{{ a }}{% endfor %}",
     "classes of Python": "{{ ''.__class__.__mro__ }}",
     "globals of Python": "{{ raise_exception.__globals__['re'] }}",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from arenite.errors import FileMissing, IndexOutOfRange, InvalidFile
+from arenite.errors import FileMissing, IndexOutOfRange, InvalidFile, NotSupported
 from arenite.generate.tokenizer import Tokenizer, whole_characters
 from tests.generate.corpus import TEXTS, random_texts
 from tests.generate.vocabularies import metadata_of, reference
@@ -362,6 +362,24 @@ def test_many_threads_may_encode_at_once(tmp_path: Path) -> None:
         ("tokenizer.json", "[]"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}}'),
         ("tokenizer.json", b"\xff"),
+        ("tokenizer.json", "[" * 100_000),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": {}}, "merges": []}}'),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}}'),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}'),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [[[], {}]]}}'),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": "a a"}}'),
+        ("tokenizer.json", '{"model": {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 7}}'),
+        ("tokenizer.json", '{"model": {"type": "Unigram", "vocab": [["a"]]}}'),
+        (
+            "tokenizer.json",
+            '{"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "added_tokens":'
+            ' [{"id": 4000000000, "content": "x", "special": true}]}',
+        ),
+        (
+            "tokenizer.json",
+            '{"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"},'
+            ' "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}',
+        ),
         ("tokenizer_config.json", "[1]"),
         ("tokenizer_config.json", "[" * 100_000),
         ("tokenizer_config.json", '{"chat_template": 5}'),
@@ -373,6 +391,14 @@ def test_damaged_folders_are_refused(tmp_path: Path, name: str, content: str | b
     raw = content.encode() if isinstance(content, str) else content
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(InvalidFile, match=name):
+        Tokenizer.of_folder(tmp_path)
+
+
+def test_a_file_that_would_end_the_process_is_refused(tmp_path: Path) -> None:
+    library = json.loads(byte_level().to_str())
+    library["model"]["continuing_subword_prefix"] = "x"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(library))
+    with pytest.raises(NotSupported, match="with a prefix"):
         Tokenizer.of_folder(tmp_path)
 
 
