@@ -13,8 +13,9 @@ cut they depend on shapes alone, never on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, WIDEST, Cut, Layout
@@ -32,6 +33,8 @@ LOW = 8
 STRIPS = (2, 4, 6, 8, 12)
 #: Columns in the smallest chunk of a product of few rows that is streamed.
 STREAMED = 64
+#: Kernels whose ways are kept: layers repeat.
+KEPT = 64
 
 AnyCut = TypeVar("AnyCut", Cut, ConvCut)
 
@@ -44,7 +47,8 @@ class Shape:
     tallest: int
 
 
-def product_ways(usual: Cut, layout: Layout, target: Target) -> dict[str, Cut]:
+@lru_cache(maxsize=KEPT)
+def product_ways(usual: Cut, layout: Layout, target: Target) -> Mapping[str, Cut]:
     """Of a product of two float matrices."""
     if not usual.heights:
         return _few_ways(usual, layout)
@@ -60,14 +64,18 @@ def product_ways(usual: Cut, layout: Layout, target: Target) -> dict[str, Cut]:
     return _matrix_ways(usual, layout.n_rows, layout.n_columns, layout.batch, shapes, copies)
 
 
-def packed_ways(usual: Cut, n_rows: Dim, n_columns: Dim, batch: Dim) -> dict[str, Cut]:
+@lru_cache(maxsize=KEPT)
+def packed_ways(usual: Cut, n_rows: Dim, n_columns: Dim, batch: Dim) -> Mapping[str, Cut]:
     """Of a product with weights in blocks."""
     tallest = usual.heights[0]
     shapes = [Shape(usual.columns, top) for top in range(tallest, max(0, tallest - 4), -1)]
     return _matrix_ways(usual, n_rows, n_columns, batch, shapes, [False])
 
 
-def conv_ways(usual: ConvCut, sizes: ConvSizes, total: DType, target: Target) -> dict[str, ConvCut]:
+@lru_cache(maxsize=KEPT)
+def conv_ways(
+    usual: ConvCut, sizes: ConvSizes, total: DType, target: Target
+) -> Mapping[str, ConvCut]:
     """Of a convolution made of register tiles, whose sums are of the type `total`."""
     full = lanes_of(target, total)
     found: list[tuple[str, ConvCut]] = []
@@ -84,7 +92,8 @@ def conv_ways(usual: ConvCut, sizes: ConvSizes, total: DType, target: Target) ->
     return _named(found, usual, _name(usual.heights[0], usual.width, _own_parts(usual, sizes)))
 
 
-def depthwise_ways(usual: ConvCut, sizes: ConvSizes, most: int) -> dict[str, ConvCut]:
+@lru_cache(maxsize=KEPT)
+def depthwise_ways(usual: ConvCut, sizes: ConvSizes, most: int) -> Mapping[str, ConvCut]:
     """Of a depthwise convolution, whose tiles are strips of at most so many pixels."""
     longest = min(bounds(sizes.pixels)[1], most)
     shapes = [Shape(1, strip) for strip in STRIPS if strip <= longest]
@@ -100,7 +109,7 @@ def _matrix_ways(
     batch: Dim,
     shapes: Sequence[Shape],
     copies: Sequence[bool],
-) -> dict[str, Cut]:
+) -> Mapping[str, Cut]:
     rows, columns = (max(1, bounds(size)[1]) for size in (n_rows, n_columns))
     own = (-(-rows // usual.block_rows), -(-columns // usual.block_columns))
     # Blocks of rows known later end with fewer, which may then be done in another form.
@@ -143,7 +152,7 @@ def _matrix_cut(
     )
 
 
-def _few_ways(usual: Cut, layout: Layout) -> dict[str, Cut]:
+def _few_ways(usual: Cut, layout: Layout) -> Mapping[str, Cut]:
     """Of few rows: chunks of columns alone."""
     columns = max(1, bounds(layout.n_columns)[1])
     unit = STREAMED if usual.few.form == "stream" else usual.lanes
