@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from arenite.cli import manner
 from arenite.errors import InvalidArgument
 
 QUOTES = '"""'
@@ -42,15 +43,18 @@ def remembered(file: Path) -> Iterator[None]:
     except ImportError:  # a Python without it still reads lines
         yield
         return
-    if file.exists():
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
         readline.read_history_file(file)
+    except OSError as error:
+        manner.say(f"lines typed before are not at hand, and none are kept: {file}: {error}")
+        yield
+        return
     readline.set_history_length(MAX_LINES)
-    readline.set_auto_history(True)
     try:
         yield
     finally:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
         readline.write_history_file(file)
 
 

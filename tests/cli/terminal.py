@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 PATIENCE_SECONDS = 180.0  # for something that is to be seen; a test fails after it
 
@@ -31,6 +32,15 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C, once the command waits: readline misses one between its prompt and waiting."""
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while stat.read_text().rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < deadline, "it never waits"
+            time.sleep(0.01)
+        self.type("\x03")
 
     def see(self, text: str) -> str:
         """Wait until this is to be seen; all that came up to its end, which is then past."""

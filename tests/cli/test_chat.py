@@ -21,7 +21,7 @@ from tests.cli.terminal import Terminal
 
 Captured = pytest.CaptureFixture[str]
 
-CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
+CTRL_D, UP = "\x04", "\x1b[A"
 OPTIONS: dict[str, Any] = {
     "temperature": language.Temperature,
     "top_k": language.TopK,
@@ -60,7 +60,7 @@ def test_a_conversation_is_had_interrupted_gone_on_with_and_left(terminal: Termi
         terminal.see("> ")
         terminal.type(fake_model.ENDLESS + "\n")
         terminal.see("....")
-        terminal.type(CTRL_C)
+        terminal.interrupt()
         terminal.see("(ended by Ctrl-C)\n")
         terminal.see("> ")
         terminal.type("and on\n")
@@ -73,16 +73,16 @@ def test_a_conversation_is_had_interrupted_gone_on_with_and_left(terminal: Termi
 def test_one_interrupt_at_the_prompt_warns_and_the_second_leaves(terminal: Terminal) -> None:
     with terminal:
         terminal.see("> ")
-        terminal.type(CTRL_C)
+        terminal.interrupt()
         terminal.see("Ctrl-C once more leaves\n")
         terminal.see("> ")
         terminal.type("still here\n")
         terminal.see("STILL HERE\n")
         terminal.see("> ")
-        terminal.type(CTRL_C)
+        terminal.interrupt()
         terminal.see("once more")
         terminal.see("> ")
-        terminal.type(CTRL_C)
+        terminal.interrupt()
         assert terminal.leave() == 0
 
 
@@ -120,6 +120,16 @@ def test_lines_typed_before_come_back_the_next_time(model_file: Path, tmp_path: 
         second.see("remember me")
         second.type("\n")
         second.see("REMEMBER ME\n")
+
+
+def test_without_a_place_for_lines_one_can_still_talk(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "chat_history").mkdir(parents=True)
+    with on_terminal(model_file, tmp_path) as terminal:
+        assert "none are kept" in terminal.see("> ")
+        terminal.type("hello\n")
+        terminal.see("HELLO\n")
+        terminal.type(CTRL_D)
+        assert terminal.leave() == 0
 
 
 def test_commands(terminal: Terminal, tmp_path: Path) -> None:

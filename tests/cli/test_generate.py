@@ -166,7 +166,7 @@ def test_ctrl_c_ends_it_with_its_own_exit_code(tmp_path: Path, model_file: str) 
     words = ("generate", model_file, fake_model.ENDLESS, "--chat", "--context", "100000")
     with Terminal("-m", "tests.cli.fake_model", str(tmp_path), *words) as terminal:
         terminal.see("....")
-        terminal.type("\x03")
+        terminal.interrupt()
         terminal.see("interrupted")
         assert terminal.leave() == 130
 
