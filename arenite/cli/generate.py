@@ -22,7 +22,7 @@ def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="[PROMPT]", help="Without it, or as -: what standard input has."),
+        typer.Argument(metavar="PROMPT", help="Without it, or as -: what standard input has."),
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Answer PROMPT as a message; without, go on from it.")
