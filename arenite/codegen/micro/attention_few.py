@@ -134,7 +134,7 @@ class Few(Form):
 
     def _scores(self, rows: int, row: ir.Expr) -> ir.Block:
         """Calls for all keys of the block, some at a time."""
-        made, k = self.made, self.made.k
+        made, k, v = self.made, self.made.k, self.made.v
         size = k.dtype.bits // 8
         tile = DotTile(
             rows,
@@ -144,6 +144,9 @@ class Few(Form):
             made.depth,
             known_stride(k.line, size),
             made.few_keys,
+            known_stride(v.line, size),
+            # The first rows ask for all.
+            0 if isinstance(row, ir.Const) and row != ZERO else made.width,
         )
         at = ir.Name("some") * DOT_KEYS
         call = Call(
@@ -151,9 +154,10 @@ class Few(Form):
             (
                 Place(SCRATCH, self.within(self.rooms.queries, row * made.depth)),
                 Place(k.array, k.at(FIRST_KEY + at, ZERO)),
+                Place(v.array, v.at(FIRST_KEY + at, ZERO)),
                 Place(SCRATCH, self.within(self.rooms.scores, row * made.few_keys + at)),
             ),
-            (N_BLOCK - at, k.line * size),
+            (N_BLOCK - at, k.line * size, v.line * size),
         )
         n_calls = (N_BLOCK + (DOT_KEYS - 1)) // DOT_KEYS
         return (ir.For("some", ZERO, n_calls, (call,)),)

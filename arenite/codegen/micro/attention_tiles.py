@@ -16,8 +16,10 @@ from arenite.codegen.numeric import fma
 from arenite.codegen.vector import I64, Builder, Vec, VType
 from arenite.dtype import DType
 
-#: Keys of one call of a DotTile.
+#: Keys of one call of a DotTile, and how many keys later those lie that it asks for.
 DOT_KEYS = 16
+AHEAD_KEYS = 3 * DOT_KEYS
+LINE_NBYTES = 64
 
 
 class Function(Protocol):
@@ -92,7 +94,9 @@ class DotTile:
     """Dots of some queries with DOT_KEYS keys, or with `rest` of them.
 
     Queries lie one after the other at `q`, keys `line` bytes apart at `k`; the scores of a query
-    go to `scores`, those of the next `row` elements further.
+    go to `scores`, those of the next `row` elements further. Where `width` is not 0 later keys are
+    asked for, and at `v` the values, so wide, that are read next: rows of one head lie too far
+    apart for a machine to see by itself what comes.
     """
 
     rows: int
@@ -102,11 +106,14 @@ class DotTile:
     depth: int
     line: int | None  # bytes
     row: int
+    v_line: int | None  # bytes
+    width: int
 
     @property
     def name(self) -> str:
-        parts = (self.rows, self.lanes, self.dtype, self.k_dtype, self.depth, self.line, self.row)
-        return "dots" + "_".join(map(str, parts)).replace("-", "m")
+        shape = f"{self.rows}x{self.lanes}_{self.dtype}_{self.k_dtype}"
+        rest = (self.depth, self.line, self.row, self.v_line, self.width)
+        return f"dots{shape}_{'_'.join(map(str, rest))}".replace("-", "m")
 
     def emit(self, b: Builder) -> str:
         size = self.dtype.bits // 8
@@ -115,7 +122,11 @@ class DotTile:
         queries = [b.offset("%q", row * self.depth * size) for row in range(self.rows)]
         dot = Dot(self.dtype, self.k_dtype, self.dtype)
         depth = b.constant(self.depth, I64)
+        v_line = _known(b, "v_line", self.v_line)
         for first in range(0, DOT_KEYS, FOLDED):
+            for key in range(first, first + FOLDED if self.width else 0):
+                self._ask_for(b, moved(b, "%k", line * (key + AHEAD_KEYS)), self.depth)
+                self._ask_for(b, moved(b, "%v", v_line * key), self.width)
             # Past the last key the last one is taken again; what it gives is not looked at.
             places = [
                 b.intrinsic("smin", b.constant(first + k, I64), last) * line for k in range(FOLDED)
@@ -126,7 +137,14 @@ class DotTile:
                 total = fold(sums[row * FOLDED : (row + 1) * FOLDED])
                 where = b.offset("%scores", (row * self.row + first) * size)
                 store_contiguous(b, where, total, None)
-        return "ptr %q, ptr %k, ptr %scores, i64 %rest, i64 %line"
+        return "ptr %q, ptr %k, ptr %v, ptr %scores, i64 %rest, i64 %line, i64 %v_line"
+
+    def _ask_for(self, b: Builder, at: str, width: int) -> None:
+        """Have a row brought near."""
+        b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for offset in range(0, width * self.k_dtype.bits // 8, LINE_NBYTES):
+            where = b.offset(at, offset)
+            b.emit_void(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 2, i32 1)")
 
 
 @dataclass(frozen=True, slots=True)
