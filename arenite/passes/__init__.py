@@ -4,7 +4,7 @@ from arenite.passes.blocks import blocks
 from arenite.passes.expand import expand
 from arenite.passes.integers import integers
 from arenite.passes.layout import layout
-from arenite.passes.narrow import narrow, wrapped_once
+from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
 from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
@@ -14,7 +14,7 @@ from arenite.passes.transposed import transposed
 
 #: In this order; each sees what the one before left.
 PASSES = (
-    Pass("narrow", wrapped_once, before=narrow),
+    Pass("narrow", before=narrow),
     Pass("transposed", transposed),
     Pass("expand", expand, before=recognise),
     Pass("integers", integers),

@@ -24,7 +24,7 @@ from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.element import limits
 from arenite.ir.ops.narrow import HELD
 from arenite.ir.ops.reductions import greatest, least
-from arenite.passes.rewrite import _inherit
+from arenite.passes.rewrite import _inherit, apply
 
 INT8, FLOAT64 = BY_NAME["int8"], BY_NAME["float64"]
 FLOAT4, FLOAT8 = BY_NAME["float4_e2m1fn"], BY_NAME["float8_e4m3fn"]
@@ -42,7 +42,7 @@ _EXISTING = frozenset({"input", "buffer", "constant"})
 
 
 def narrow(graph: Graph) -> Graph:
-    """The graph with every narrow value held one element a byte."""
+    """The graph with every narrow value held one element a byte; itself, where there is none."""
     if not any(node.dtype in HELD for node in graph.everything):
         return graph
     holding = _Holding(graph)
@@ -52,10 +52,10 @@ def narrow(graph: Graph) -> Graph:
             is_there = node.op in _EXISTING
             new[node] = node if is_there else make("pack", new[node], dtype=node.dtype)
             _inherit(new[node], graph.origins.of(node), holding.known, holding.origins)
-    return graph.mapped(new, holding.origins)
+    return apply(graph.mapped(new, holding.origins), _wrapped_once)
 
 
-def wrapped_once(node: Node) -> Node:
+def _wrapped_once(node: Node) -> Node:
     """What has been cut down to some bits before is not cut down to as many, or more, again."""
     bits = _wrapped_bits(node)
     if bits is None:

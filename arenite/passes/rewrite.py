@@ -29,7 +29,8 @@ MAX_STEPS = 100
 @dataclass(frozen=True, slots=True)
 class Pass:
     name: str
-    rule: Rule
+    #: For each node; without one, no node is looked at.
+    rule: Rule | None = None
     #: What is done first, with the whole graph in view.
     before: Callable[[Graph], Graph] | None = None
 
@@ -109,6 +110,9 @@ def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ..
     records = []
     for one in passes:
         began = perf_counter()
-        graph = apply(graph if one.before is None else one.before(graph), one.rule)
+        if one.before is not None:
+            graph = one.before(graph)
+        if one.rule is not None:
+            graph = apply(graph, one.rule)
         records.append(Record(one.name, graph, perf_counter() - began))
     return graph, tuple(records)

@@ -15,8 +15,8 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops.narrow import HELD
 from arenite.ir.regions import loop
-from arenite.passes import PASSES, apply, run
-from arenite.passes.narrow import codes, narrow, of_codes, wrapped_once
+from arenite.passes import PASSES, run
+from arenite.passes.narrow import codes, narrow, of_codes
 
 BOOL, INT64, FLOAT32, INT8 = (BY_NAME[n] for n in ("bool", "int64", "float32", "int8"))
 INT4, UINT4, INT2, FLOAT4 = (BY_NAME[n] for n in ("int4", "uint4", "int2", "float4_e2m1fn"))
@@ -88,12 +88,18 @@ def test_what_is_wrapped_is_wrapped_once() -> None:
     x = x_of(6, dtype=INT8)
     small = ir.make("cast", x, dtype=INT2)
     again = ir.make("cast", ir.make("cast", small, dtype=INT8), dtype=INT4)
-    one = apply(narrow(Graph((x,), (ir.make("cast", again, dtype=INT8),))), wrapped_once)
+    one = narrow(Graph((x,), (ir.make("cast", again, dtype=INT8),)))
     assert sum(node.op == "shift_right" for node in one.nodes) == 1
     larger = ir.make("cast", ir.make("cast", x, dtype=INT4), dtype=INT2)
-    two = apply(narrow(Graph((x,), (ir.make("cast", larger, dtype=INT8),))), wrapped_once)
+    two = narrow(Graph((x,), (ir.make("cast", larger, dtype=INT8),)))
     [made] = reference.evaluate(two, [np.array([0, 1, 2, 3, 4, -7], np.int8)])
     assert made.tolist() == [0, 1, -2, -1, 0, 1]
+
+
+def test_a_graph_in_which_nothing_is_narrow_stays_itself() -> None:
+    x = x_of(3, dtype=INT8)
+    graph = Graph((x,), (ir.make("neg", x),))
+    assert run(graph, PASSES[:1])[0] is graph
 
 
 def test_lines_are_kept() -> None:

@@ -32,7 +32,9 @@ def x_of(*shape: int, index: int = 0, dtype: Any = FLOAT32) -> Node:
 
 def after(name: str, node: Node) -> Node:
     """What a pass makes of a node."""
-    return apply(Graph.of([node]), BY_PASS[name].rule).outputs[0]
+    rule = BY_PASS[name].rule
+    assert rule is not None
+    return apply(Graph.of([node]), rule).outputs[0]
 
 
 def bits(arrays: list[NDArray[Any]]) -> list[tuple[Any, ...]]:
