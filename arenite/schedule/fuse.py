@@ -29,6 +29,7 @@ from arenite.schedule.roots import (
     CONTRACTIONS,
     COSTS,
     MAX_OPS,
+    PACKED,
     attention_in,
     choose_roots,
     is_in_memory,
@@ -429,10 +430,15 @@ def _is_lopsided(draft: _Draft) -> bool:
 
 
 def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:
-    """Which outputs of a plain map may take the bytes of which inputs."""
-    if not draft.is_map:
+    """Which outputs may take the bytes of which inputs: those of a map, or made of finished sums,
+    that read each element where they are written and nowhere else."""
+    roles = {stage.role for stage in draft.stages}
+    if draft.is_map:
+        here = {space_vars(draft.space)}
+    elif draft.stages[0].node.op in PACKED and roles == {Role.REDUCE, Role.SCALAR}:
+        here = {outer_index(draft.axes, space_vars(draft.space))}
+    else:
         return ()
-    here = {space_vars(draft.space)}
     return tuple(
         (output, read)
         for output in stored

@@ -218,6 +218,8 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
         return f"more than {MAX_OPS} operations in one kernel"
     if len(users) > 1 and ops > CHEAP_OPS and not _is_dealt_out(node, users):
         return f"used {len(users)} times and not cheap to compute anew"
+    if node.op == "cast" and node.dtype.bits <= 8 < node.inputs[0].dtype.bits and ops > CHEAP_OPS:
+        return "fewer bytes than anything it is made of, and not cheap to compute anew"
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"

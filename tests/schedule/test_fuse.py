@@ -142,6 +142,20 @@ def test_values_used_often_are_kept_unless_cheap() -> None:
     assert len(scheduled(*users(cheap)).kernels) == 3
 
 
+def test_bytes_that_are_not_cheap_to_compute_anew_are_kept() -> None:
+    """They are less to keep than what they are made of, and than what is made of them."""
+    x = x_of(5, 6)
+
+    def users(value: Node) -> Schedule:
+        byte = ir.make("cast", value, dtype=BY_NAME["uint8"])
+        turned = ir.make("permute", ir.make("cast", byte, dtype=FLOAT32), axes=(1, 0))
+        return scheduled(ir.make("neg", turned))
+
+    kept, _ = borders(users(dear(x)))
+    assert kept == "fewer bytes than anything it is made of, and not cheap to compute anew"
+    assert len(users(ir.make("neg", x)).kernels) == 1
+
+
 def test_values_spread_over_many_elements_are_kept_unless_cheap() -> None:
     x = x_of(5, 1)
     wide = spread(dear(x), (5, 100))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.ahead import ask_ahead
 from arenite.codegen.micro.bytes_tile import WordTile
 from arenite.codegen.micro.conv_kernel import (
     ConvDriver,
@@ -70,6 +71,7 @@ class BytesFunction(ConvFunction):
     def _words(self, rows: int, columns: int) -> WordTile:
         line = self.nbytes(self.product.a.line, self.product.a)
         tile = Tile(rows, columns, self.product.lanes)
+        ask_ahead(self, rows, columns, self._depth())
         return WordTile(self.builder, tile, lambda row: line * row, self._column_offset)
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:

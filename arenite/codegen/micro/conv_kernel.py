@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
+from arenite.codegen.micro.ahead import ask_ahead, rows_ahead
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import MicroKernel
@@ -106,6 +108,7 @@ class ConvFunction(TileFunction):
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         product, lanes = self.product, self.product.lanes
+        ask_ahead(self, rows, columns, self._depth())
         line = self.nbytes(product.a.line, product.a)
         sums = multiply(
             self.builder,
@@ -117,6 +120,7 @@ class ConvFunction(TileFunction):
             self._column_offset,
             self._loops(),
             [None] * columns,
+            rows_ahead(self, rows, self._depth()),
         )
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish(sums, masks)
@@ -124,6 +128,7 @@ class ConvFunction(TileFunction):
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
         b, product, lanes, dot = self.builder, self.product, self.product.lanes, self.dot
+        ask_ahead(self, strip.pixels, columns, self._depth())
         line = self.nbytes(product.a.line, product.a)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
 
@@ -158,6 +163,12 @@ class ConvFunction(TileFunction):
         sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
         masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
         self.finish(sums, masks)
+
+    def _depth(self) -> int | None:
+        """Steps of K, where their number is known."""
+        counts = [taps.count for taps in self.conv.loops]
+        known = [int(count.value) for count in counts if isinstance(count, ir.Const)]
+        return prod(known) if len(known) == len(counts) else None
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)

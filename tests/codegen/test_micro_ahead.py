@@ -1,0 +1,72 @@
+"""What register tiles of convolutions ask for ahead of time: which arrays, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arenite import ir
+from arenite.codegen.kernels.choose import build
+from arenite.codegen.lower import lower
+from arenite.codegen.target import named
+from arenite.dtype import BY_NAME
+from arenite.ir.graph import Graph
+from arenite.passes import PASSES, run
+from arenite.schedule import fuse
+from arenite.tensor import Tensor
+
+FLOAT32 = BY_NAME["float32"]
+
+
+def image(channels: int, index: int) -> Tensor:
+    """Channels last in memory, second for those who look."""
+    node = ir.graph_input(f"x{index}", index, (1, 28, 28, channels), FLOAT32)
+    return Tensor.of_node(node).permute(0, 3, 1, 2)
+
+
+def prefetches(y: Tensor) -> list[bool]:
+    """Of the one kernel's prefetches, whether they are for writing."""
+    graph = Graph.of([y.permute(0, 2, 3, 1).node])
+    target = named("avx512")
+    kernels = fuse(run(graph, PASSES)[0]).kernels
+    [kernel] = [one for one in kernels if one.name.startswith("conv")]
+    text = lower(build(kernel, target).loops, target)
+    found = re.findall(r"call void @llvm\.prefetch\.p0\(ptr [^,]+, i32 (\d), i32 2, i32 1\)", text)
+    return [kind == "1" for kind in found]
+
+
+def weights(out: int, channels: int, kernel: int = 1) -> Any:
+    return np.ones((out, channels, kernel, kernel), np.float32)
+
+
+def test_a_plain_convolution_asks_for_nothing() -> None:
+    assert not prefetches(image(64, 0).conv(weights(64, 64)).relu())
+    assert not prefetches(image(64, 0).conv(weights(64, 64, 3), padding=1))
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_residuals_are_asked_for(kernel: int) -> None:
+    y = image(64, 0).conv(weights(64, 64, kernel), padding=kernel // 2) + image(64, 1)
+    found = prefetches(y)
+    assert found
+    assert not any(found)
+
+
+def test_results_of_short_sums_are_asked_for() -> None:
+    found = prefetches(image(16, 0).conv(weights(64, 16)))
+    assert found
+    assert all(found)
+
+
+def test_rows_that_are_read_once_are_asked_for() -> None:
+    found = prefetches(image(96, 0).conv(weights(24, 96)))
+    assert found
+    assert not any(found)
+
+
+def test_what_is_the_same_for_all_rows_is_near_anyway() -> None:
+    bias = Tensor(np.arange(64, dtype=np.float32).reshape(1, 64, 1, 1))
+    assert not prefetches(image(64, 0).conv(weights(64, 64)) * 2.0 + bias)
