@@ -8,6 +8,7 @@ from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
 from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
+from arenite.passes.rounded import stay_numbers
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transposed import transposed
@@ -19,7 +20,7 @@ PASSES = (
     Pass("expand", expand, before=recognise),
     Pass("integers", integers),
     Pass("layout", layout, before=fold_norms),
-    Pass("fold", fold),
+    Pass("fold", fold, before=stay_numbers),
     Pass("split", split),
     Pass("blocks", blocks),
     Pass("simplify", simplify),

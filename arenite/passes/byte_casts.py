@@ -2,10 +2,11 @@
 
     cast(clip(x, 0, 255), uint8)       cast(x, uint8): casts keep within bounds by themselves
     cast(round(x) + zero, uint8)       x kept within bounds, and added to a float so great that its
-                                       last place is 1: the sum is rounded to nearest even, and its
-                                       bits, less those of the great float, are the integer
+                                       last place is 1: the sum is rounded to nearest even, and the
+                                       last byte of its bits is the integer's
 
-Both keep every result, also of what is not finite.
+Both keep every result, also of what is not finite. Signed bytes are made of unsigned ones with a
+bit turned: products want those, and zero points tell the difference.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ BYTES = (INT8, UINT8)
 SUMS = (BY_NAME["int16"], INT32)
 FLOAT32 = BY_NAME["float32"]
 
-#: A float32 whose last place is 1, with room for the same below and above it, and its bits.
-_GREAT, _GREAT_BITS = 12582912.0, 0x4B400000
+#: What turning the highest bit of a byte adds to what it stands for.
+TURN = 128
+
+#: A float32 whose last place is 1, with room for the same below and above it. The last byte of its
+#: bits is zero.
+GREAT = 12582912.0
 #: Zero points up to which bounds are far from where floats have no room for halves.
 _MOST_ZERO = 1 << 16
 
@@ -69,11 +74,10 @@ def byte_bounds(dtype: DType) -> tuple[int, int]:
 
 def _whole(node: Node) -> int | None:
     """A whole number that is not too great, if a node is that everywhere."""
-    found = numbers_of(node)
-    if found is None or found.size != 1:
+    number = _one_number(node)
+    if number is None or not abs(number) <= _MOST_ZERO or number != int(number):
         return None
-    number = float(found.reshape(-1)[0])
-    return int(number) if abs(number) <= _MOST_ZERO and number == int(number) else None
+    return int(number)
 
 
 def _nearest(x: Node, zero: int, node: Node) -> Node:
@@ -83,13 +87,88 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
         return full(x.shape, number, FLOAT32)
 
     low, high = (float_of(bound - zero) for bound in byte_bounds(node.dtype))
+    is_signed = node.dtype == INT8
     inside = make("where", make("gt", x, low), x, low)  # NaN becomes the lower bound
     inside = make("where", make("lt", inside, high), inside, high)
-    if node.dtype == INT8:
+    if is_signed:
         inside = make("where", make("isnan", x), float_of(-zero), inside)
-    bits = make("bitcast", make("add", inside, float_of(_GREAT)), dtype=INT32)
-    whole = make("add", bits, full(x.shape, zero - _GREAT_BITS, INT32))
-    return make("cast", whole, dtype=node.dtype)
+        zero += TURN
+    bits = make("bitcast", make("add", inside, float_of(GREAT)), dtype=INT32)
+    if zero:
+        bits = make("add", bits, full(x.shape, zero, INT32))
+    made = make("cast", bits, dtype=UINT8)
+    return make("bitcast", turned(made), dtype=INT8) if is_signed else made
+
+
+def turned(bits: Node) -> Node:
+    """Unsigned bytes with the highest bit turned."""
+    return make("xor", bits, full(bits.shape, TURN, UINT8))
+
+
+def unturned(byte: Node) -> Node | None:
+    """The unsigned bytes that a signed one was made of by turning a bit, if it was."""
+    if byte.op != "bitcast" or byte.dtype != INT8 or byte.inputs[0].op != "xor":
+        return None
+    bits, other = byte.inputs[0].inputs
+    return bits if _one_number(other) == TURN else None
+
+
+def without_turn(node: Node) -> Node:
+    """One step, or the node itself: turned bytes as wider integers, less a zero point."""
+    [*operands] = node.inputs
+    if node.op == "cast" and operands[0].dtype == INT8:
+        bits = unturned(operands[0])
+        if bits is None:
+            return node
+        wide = make("cast", bits, dtype=node.dtype)
+        return make("sub", wide, full(node.shape, TURN, node.dtype))
+    if node.op == "sub" and operands[0].op == "sub" and node.dtype == INT32:
+        wide, first = operands[0].inputs
+        numbers = [_one_number(one) for one in (first, operands[1])]
+        if wide.op == "cast" and wide.inputs[0].dtype == UINT8 and None not in numbers:
+            zero = sum(int(number) for number in numbers if number is not None)
+            return make("sub", wide, full(node.shape, zero, INT32))
+    return node
+
+
+def rounded(byte: Node) -> tuple[Node, int] | None:
+    """Of unsigned bytes made as above: the float that rounds by its last place, and the zero
+    point."""
+    if byte.op != "cast" or byte.dtype != UINT8:
+        return None
+    [bits], zero = byte.inputs, 0
+    if bits.op == "add":
+        bits, shift = bits.inputs
+        found = _one_number(shift)
+        if found is None:
+            return None
+        zero = int(found)
+    if bits.op != "bitcast" or bits.inputs[0].op != "add" or bits.inputs[0].dtype != FLOAT32:
+        return None
+    [raised] = bits.inputs
+    low, high = (bound - zero for bound in byte_bounds(UINT8))
+    is_ours = _one_number(raised.inputs[1]) == GREAT and _is_within(raised.inputs[0], low, high)
+    return (raised, zero) if is_ours else None
+
+
+def _is_within(x: Node, low: int, high: int) -> bool:
+    """Whether a node was kept within these bounds, as above."""
+    if x.op == "where" and x.inputs[0].op == "isnan":
+        x = x.inputs[2]
+    for op, bound in (("lt", high), ("gt", low)):
+        if x.op != "where" or x.inputs[0].op != op or x.inputs[0].inputs != x.inputs[1:]:
+            return False
+        if _one_number(x.inputs[2]) != bound:
+            return False
+        x = x.inputs[1]
+    return True
+
+
+def _one_number(node: Node) -> float | None:
+    found = numbers_of(node)
+    if found is None or found.size == 0 or found.min() != found.max():
+        return None
+    return float(found.reshape(-1)[0])
 
 
 def numbers_of(node: Node) -> NDArray[Any] | None:

@@ -24,11 +24,18 @@ from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INT32, OPS, make
 from arenite.ir.ops.sources import constant, full
-from arenite.passes.byte_casts import BYTES, SUMS, byte_bounds, cast_to_byte, numbers_of
+from arenite.passes.byte_casts import (
+    BYTES,
+    SUMS,
+    TURN,
+    byte_bounds,
+    cast_to_byte,
+    numbers_of,
+    turned,
+    unturned,
+    without_turn,
+)
 from arenite.passes.layout import permuted, unpermuted
-
-#: What turning the highest bit of a byte adds to what it stands for.
-_TURN = 128
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.
 FEW_PLACES, FEW_DEPTHWISE_PLACES, ANY_PLACES = 14 * 14, 28 * 28, 1 << 20
@@ -52,6 +59,8 @@ def integers(node: Node) -> Node:
     """One step, or the node itself."""
     if node.op == "cast" and node.dtype in BYTES:
         return cast_to_byte(node)
+    if node.op in ("cast", "sub") and node.dtype in SUMS:
+        return without_turn(node)
     if node.op not in ("matmul", "conv"):
         return node
     a, w = (_factor(value) for value in node.inputs)
@@ -68,6 +77,9 @@ def _factor(node: Node) -> _Factor | None:
     zero = None
     if node.op == "sub" and node.dtype in SUMS:
         node, zero = node.inputs
+        if node.op == "sub":  # and of turned bytes
+            node, more = node.inputs
+            zero = make("add", zero, more)
     if node.op == "cast" and node.dtype in SUMS:
         [node] = node.inputs
     elif zero is not None:
@@ -258,15 +270,16 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
 def _unsigned(node: Node, zero: Zero) -> tuple[Node, Zero]:
     if node.dtype == UINT8:
         return node, zero
-    bits = make("bitcast", node, dtype=UINT8)
-    return make("xor", bits, full(node.shape, _TURN, UINT8)), _more(zero, _TURN)
+    bits = unturned(node)
+    if bits is None:
+        bits = turned(make("bitcast", node, dtype=UINT8))
+    return bits, _more(zero, TURN)
 
 
 def _signed(node: Node, zero: Zero) -> tuple[Node, Zero]:
     if node.dtype == INT8:
         return node, zero
-    bits = make("xor", node, full(node.shape, _TURN, UINT8))
-    return make("bitcast", bits, dtype=INT8), _more(zero, -_TURN)
+    return make("bitcast", turned(node), dtype=INT8), _more(zero, -TURN)
 
 
 def _more(zero: Zero, number: int) -> Zero:
