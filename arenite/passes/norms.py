@@ -5,6 +5,10 @@
 Every constant that scales or shifts whole channels of a convolution's result is taken in, as long
 as nothing else looks at what lies between. This is algebra on constants: exact in real numbers,
 rounded otherwise in floats, and another thing where a constant is not finite.
+
+Constants that scale what was computed from a convolution further on become one factor:
+
+    (y / 6) * w                                    y * (w / 6)
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ def fold_norms(graph: Graph) -> Graph:
     outputs = set(graph.results)
     known = _known(graph)
     scaled: dict[Node, _Scaled] = {}
-    ends: dict[Node, Node] = {}
+    ends: dict[Node, tuple[Node, Node]] = {}
     for node in graph.nodes:
         found = _scaled(node, scaled, known)
         if found is None:
@@ -46,15 +50,15 @@ def fold_norms(graph: Graph) -> Graph:
         if not goes_on or _scaled(users[node][0], scaled, known) is None:
             scaled.pop(node)
             if found.scale is not None:
-                ends[node] = _rebuilt(node, found)
-    return _replaced(graph, ends) if ends else graph
+                ends[node] = (_rebuilt(node, found), found.conv)
+    return _with_one_factor(_replaced(graph, ends) if ends else graph)
 
 
 def _known(graph: Graph) -> set[Node]:
     """What follows from constants alone."""
     known: set[Node] = set()
     for node in graph.nodes:
-        if node.op in ("constant", "full") or (
+        if node.op in ("constant", "buffer", "full") or (
             node.inputs and OPS[node.op].family in _PURE and known.issuperset(node.inputs)
         ):
             known.add(node)
@@ -115,16 +119,81 @@ def _rebuilt(node: Node, found: _Scaled) -> Node:
     return make("add", made, make("expand", row, shape=node.shape))
 
 
-def _replaced(graph: Graph, ends: dict[Node, Node]) -> Graph:
-    """Each end replaced; a later one may be made of an earlier one."""
+def _with_one_factor(graph: Graph) -> Graph:
+    """The graph with products and quotients by constants, behind convolutions, as one product."""
+    users = graph.users()
+    outputs = set(graph.results)
+    known = _known(graph)
+    behind: set[Node] = set()
+    new: dict[Node, Node] = {}
+    #: What is a number times a factor that only one other node looks at.
+    factors: dict[Node, tuple[Node, Node]] = {}
+    origins = graph.origins.subset(graph.everything)
+    for node in graph.nodes:
+        if node.op == "conv" or (
+            OPS[node.op].family == "elementwise" and not behind.isdisjoint(node.inputs)
+        ):
+            behind.add(node)
+        same = all(new[value] is value for value in node.inputs)
+        made = node
+        if not same:
+            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+        found = _factor(node, known) if node in behind else None
+        if found is not None:
+            number, factor = found
+            if number in factors:
+                number, before = factors[number]
+                factor = _narrow("mul", before, factor)
+                made = _times(new[number], factor, node)
+            elif node.op == "div":
+                made = _times(new[number], factor, node)
+            if len(users[node]) == 1 and node not in outputs:
+                factors[node] = (number, factor)
+        new[node] = made
+        origins.add(made, *graph.origins.of(node))
+    return graph if all(new[node] is node for node in graph.results) else graph.mapped(new, origins)
+
+
+def _factor(node: Node, known: set[Node]) -> tuple[Node, Node] | None:
+    """What is multiplied, and by which constant, not spread yet."""
+    if node.op not in ("mul", "div") or node.dtype.kind is not Kind.FLOAT or node.dtype.bits < 32:
+        return None
+    a, b = node.inputs
+    if node.op == "mul" and a in known:
+        a, b = b, a
+    if a in known or b not in known:
+        return None
+    while b.op == "expand":
+        [b] = b.inputs
+    if b.op == "full":
+        b = full((1,) * node.ndim, b.attr("value"), b.dtype)
+    if node.op == "mul":
+        return a, b
+    return a, _narrow("div", full((1,) * node.ndim, 1.0, b.dtype), b)
+
+
+def _narrow(op: str, a: Node, b: Node) -> Node:
+    """Of two constants, as small as both allow."""
+    shape = tuple(y if x == 1 else x for x, y in zip(a.shape, b.shape, strict=True))
+    wide = (one if one.shape == shape else make("expand", one, shape=shape) for one in (a, b))
+    return make(op, *wide)
+
+
+def _times(number: Node, factor: Node, like: Node) -> Node:
+    return make("mul", number, make("expand", factor, shape=like.shape))
+
+
+def _replaced(graph: Graph, ends: dict[Node, tuple[Node, Node]]) -> Graph:
+    """Each end replaced, with the convolution it has; a later one may be made of an earlier one."""
     new: dict[Node, Node] = {}
     origins = graph.origins.subset(graph.everything)
     for node in graph.nodes:
-        made = ends.get(node, node)
+        made, old = ends.get(node, (node, node))
         if made is not node:
             conv = made if made.op == "conv" else made.inputs[0]
             x, w = conv.inputs
             moved = make("conv", new[x], w, **dict(conv.attrs))
+            origins.add(moved, *graph.origins.of(old))
             made = moved if made is conv else make("add", moved, made.inputs[1])
         elif any(new[value] is not value for value in node.inputs):
             made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))

@@ -120,3 +120,47 @@ def test_where_it_came_from_is_not_forgotten() -> None:
     graph = Graph((y.node.inputs[0].inputs[0],), (y.node,), (), Origins({y.node: [line]}))
     made = fold_norms(graph)
     assert made.origins.of(made.outputs[0]) == (line,)
+
+
+def test_a_convolution_keeps_where_it_came_from() -> None:
+    y = conv(image(1, 3, 6, 7))
+    z = (y * powers(5, 1, 1) + 1.0).relu() / 2.0
+    line = Origin("model.py", 7)
+    graph = Graph.of([z.node], Origins({y.node: [line]}))
+    made = fold_norms(graph)
+    [found] = [node for node in made.nodes if node.op == "conv"]
+    assert found is not y.node
+    assert made.origins.of(found) == (line,)
+
+
+def test_large_weights_are_constants_too() -> None:
+    w = Tensor(whole((5, 3, 3, 3), 1))
+    assert w.node.op == "buffer"
+    assert on_images(check(conv(image(1, 3, 6, 7), w) * powers(5, 1, 1) + 1.0)) == ["conv", "add"]
+
+
+def test_factors_behind_an_activation_become_one() -> None:
+    y = conv(image(1, 3, 6, 7)).relu()
+    z = powers(5, 1, 1) * (y * y / 4.0) + 1.0
+    assert on_images(check(z)) == ["conv", "maximum", "mul", "mul", "add"]
+    assert on_images(check(z / 2.0 / powers(1, 5, 1, 1) * 8.0)).count("mul") == 3
+
+
+def test_a_quotient_that_is_used_twice_is_a_product_of_its_own() -> None:
+    half = conv(image(1, 3, 6, 7)).relu() / 2.0
+    assert on_images(check(half * 4.0 + half)) == ["conv", "maximum", "mul", "mul", "add"]
+
+
+def test_quotients_of_anything_else_are_left() -> None:
+    graph = Graph.of([(image(1, 3, 6, 7) / 6.0 * 2.0).node])
+    assert fold_norms(graph) is graph
+
+
+def test_scales_round_a_few_times_at_the_most() -> None:
+    """Each factor that is moved costs a rounding of the factor, and saves one of the product."""
+    y = conv(image(1, 3, 6, 7)).relu()
+    graph = Graph.of([(y / 6.0 * Tensor(np.float32(0.3))).node])
+    x = np.random.default_rng(3).standard_normal((1, 3, 6, 7)).astype(np.float32)
+    [one], [other] = (reference.evaluate(g, [x]) for g in (graph, fold_norms(graph)))
+    assert np.abs(one - other).max() <= 3 * np.finfo(np.float32).eps * np.abs(one).max()
+    assert not np.array_equal(one, np.zeros_like(one))

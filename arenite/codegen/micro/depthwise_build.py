@@ -11,7 +11,6 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.micro.blocking import MOST_TILES
-from arenite.codegen.micro.build import SHORT_OPS
 from arenite.codegen.micro.choices import depthwise_ways
 from arenite.codegen.micro.conv_base import ANY, LastBuilder, Lies
 from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, ConvSizes, lanes_for
@@ -21,10 +20,12 @@ from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
 from arenite.codegen.micro.driver import GROUP_START
 from arenite.codegen.micro.kernel import Operand, Product
 from arenite.codegen.micro.strips import are_few, strips
+from arenite.codegen.micro.tile import lanes_of
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
+from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INTEGER
 from arenite.schedule.kernel import Kernel, Role
 
@@ -32,6 +33,8 @@ from arenite.schedule.kernel import Kernel, Role
 MOST_TAPS = 16
 #: Pixels of a strip, at the most.
 MOST_PIXELS = 8
+#: Operations up to which an epilogue is done on the sums in registers: there are few of them.
+SHORT_OPS = 16
 #: Bytes of the output in one tile of a launch, at least, where there are two.
 TILE_NBYTES = 1 << 16
 
@@ -154,7 +157,9 @@ class _DepthwiseBuilder(LastBuilder):
 
     def _cut(self, target: Target) -> ConvCut:
         """Blocks of lines, then chunks of channels, of enough bytes each."""
-        lanes = lanes_for(self.channels, self.sum_dtype, target)
+        lanes = lanes_of(target, self.sum_dtype)
+        if self.channels != PANEL:  # whose pixels are a vector each
+            lanes = lanes_for(self.channels, self.sum_dtype, target)
         pixels = bounds(self.line.places)[1]
         lines = self.block.places if isinstance(self.block.places, int) else LATER_LINES
         others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
