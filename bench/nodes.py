@@ -135,7 +135,7 @@ def main() -> None:
             for side in sides.values():
                 side.ask(prepare=model, threads=given.threads)
             times = measured(sides, given.rounds)
-            peak = peak_operations() / min(limit.ask()["seconds"] for _ in range(3))
+            peak = peak_operations() / min(limit.ask()["seconds"] for _ in range(10))
             report(model, times, given.threads, peak)
     finally:
         for side in (limit, *sides.values()):

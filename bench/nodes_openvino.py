@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+import onnx
 import openvino
 
 from bench.models import MODELS, image
@@ -19,14 +20,10 @@ def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
     given = MODELS[model]()
     x = [image(given)]
     data, owners = given.SerializeToString(), Owners(given.graph)
-    convolutions = {name_of(node) for node in given.graph.node if node.op_type in CONVOLUTIONS}
     plain, profiled = (_compiled(data, threads, counts) for counts in (False, True))
-    known: dict[str, str] = {}
-    for node in profiled.get_runtime_model().get_ops():
-        names = str(node.get_rt_info()["originalLayersNames"].value).split(",")
-        own = [name for name in names if name.split("/")[0] in convolutions]
-        known[node.get_friendly_name()] = (own or names)[0].split("/")[0]
     run, request = plain.create_infer_request(), profiled.create_infer_request()
+    request.infer(x)
+    known = _known_names(given.graph, owners, profiled, request)
 
     def work() -> list[Times]:
         found = []
@@ -45,6 +42,32 @@ def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
         return found
 
     return work
+
+
+def _known_names(
+    graph: onnx.GraphProto,
+    owners: Owners,
+    compiled: openvino.CompiledModel,
+    request: openvino.InferRequest,
+) -> dict[str, str]:
+    """A name of the model for each node. Convolutions whose scales were multiplied into them have
+    lost theirs, but not their order."""
+    known: dict[str, str] = {}
+    for node in compiled.get_runtime_model().get_ops():
+        names = str(node.get_rt_info()["originalLayersNames"].value).split(",")
+        parts = [name.split("/")[0] for name in names]
+        own = next((name for name in parts if name in owners.of), parts[0])
+        known[node.get_friendly_name()] = own
+    made = [
+        node.node_name
+        for node in request.get_profiling_info()
+        if node.node_type in _KINDS and node.real_time.total_seconds() > 0
+    ]
+    found = {owners.of.get(known[name]) for name in made}
+    nameless = [name for name in made if known[name] not in owners.of]
+    convolutions = (name_of(node) for node in graph.node if node.op_type in CONVOLUTIONS)
+    left = [name for name in convolutions if name not in found]
+    return known | dict(zip(nameless, left, strict=True))
 
 
 def _compiled(data: bytes, threads: int, counts: bool) -> openvino.CompiledModel:
