@@ -41,9 +41,9 @@ from arenite.generate.priced import (
 
 _METHODS = frozenset(
     "capitalize casefold copy count endswith find format get index isalnum isalpha isdecimal "
-    "isdigit islower isnumeric isspace istitle isupper items join keys lower lstrip partition removeprefix "
-    "removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip "
-    "swapcase title upper values".split()
+    "isdigit islower isnumeric isspace istitle isupper items join keys lower lstrip partition "
+    "removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines "
+    "startswith strip swapcase title upper values".split()
 )
 _FILTERS = (
     "abs capitalize count d default dictsort first float groupby int items last length list lower "

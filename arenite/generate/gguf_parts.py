@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
@@ -82,10 +84,14 @@ def _parts(
                 f"{metadata.path}: a text is to {place} with a token of its own, and the file does "
                 "not say which"
             )
-    marked = vocabulary.controls | vocabulary.user_defined
+    ids = {vocabulary.texts[token]: token for token in vocabulary.controls}
+    ids |= {vocabulary.texts[token]: token for token in vocabulary.user_defined}
+    swallowing = set()
+    if re.search("phi-?3", metadata.text("general.name", "").lower()):
+        swallowing = {ids[text] for text in ids.keys() - {"<unk>", "<s>", "<|endoftext|>"}}
     return Parts(
         encoder,
-        Specials.of({vocabulary.texts[token]: token for token in marked}, vocabulary.controls),
+        Specials.of(ids, vocabulary.controls, swallowing),
         len(vocabulary),
         first,
         eos,

@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+_SPACES = " \t\n\v\f\r"
+
 
 @dataclass(frozen=True)
 class Specials:
-    """Texts of tokens and their ids, longest first; `controls` are matched when asked for only."""
+    """Texts of tokens and their ids, longest first; `controls` are matched when asked for only;
+    `swallowing` are those that take the spaces and line ends after them along."""
 
     tokens: tuple[tuple[str, int], ...]
     controls: frozenset[int]
+    swallowing: frozenset[int]
 
     @classmethod
-    def of(cls, ids: Mapping[str, int], controls: Iterable[int]) -> Specials:
+    def of(
+        cls, ids: Mapping[str, int], controls: Iterable[int], swallowing: Iterable[int] = ()
+    ) -> Specials:
         by_length = sorted(ids.items(), key=lambda item: len(item[0].encode()), reverse=True)
-        return cls(tuple((text, token) for text, token in by_length if text), frozenset(controls))
+        tokens = tuple((text, token) for text, token in by_length if text)
+        return cls(tokens, frozenset(controls), frozenset(swallowing))
 
     @property
     def control_texts(self) -> list[str]:
@@ -34,11 +41,11 @@ class Specials:
             if special[0] not in characters or (token in self.controls and not controls):
                 continue
             if special in text:
-                pieces = _split_at(pieces, special, token)
+                pieces = _split_at(pieces, special, token, token in self.swallowing)
         return pieces
 
 
-def _split_at(pieces: list[str | int], special: str, token: int) -> list[str | int]:
+def _split_at(pieces: list[str | int], special: str, token: int, swallows: bool) -> list[str | int]:
     found: list[str | int] = []
     for piece in pieces:
         if isinstance(piece, int) or special not in piece:
@@ -46,6 +53,6 @@ def _split_at(pieces: list[str | int], special: str, token: int) -> list[str | i
             continue
         first, *others = piece.split(special)
         found += [first] if first else []
-        for other in others:
+        for other in (text.lstrip(_SPACES) for text in others) if swallows else others:
             found += [token, other] if other else [token]
     return found

@@ -44,6 +44,13 @@ END_NAMES = frozenset(
     "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo> <REPO> "
     "<reponame> <|file_sep|>".split()
 )
+#: Tokens around a gap in a text, which are no text whatever a file says.
+GAP_NAMES = frozenset(
+    "<|fim_prefix|> <fim-prefix> <fim_prefix> <PRE> \u2581<PRE> <|code_prefix|> <|prefix|> "
+    "<|fim_suffix|> <fim-suffix> <fim_suffix> <SUF> \u2581<SUF> <|code_suffix|> <|suffix|> "
+    "<|fim_middle|> <fim-middle> <fim_middle> <MID> \u2581<MID> <|code_middle|> <|middle|> "
+    "<\uff5cfim\u2581begin\uff5c> <\uff5cfim\u2581hole\uff5c> <\uff5cfim\u2581end\uff5c>".split()
+)
 #: Names that end nothing where all of the others are there too.
 _NO_END = {
     "<|end|>": [{"<|return|>", "<|call|>"}, {"<|calls|>", "<|flush|>"}],
@@ -82,10 +89,11 @@ class Vocabulary:
                 "characters are read"
             )
         kinds = _kinds(metadata, len(texts))
-        ends = end_tokens(ids) - _plain_words(ids, kinds, merges)
+        plain = _plain_words(ids, kinds, merges)
+        ends = end_tokens(ids) - plain
         ends |= special_ids(metadata, len(texts), "eos eot eom")
         controls = set(np.flatnonzero((kinds == Kind.CONTROL) | (kinds == Kind.UNKNOWN)).tolist())
-        controls |= ends
+        controls |= ends | ({ids[name] for name in GAP_NAMES & ids.keys()} - plain)
         user_defined = set(np.flatnonzero(kinds == Kind.USER_DEFINED).tolist())
         return cls(
             path,
@@ -145,7 +153,8 @@ def _kinds(metadata: Metadata, n_tokens: int) -> _Kinds:
 
 def _plain_words(ids: dict[str, int], kinds: _Kinds, merges: Sequence[str]) -> set[int]:
     """Tokens that are called like an end and that merges make out of text, such as a tag `</s>`."""
-    named = [text for text in END_NAMES & ids.keys() if kinds[ids[text]] == Kind.NORMAL]
+    names = (END_NAMES | GAP_NAMES) & ids.keys()
+    named = [text for text in names if kinds[ids[text]] == Kind.NORMAL]
     making = {f"{text[:k]} {text[k:]}": ids[text] for text in named for k in range(1, len(text))}
     return {making[merge] for merge in merges if merge in making}
 

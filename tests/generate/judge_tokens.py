@@ -128,6 +128,15 @@ def scored_pieces(kind: str, adds_space: bool) -> dict[str, Any]:
     }
 
 
+def phi_like() -> dict[str, Any]:
+    """Pieces whose special tokens take the spaces after them along, by the model's name."""
+    keys = scored_pieces("bpe", True)
+    keys["ggml.tokens"] = keys["ggml.tokens"] + ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    keys["ggml.scores"] = keys["ggml.scores"] + [0.0] * 3
+    keys["ggml.token_type"] = keys["ggml.token_type"] + [CONTROL] * 3
+    return {**keys, "general.name": "Like Phi-3"}
+
+
 def word_pieces() -> dict[str, Any]:
     """WordPiece trained on the texts, marked as GGUF files mark them."""
     library = LibraryTokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -190,6 +199,7 @@ def vocabularies() -> dict[str, dict[str, Any]]:
         "bytes": {"ggml.pre": "gpt-2", **byte_pairs()},
         "characters": character_pairs(),
         "merged": scored_pieces("bpe", True),
+        "swallowing": phi_like(),
         "likely": scored_pieces("unigram", False),
         "words": word_pieces(),
     }
@@ -215,8 +225,9 @@ def compare(name: str, tokenizer: Tokenizer, judge: Judge, texts: list[str]) -> 
             theirs = judge.encode(text, special=special, ends=True)
             assert ours == theirs, (name, text, special, ours, theirs)
     for token in range(tokenizer.n_tokens):
-        if token not in theirs_only:
-            assert tokenizer.token_bytes(token) == judge.token_bytes(token), (name, token)
+        expected = judge.token_bytes(token)
+        if token not in theirs_only and not expected.startswith(b"[UNK_BYTE"):
+            assert tokenizer.token_bytes(token) == expected, (name, token)
     print(f"{name}: {len(texts)} texts and {len(tokenizer.end_tokens)} ends agree with llama.cpp")
 
 
@@ -284,7 +295,11 @@ def main() -> None:
             keys = {**kinds["bytes"], "ggml.pre": family}
             judge = Judge(write_vocabulary(folder / f"{family}.gguf", keys))
             if family in FAMILIES:
-                families[family] = judged(judge, texts)["plain"]
+                # Only what differs from GPT-2's way, to keep the file small.
+                pairs = enumerate(
+                    zip(judged(judge, texts)["plain"], results["bytes"]["plain"], strict=True)
+                )
+                families[family] = {str(i): found for i, (found, usual) in pairs if found != usual}
             else:
                 ascii_families[family] = judged(judge, filter(str.isascii, texts))["plain"]
         written = {

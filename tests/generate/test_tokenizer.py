@@ -54,8 +54,12 @@ def test_tokens_are_those_of_llama_cpp(kind: str, make: Make) -> None:
 
 @pytest.mark.parametrize("family", REFERENCE["families"])
 def test_every_family_cuts_words_as_llama_cpp_does(family: str, make: Make) -> None:
+    """The reference has what differs from GPT-2's way."""
     tokenizer = make("bytes", pre=family)
-    for text, expected in zip(JUDGED, REFERENCE["families"][family], strict=True):
+    usual, differing = REFERENCE["results"]["bytes"]["plain"], REFERENCE["families"][family]
+    assert family == "gpt-2" or differing
+    for index, text in enumerate(JUDGED):
+        expected = differing.get(str(index), usual[index])
         assert tokenizer.encode(text, ends=False) == expected, text
 
 

@@ -14,10 +14,10 @@ REFERENCE = Path(__file__).parent / "tokens_reference.json"
 
 
 def write_vocabulary(path: Path, keys: dict[str, Any]) -> Path:
-    """A file without tensors; keys get the prefix `tokenizer.` and the kind of their value."""
+    """A file without tensors; values get the kind they have, keys a prefix unless general."""
     writer = gguf.GGUFWriter(path, "llama")
     for key, value in keys.items():
-        name = f"tokenizer.{key}"
+        name = key if key.startswith("general.") else f"tokenizer.{key}"
         if isinstance(value, bool):
             writer.add_bool(name, value)
         elif isinstance(value, int):
