@@ -434,7 +434,7 @@ def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...
     that read each element where they are written and nowhere else."""
     roles = {stage.role for stage in draft.stages}
     if draft.is_map:
-        here = {space_vars(draft.space)}
+        here: set[Index] = {space_vars(draft.space)}
     elif draft.stages[0].node.op in PACKED and roles == {Role.REDUCE, Role.SCALAR}:
         here = {outer_index(draft.axes, space_vars(draft.space))}
     else:
