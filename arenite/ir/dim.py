@@ -92,7 +92,9 @@ class Expr:
         return other - self * _floordiv(other, self)
 
     def __str__(self) -> str:
-        return _written(self)
+        from arenite.ir.dim_text import written
+
+        return written(self)
 
     __repr__ = __str__
 
@@ -186,7 +188,8 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
     return -len(term[0]), [atom.key for atom in term[0]]
 
 
-def _terms_of(dim: Dim) -> dict[Monomial, int]:
+def terms_of(dim: Dim) -> dict[Monomial, int]:
+    """The coefficients by product of atoms; none of 0."""
     if isinstance(dim, int):
         return {(): dim} if dim else {}
     return dict(dim.terms)
@@ -206,16 +209,16 @@ def _of_terms(terms: Mapping[Monomial, int]) -> Dim:
 
 
 def _add(a: Dim, b: Dim, sign: int) -> Dim:
-    terms = _terms_of(a)
-    for monomial, coefficient in _terms_of(b).items():
+    terms = terms_of(a)
+    for monomial, coefficient in terms_of(b).items():
         terms[monomial] = terms.get(monomial, 0) + sign * coefficient
     return _of_terms(terms)
 
 
 def _multiply(a: Dim, b: Dim) -> Dim:
     terms: dict[Monomial, int] = {}
-    for left, c in _terms_of(a).items():
-        for right, d in _terms_of(b).items():
+    for left, c in terms_of(a).items():
+        for right, d in terms_of(b).items():
             monomial = tuple(sorted(left + right, key=_key))
             terms[monomial] = terms.get(monomial, 0) + c * d
     return _of_terms(terms)
@@ -269,7 +272,7 @@ def _floordiv_by_int(a: Dim, b: int) -> Dim:
     # b*q + r over b is q + r over b, term by term; what is left has coefficients below b.
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
-    for monomial, c in _terms_of(a).items():
+    for monomial, c in terms_of(a).items():
         # Towards zero, so that no term changes its direction; the constant becomes 0..b-1.
         q = c // b if c >= 0 or not monomial else -(-c // b)
         quotient[monomial], rest[monomial] = q, c - q * b
@@ -297,7 +300,7 @@ def _floordiv_by_int(a: Dim, b: int) -> Dim:
 
 
 def _floordiv_by_expr(a: Dim, b: Expr) -> Dim:
-    whole, left = _divided(_terms_of(a), _terms_of(b))
+    whole, left = _divided(terms_of(a), terms_of(b))
     if left == 0 or (bounds(left)[0] >= 0 and bounds(left - b)[1] < 0):
         return whole
     if isinstance(a, int):
@@ -460,47 +463,3 @@ def evaluate(dim: Dim, bindings: Mapping[str, int]) -> int:
             coefficient *= evaluate(atom, bindings)
         total += coefficient
     return total
-
-
-def _written(dim: Dim) -> str:
-    """As a person would write it: `%`, `max` and `min` come back from their canonical forms."""
-    if isinstance(dim, int):
-        return str(dim)
-    if isinstance(dim, Var):
-        return dim.name
-    if isinstance(dim, Floordiv):
-        return f"{_factor(dim.numerator)}//{_factor(dim.divisor)}"
-    if isinstance(dim, Positive):
-        return f"max(0, {_written(dim.inner)})"
-    for monomial, c in dim.terms:
-        if len(monomial) == 1 and isinstance(monomial[0], Positive) and c in (1, -1):
-            rest = dim - c * monomial[0]
-            other = rest + c * monomial[0].inner
-            return f"{'max' if c > 0 else 'min'}({_written(other)}, {_written(rest)})"
-    parts: list[tuple[int, str]] = []  # (sign, text)
-    left: Dim = dim
-    for monomial, c in dim.terms:
-        atom = monomial[0] if len(monomial) == 1 else None
-        if isinstance(atom, Floordiv) and isinstance(atom.divisor, int) and c % atom.divisor == 0:
-            times = -c // atom.divisor
-            without = left - c * atom - times * atom.numerator
-            if len(_terms_of(without)) < len(_terms_of(left - c * atom)):
-                modulo = f"{_factor(atom.numerator)} % {atom.divisor}"
-                one = len(_terms_of(without)) == 0 and times == 1
-                shown = modulo if one else f"({modulo})"
-                parts.append((times, shown if abs(times) == 1 else f"{abs(times)}*{shown}"))
-                left = without
-    terms = [] if isinstance(left, int) and left == 0 else _terms_of(left).items()
-    for monomial, c in terms:
-        factors = [_factor(atom) for atom in monomial]
-        if abs(c) != 1 or not monomial:
-            factors.insert(0, str(abs(c)))
-        parts.append((c, "*".join(factors)))
-    first, *others = parts
-    text = ("-" if first[0] < 0 else "") + first[1]
-    return text + "".join(f" {'-' if sign < 0 else '+'} {part}" for sign, part in others)
-
-
-def _factor(dim: Dim) -> str:
-    text = _written(dim)
-    return text if isinstance(dim, int | Var | Positive) else f"({text})"
