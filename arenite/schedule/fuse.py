@@ -8,18 +8,18 @@ the space at which they are made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TypeAlias
 
-from arenite.ir.dim import bounds, found_in, product
+from arenite.ir.dim import found_in
 from arenite.ir.graph import Graph, everything, found_sizes
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node
 from arenite.ir.ops.control import regions_of
-from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources, substitute
+from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources
 from arenite.schedule.constructs import construct
-from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, outer_index, space_vars
+from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of
+from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, space_vars
 from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
 from arenite.schedule.reduce import reduction_of
@@ -28,18 +28,12 @@ from arenite.schedule.roots import (
     CONSTRUCTS,
     CONTRACTIONS,
     COSTS,
-    MAX_OPS,
-    PACKED,
     attention_in,
     choose_roots,
     is_in_memory,
     read_by_construct,
     scores_of,
 )
-
-#: Rows too few to be shared out, and points of a space from which on that matters.
-FEW_ROWS = 8
-MUCH_WORK = 1 << 18
 
 
 def fuse(graph: Graph) -> Schedule:
@@ -78,61 +72,6 @@ def _with_copies(graph: Graph, copies: Mapping[Node, Node]) -> Graph:
     return replace(graph, outputs=outputs, updates=updates)
 
 
-#: What a kernel reads: the indices at which it does, in variables of its space; None for an op
-#: that reads as it likes.
-Reads: TypeAlias = dict[Node, set[Index] | None]
-
-
-@dataclass(eq=False, slots=True)
-class _Draft:
-    """A kernel in the making."""
-
-    space: Shape
-    axes: tuple[int, ...]
-    stages: list[Stage]
-    n_ops: int
-    reads: Reads
-    n_outer_ops: int = 0
-    joined_into: _Draft | None = None
-
-    def final(self) -> _Draft:
-        draft = self
-        while draft.joined_into is not None:
-            draft = draft.joined_into
-        return draft
-
-    @property
-    def all_ops(self) -> int:
-        return self.n_ops + self.n_outer_ops
-
-    @property
-    def is_map(self) -> bool:
-        return all(stage.role is Role.ROW for stage in self.stages) and not self.axes
-
-    @property
-    def is_opaque(self) -> bool:
-        return self.is_construct or None in self.reads.values()
-
-    @property
-    def is_construct(self) -> bool:
-        return self.stages[0].node.op in CONSTRUCTS
-
-    @property
-    def is_contraction(self) -> bool:
-        return any(stage.node.op in CONTRACTIONS for stage in self.stages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """What a producer and its consumer become when they are joined."""
-
-    space: Shape
-    axes: tuple[int, ...]
-    stages: list[Stage]
-    consumer_reads: Reads
-    is_epilogue: bool = False  # the consumer's work is done once for each outer point
-
-
 class _Drafts:
     """All drafts of a graph, joined step by step."""
 
@@ -149,9 +88,9 @@ class _Drafts:
         self.cuts = {node.attr("size"): node for node in reversed(graph.nodes) if node.op == "cut"}
         self.becomes = {value: state for state, value in graph.updates}
         self._in_states = aliases_of(graph) if graph.updates else {}
-        self.by_node: dict[Node, _Draft] = {}
-        self.works: list[_Draft] = []  # the drafts that are left, once all are joined
-        constructs: dict[object, _Draft] = {}
+        self.by_node: dict[Node, Draft] = {}
+        self.works: list[Draft] = []  # the drafts that are left, once all are joined
+        constructs: dict[object, Draft] = {}
         for node in roots:
             if node.op in CONSTRUCTS:
                 # Results that differ in the index alone are of one construct.
@@ -165,15 +104,15 @@ class _Drafts:
             else:
                 self.by_node[node] = self._draft(node)
 
-    def _draft(self, node: Node) -> _Draft:
+    def _draft(self, node: Node) -> Draft:
         reduction = reduction_of(node)
         if reduction is not None:
             n_ops = 2 if node.op in CONTRACTIONS else 1  # multiply and add
-            draft = _Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], n_ops, {})
+            draft = Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], n_ops, {})
             pending = list(reduction.factors(space_vars(reduction.space)))
         else:
             n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
-            draft = _Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
+            draft = Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
             attention = attention_in(node, self.roots)
             if attention is not None:
                 draft.space, draft.n_ops = scores_of(attention)
@@ -192,7 +131,7 @@ class _Drafts:
             self._wait_for_sizes(draft, [node, *(inlined for inlined, _ in seen)])
         return draft
 
-    def _wait_for_sizes(self, draft: _Draft, nodes: list[Node]) -> None:
+    def _wait_for_sizes(self, draft: Draft, nodes: list[Node]) -> None:
         """A kernel begins when its sizes are found: it reads what they are found with, if no value
         of that size."""
         inside = [value for node in nodes for value in everything(_region_ends(node))]
@@ -205,7 +144,7 @@ class _Drafts:
             if size in self.cuts:
                 draft.reads.setdefault(self.cuts[size], set())
 
-    def _needed(self, node: Node, index: Index, draft: _Draft) -> list[Source]:
+    def _needed(self, node: Node, index: Index, draft: Draft) -> list[Source]:
         """The elements that one element of an inlined node is made of."""
         if is_elementwise(node) or is_view(node):
             draft.n_ops += 0 if is_view(node) else 1
@@ -240,9 +179,9 @@ class _Drafts:
                 else:
                     break
 
-    def _join(self, producer: _Draft, consumer: _Draft) -> bool:
+    def _join(self, producer: Draft, consumer: Draft) -> bool:
         """Join two drafts where that is possible; the consumer is what stays."""
-        fit = _fit(producer, consumer)
+        fit = fit_of(producer, consumer)
         if fit is None or self._path_outside(producer, consumer):
             return False
         if self.becomes and self._spoils_state(producer, fit):
@@ -269,7 +208,7 @@ class _Drafts:
         producer.joined_into = consumer
         return True
 
-    def _spoils_state(self, producer: _Draft, fit: _Fit) -> bool:
+    def _spoils_state(self, producer: Draft, fit: Fit) -> bool:
         """Whether the two together would write to a state that they still read elsewhere."""
         read = {**producer.reads, **fit.consumer_reads}
         for stage in fit.stages:
@@ -299,7 +238,7 @@ class _Drafts:
         kept = {*self.graph.results, *(copy.inputs[0] for copy in self.last)}
         return overwriting(self.graph, made_by, reads, is_in_place, kept)
 
-    def _path_outside(self, producer: _Draft, consumer: _Draft) -> bool:
+    def _path_outside(self, producer: Draft, consumer: Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""
         last = max(self.position[stage.node] for stage in consumer.stages)
         pending = [
@@ -320,9 +259,9 @@ class _Drafts:
                 pending += self._consumers(stage.node, last)
         return False
 
-    def _consumers(self, node: Node, last: int) -> Iterable[_Draft]:
+    def _consumers(self, node: Node, last: int) -> Iterable[Draft]:
         """Kernels that read a root, through whatever is inlined between, up to a position."""
-        found: dict[_Draft, None] = {}
+        found: dict[Draft, None] = {}
         pending = list(self.users[node])
         seen: set[Node] = set()
         while pending:
@@ -376,78 +315,11 @@ class _Drafts:
                         dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
                     ),
                     number=number,
-                    in_place=(*_in_place(draft, stored), *overwrites),
+                    in_place=(*in_place_of(draft, stored), *overwrites),
                     overwrites=overwrites,
                 )
             )
         return steps
-
-
-def _fit(producer: _Draft, consumer: _Draft) -> _Fit | None:
-    """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
-    if producer.is_opaque or consumer.is_opaque or producer.all_ops + consumer.all_ops > MAX_OPS:
-        return None
-    made = {stage.node: stage.role for stage in producer.stages}
-    wanted = {node: at for node, at in consumer.reads.items() if node in made}
-    if consumer.space == producer.space and not consumer.is_contraction:
-        if producer.is_contraction:
-            return None
-        axes = producer.axes or consumer.axes
-        if (producer.axes or axes) != axes or (not consumer.is_map and consumer.axes != axes):
-            return None
-        if consumer.is_map and axes and _is_lopsided(producer):
-            return None
-        variables = space_vars(producer.space)
-        outer = outer_index(axes, variables)
-        places = {Role.ROW: {variables}, Role.REDUCE: {outer}, Role.SCALAR: {outer}}
-        if any(indices != places[made[node]] for node, indices in wanted.items()):
-            return None
-        return _Fit(producer.space, axes, producer.stages + consumer.stages, consumer.reads)
-    outer_axes = [k for k in range(len(producer.space)) if k not in producer.axes]
-    outer_shape = tuple(producer.space[k] for k in outer_axes)
-    if producer.axes and consumer.is_map and consumer.space == outer_shape:
-        # An epilogue: at the points where the reduction is complete.
-        variables = space_vars(outer_shape)
-        if any(indices != {variables} for indices in wanted.values()):
-            return None
-        if any(made[node] is Role.ROW for node in wanted):
-            return None
-        outer = outer_index(producer.axes, space_vars(producer.space))
-        inner = dict(zip(variables, outer, strict=True))
-        reads: Reads = {
-            node: {tuple(substitute(dim, inner) for dim in at) for at in indices or ()}
-            for node, indices in consumer.reads.items()
-        }
-        scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
-        return _Fit(producer.space, producer.axes, producer.stages + scalars, reads, True)
-    return None
-
-
-def _is_lopsided(draft: _Draft) -> bool:
-    """Whether few rows share much work: what is a map after it is better off by itself."""
-    outer = product([size for k, size in enumerate(draft.space) if k not in draft.axes])
-    return bounds(outer)[0] < FEW_ROWS and bounds(product(draft.space))[1] >= MUCH_WORK
-
-
-def _in_place(draft: _Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:
-    """Which outputs may take the bytes of which inputs: those of a map, or made of finished sums,
-    that read each element where they are written and nowhere else."""
-    roles = {stage.role for stage in draft.stages}
-    if draft.is_map:
-        here: set[Index] = {space_vars(draft.space)}
-    elif draft.stages[0].node.op in PACKED and roles == {Role.REDUCE, Role.SCALAR}:
-        here = {outer_index(draft.axes, space_vars(draft.space))}
-    else:
-        return ()
-    return tuple(
-        (output, read)
-        for output in stored
-        for read, indices in draft.reads.items()
-        if indices == here
-        and read.shape == output.shape
-        and read.dtype.bits == output.dtype.bits
-        and (read.op in ("parameter", "state") or not is_in_memory(read))
-    )
 
 
 def _region_ends(node: Node) -> list[Node]:
@@ -458,13 +330,13 @@ def _region_ends(node: Node) -> list[Node]:
 
 
 def _in_order(
-    drafts: Iterable[_Draft], by_node: dict[Node, _Draft], after: dict[int, list[_Draft]]
-) -> list[_Draft]:
+    drafts: Iterable[Draft], by_node: dict[Node, Draft], after: dict[int, list[Draft]]
+) -> list[Draft]:
     """Producers before consumers, and whom else a draft (by its id) comes after; iterative, depth
     first from the last."""
-    done: dict[int, _Draft] = {}
+    done: dict[int, Draft] = {}
     for last in drafts:
-        pending: list[tuple[_Draft, bool]] = [(last, False)]
+        pending: list[tuple[Draft, bool]] = [(last, False)]
         while pending:
             draft, is_ready = pending.pop()
             if id(draft) in done:
@@ -480,7 +352,7 @@ def _in_order(
     return list(done.values())
 
 
-def _inlined(made: list[Node], by_node: dict[Node, _Draft]) -> list[Node]:
+def _inlined(made: list[Node], by_node: dict[Node, Draft]) -> list[Node]:
     """The nodes computed in a kernel, inputs first."""
     found: dict[Node, None] = {}
     pending = list(made)

@@ -1,0 +1,142 @@
+"""Drafts: kernels in the making, and what two of them become when they are joined.
+
+A producer and its consumer are one kernel where the consumer reads a value at the very point of
+the space at which it is made: on the same space, or, at the points where a reduction is complete,
+as its epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from arenite.ir.dim import bounds, product
+from arenite.ir.node import Node, Shape
+from arenite.schedule.access import Index, substitute
+from arenite.schedule.kernel import Role, Stage, outer_index, space_vars
+from arenite.schedule.roots import CONSTRUCTS, CONTRACTIONS, MAX_OPS, PACKED, is_in_memory
+
+#: Rows too few to be shared out, and points of a space from which on that matters.
+FEW_ROWS = 8
+MUCH_WORK = 1 << 18
+
+#: What a kernel reads: the indices at which it does, in variables of its space; None for an op
+#: that reads as it likes.
+Reads: TypeAlias = dict[Node, set[Index] | None]
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A kernel in the making."""
+
+    space: Shape
+    axes: tuple[int, ...]
+    stages: list[Stage]
+    n_ops: int
+    reads: Reads
+    n_outer_ops: int = 0
+    joined_into: Draft | None = None
+
+    def final(self) -> Draft:
+        draft = self
+        while draft.joined_into is not None:
+            draft = draft.joined_into
+        return draft
+
+    @property
+    def all_ops(self) -> int:
+        return self.n_ops + self.n_outer_ops
+
+    @property
+    def is_map(self) -> bool:
+        return all(stage.role is Role.ROW for stage in self.stages) and not self.axes
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.is_construct or None in self.reads.values()
+
+    @property
+    def is_construct(self) -> bool:
+        return self.stages[0].node.op in CONSTRUCTS
+
+    @property
+    def is_contraction(self) -> bool:
+        return any(stage.node.op in CONTRACTIONS for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a producer and its consumer become when they are joined."""
+
+    space: Shape
+    axes: tuple[int, ...]
+    stages: list[Stage]
+    consumer_reads: Reads
+    is_epilogue: bool = False  # the consumer's work is done once for each outer point
+
+
+def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
+    """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
+    if producer.is_opaque or consumer.is_opaque or producer.all_ops + consumer.all_ops > MAX_OPS:
+        return None
+    made = {stage.node: stage.role for stage in producer.stages}
+    wanted = {node: at for node, at in consumer.reads.items() if node in made}
+    if consumer.space == producer.space and not consumer.is_contraction:
+        if producer.is_contraction:
+            return None
+        axes = producer.axes or consumer.axes
+        if (producer.axes or axes) != axes or (not consumer.is_map and consumer.axes != axes):
+            return None
+        if consumer.is_map and axes and _is_lopsided(producer):
+            return None
+        variables = space_vars(producer.space)
+        outer = outer_index(axes, variables)
+        places = {Role.ROW: {variables}, Role.REDUCE: {outer}, Role.SCALAR: {outer}}
+        if any(indices != places[made[node]] for node, indices in wanted.items()):
+            return None
+        return Fit(producer.space, axes, producer.stages + consumer.stages, consumer.reads)
+    outer_axes = [k for k in range(len(producer.space)) if k not in producer.axes]
+    outer_shape = tuple(producer.space[k] for k in outer_axes)
+    if producer.axes and consumer.is_map and consumer.space == outer_shape:
+        # An epilogue: at the points where the reduction is complete.
+        variables = space_vars(outer_shape)
+        if any(indices != {variables} for indices in wanted.values()):
+            return None
+        if any(made[node] is Role.ROW for node in wanted):
+            return None
+        outer = outer_index(producer.axes, space_vars(producer.space))
+        inner = dict(zip(variables, outer, strict=True))
+        reads: Reads = {
+            node: {tuple(substitute(dim, inner) for dim in at) for at in indices or ()}
+            for node, indices in consumer.reads.items()
+        }
+        scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
+        return Fit(producer.space, producer.axes, producer.stages + scalars, reads, True)
+    return None
+
+
+def _is_lopsided(draft: Draft) -> bool:
+    """Whether few rows share much work: what is a map after it is better off by itself."""
+    outer = product([size for k, size in enumerate(draft.space) if k not in draft.axes])
+    return bounds(outer)[0] < FEW_ROWS and bounds(product(draft.space))[1] >= MUCH_WORK
+
+
+def in_place_of(draft: Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:
+    """Which outputs may take the bytes of which inputs: those of a map, or made of finished sums,
+    that read each element where they are written and nowhere else."""
+    roles = {stage.role for stage in draft.stages}
+    if draft.is_map:
+        here: set[Index] = {space_vars(draft.space)}
+    elif draft.stages[0].node.op in PACKED and roles == {Role.REDUCE, Role.SCALAR}:
+        here = {outer_index(draft.axes, space_vars(draft.space))}
+    else:
+        return ()
+    return tuple(
+        (output, read)
+        for output in stored
+        for read, indices in draft.reads.items()
+        if indices == here
+        and read.shape == output.shape
+        and read.dtype.bits == output.dtype.bits
+        and (read.op in ("parameter", "state") or not is_in_memory(read))
+    )
