@@ -82,7 +82,8 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
 
     def expected(context: int) -> int:
         state = (context - least) * a_token
-        return base.total_nbytes + state + work(context) - work(least)
+        total: int = base.total_nbytes + state + work(context) - work(least)
+        return total
 
     candidates = [*range(least, most, STEP), most]
     n_fitting = bisect_right(candidates, memory, key=expected)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -149,12 +149,20 @@ class LanguageModel(Closing):
             )
         return template.encode(messages, self.tokenizer)
 
-    def pieces(self, tokens: Sequence[int], **sampling: Any) -> Iterator[Piece]:
-        """Text after tokens, with why it ended and what it took in the last piece."""
+    def pieces(
+        self,
+        tokens: Sequence[int],
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        **sampling: Any,
+    ) -> Iterator[Piece]:
+        """Text after tokens, with why it ended and what it took in the last piece. `cancelled` is
+        asked between tokens whether to stop."""
         from arenite.generate.generation import generate
         from arenite.generate.sampling import Sampling
 
-        return generate(self._last_session, tokens, Sampling(**sampling), self.tokenizer)
+        chosen = Sampling(**sampling)
+        return generate(self._last_session, tokens, chosen, self.tokenizer, cancelled=cancelled)
 
     @cached_property
     def _last_session(self) -> Session:
@@ -166,12 +174,9 @@ class LanguageModel(Closing):
         hold are computed."""
         with self._lock:
             held = self._held
-            wanted = [*before, *new]
-            known = 0
-            while known < min(len(held), len(wanted) - 1) and held[known] == wanted[known]:
-                known += 1
+            known = _n_shared(held, before)
             del held[known:]
-            pending = wanted[known:]
+            pending = [*before[known:], *new]
             logits = np.empty(0, np.float32)
             while pending:
                 block = pending[: self.settings.block]
@@ -216,6 +221,14 @@ class LanguageModel(Closing):
 
     def __repr__(self) -> str:
         return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"
+
+
+def _n_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    if one == other:
+        return len(one)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _kv_dtype(name: str) -> DType:
