@@ -82,10 +82,9 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
 
     def expected(context: int) -> int:
         state = (context - least) * a_token
-        total: int = base.total_nbytes + state + work(context) - work(least)
-        return total
+        return base.total_nbytes + state + work(context) - work(least)
 
-    candidates = [*range(least, most, STEP), most]
+    candidates: list[int] = [*range(least, most, STEP), most]
     n_fitting = bisect_right(candidates, memory, key=expected)
     for context in reversed(candidates[: max(n_fitting, 1)]):
         plan = plan_graph(file.graph(context=context, block=min(block, context), kv=kv))
