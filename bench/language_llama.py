@@ -1,6 +1,7 @@
 """llama.cpp's side of `bench.language`, through llama-cpp-python's `eval`: no sampling.
 
-Keys and values in float16, prompts in one batch, logits of the last token read as a NumPy array.
+Its better settings: keys and values in float16, flash attention on (up to a fifth faster than off),
+prompts in one batch of 512; logits of the last token are read as a NumPy array.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Session:
             n_ubatch=512,
             n_threads=threads,
             n_threads_batch=threads,
+            flash_attn=True,
             verbose=False,
         )
 

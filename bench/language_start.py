@@ -27,7 +27,7 @@ SIDES = {
         "import numpy, llama_cpp",
         """
 model = llama_cpp.Llama(path, n_ctx=context, n_batch=context, n_ubatch=512, n_threads=threads,
-                        n_threads_batch=threads, verbose=False)
+                        n_threads_batch=threads, flash_attn=True, verbose=False)
 def feed(tokens):
     model.eval(tokens)
     pointer = llama_cpp.llama_get_logits_ith(model.ctx, -1)
