@@ -14,7 +14,7 @@ Every element is computed as in the plain order, to the same bits.
 from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Access, Builder, Pass
+from arenite.codegen.kernels.build import Builder, Pass
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.codegen.target import Target
@@ -47,28 +47,33 @@ class Columns(Builder):
             return False
         if self.nest.tile_rows < 2 or bounds(self.nest.n_rows)[1] < 2:
             return False
-        is_shared = any(
-            node in self.names
-            and mentions(place, vector.var)
-            and not any(mentions(place, axis.var) for axis in self.nest.rows)
-            for node, place in self._last_accesses()
-        )
-        return is_shared and bounds(vector.size)[1] * self._column_nbytes() > self.l1d_nbytes
+        shared, own, written = self._column_nbytes()
+        n_columns = bounds(vector.size)[1]
+        if n_columns * (shared + own + written) <= self.l1d_nbytes:
+            return False
+        # Rows come from the second cache once more then, in place of what they share; long ones
+        # do so anyway.
+        return shared > own or (shared > 0 and n_columns * own >= self.l1d_nbytes)
 
-    def _last_accesses(self) -> list[Access]:
-        """What the last pass reads and writes, in variables of the loops."""
-        ready = [
-            node
-            for node, role in self.made.items()
-            if role is not Role.ROW or node in self.stores or node in self.kept
-        ]
-        found = self._accesses(self.last.walked, ready)
-        return [(node, substitute(place, self.nest.position)) for node, place in found]
-
-    def _column_nbytes(self) -> int:
-        """Bytes that a column of one row takes, with what all rows share."""
-        used = dict.fromkeys(self._last_accesses())
-        return sum(node.dtype.bits // 8 for node, _ in used if node is not None)
+    def _column_nbytes(self) -> tuple[int, int, int]:
+        """Bytes of one column that the last pass reads for all rows alike, reads for each row, and
+        writes."""
+        vector = self.nest.vector
+        assert vector is not None
+        rows = {n for n in (*self.stores, *self.kept) if self.made[n] is Role.ROW}
+        ready = rows | {node for node, role in self.made.items() if role is not Role.ROW}
+        walked = [stage.node for stage in self.last.walked]
+        again = {n for node in walked for n in self._below(node) if n in rows and n not in walked}
+        shared, own, written = 0, sum(node.dtype.bits // 8 for node in again), 0
+        for node, place in dict.fromkeys(self._accesses(self.last.walked, ready)):
+            at = substitute(place, self.nest.position)
+            if node in self.made:
+                written += node.dtype.bits // 8
+            elif node is not None and mentions(at, vector.var):
+                is_own = any(mentions(at, axis.var) for axis in self.nest.rows)
+                own += node.dtype.bits // 8 if is_own else 0
+                shared += 0 if is_own else node.dtype.bits // 8
+        return shared, own, written
 
     def build(self) -> Built:
         loops, vector = self.nest, self.nest.vector
@@ -88,7 +93,7 @@ class Columns(Builder):
             name = self.values.fresh()
             last.statements.append(ir.Let(name, ir.Load(f"scratch{k}", at, node.dtype)))
             last.known[node, self.outer_point, None] = ir.Name(name, node.dtype)
-        columns = max(FEWEST, self.l1d_nbytes // 2 // self._column_nbytes() // 64 * 64)
+        columns = max(FEWEST, self.l1d_nbytes // 2 // sum(self._column_nbytes()) // 64 * 64)
         self._walk(self.last, last, (ir.Name("block"), columns))
         blocks = index_expr(ceildiv(vector.size, columns))
         rows = ir.For("row", begin, end, last.block)
