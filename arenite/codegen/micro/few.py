@@ -18,6 +18,8 @@ from arenite.codegen.scope import Level
 from arenite.codegen.vector import I64, Vec
 
 LINE_NBYTES = 64
+PAGE_NBYTES = 4096
+APART_NBYTES = 512
 #: Elements of a row of A that is copied to lie on a cache line.
 LONGEST_COPY = 8192
 _COPY = "%copied_row"
@@ -165,15 +167,16 @@ class FewRows(TileFunction):
         size = product.sum_dtype.bits // 8
         # A line more than the columns take: rows a power of two apart would share cache sets.
         row_length = product.few_columns + 3 * lanes
-        slot = self._stack(rows * row_length)
-        heads = [b.offset(slot, row * row_length * size) for row in range(rows)]
-        mains = [b.offset(place, lanes * size) for place in heads]
+        slot = self._stack(rows * row_length + PAGE_NBYTES // size)
         a_line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, product.a.step))
         b_step = self.nbytes(product.b.step, product.b)
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         zero = b.constant(0, I64)
         head = self._columns_before_line(b_step)
         main_at = moved(b, "%b", head * (product.b.dtype.bits // 8))
+        slot = self._apart(slot, main_at)
+        heads = [b.offset(slot, row * row_length * size) for row in range(rows)]
+        mains = [b.offset(place, lanes * size) for place in heads]
         left = self.rest - head
         whole = left & -lanes
         parts = (
@@ -218,6 +221,15 @@ class FewRows(TileFunction):
             finish = partial(self._finish_sums, part.sums, part.at, first, part.mask)
             b.when(part.is_there, finish)
         b.block.end = "ret void"
+
+    def _apart(self, slot: str, other: str) -> str:
+        """A line behind `slot` that does not lie in its page where `other` does in its own.
+
+        What is read where something was just written in another page has to wait for that.
+        """
+        b = self.builder
+        own, theirs = (b.emit(f"ptrtoint ptr {at} to i64", I64) for at in (slot, other))
+        return moved(b, slot, (theirs - own + APART_NBYTES) & (PAGE_NBYTES - LINE_NBYTES))
 
     def _columns_before_line(self, b_step: Vec | int) -> Vec:
         """Columns of B before the first that begins a cache line, if all rows lie alike."""
