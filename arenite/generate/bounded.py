@@ -17,7 +17,7 @@ from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Macro
+from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
@@ -28,9 +28,11 @@ from arenite.generate.priced import (
     OverBudget,
     as_text,
     charged,
+    counted,
     formatted,
     indent,
     join,
+    length_of,
     replace,
     rounded,
     size_of,
@@ -49,15 +51,21 @@ _FILTERS = (
     "abs capitalize count d default dictsort first float groupby int items last length list lower "
     "map max min reject rejectattr reverse select selectattr sort title trim unique upper"
 ).split()
+#: Filters and tests that compare values, down to all that is in them.
+_COMPARING = frozenset(
+    "dictsort groupby max min sort unique in eq == equalto ne != lt < lessthan le <= gt > "
+    "greaterthan ge >=".split()
+)
 
 
-def _paid(filter_: Callable[..., Any]) -> Callable[..., Any]:
+def _paid(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A filter or test that pays for what it is given and for what it returns."""
+    price = size_of if name in _COMPARING else length_of
 
-    @wraps(filter_)
+    @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        spend(sum(map(size_of, (*args, *kwargs.values()))))
-        return charged(filter_(*args, **kwargs))
+        spend(sum(map(price, (*args, *kwargs.values()))))
+        return counted(function(*args, **kwargs))
 
     return run
 
@@ -77,6 +85,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(["+", "*", "**", "%"])
     charged = staticmethod(charged)
+    counted = staticmethod(counted)
     concat = staticmethod(join)
 
     def __init__(self) -> None:
@@ -88,8 +97,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             extensions=[_Generation, loopcontrols],
         )
         tests: dict[str, Any] = self.tests
-        self.tests = {name: _paid(test) for name, test in tests.items()}
-        self.filters = {name: _paid(self.filters[name]) for name in _FILTERS}
+        self.tests = {name: _paid(name, test) for name, test in tests.items()}
+        self.filters = {name: _paid(name, self.filters[name]) for name in _FILTERS}
         self.filters |= {
             "format": formatted,
             "indent": indent,
@@ -112,7 +121,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if operator == "%" and isinstance(left, str):
             return formatted(left, *(right if isinstance(right, tuple) else (right,)))
         if operator == "+":
-            spend(size_of(left) + size_of(right))
+            spend(length_of(left) + length_of(right))
         elif isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length()
             grown = bits * max(right, 0) if operator == "**" else bits + right.bit_length()
@@ -121,7 +130,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             spend()
         elif operator == "*":
             times, value = (left, right) if isinstance(left, int) else (right, left)
-            spend(size_of(value) * max(times, 0) if isinstance(times, int) else 0)
+            spend(length_of(value) * max(times, 0) if isinstance(times, int) else 0)
         return super().call_binop(context, operator, left, right)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -135,10 +144,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 return replace(owner, *given)
             if isinstance(owner, str) and name == "join":
                 return join(given[0] if given else (), owner)
-        n_given = len(given) + len(kwargs)
-        spend(ELEMENT_SIZE * n_given + sum(len(v) for v in given if isinstance(v, str | list)))
+        is_ours = isinstance(called, Macro | LoopContext) or called in (charged, counted, join)
+        if is_ours:
+            spend(ELEMENT_SIZE * (len(given) + len(kwargs)))
+        else:  # it may compare or hash what it is given
+            spend(sum(map(size_of, (owner, *given, *kwargs.values()))))
         result = ImmutableSandboxedEnvironment.call(self, context, called, *given, **kwargs)
-        return result if isinstance(called, Macro) else charged(result)
+        return result if is_ours else counted(result)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         plain = super().wrap_str_format(value)
@@ -172,22 +184,24 @@ class _Price(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.iter = _paid_operand(node.iter)
-        turn = _call("charged", nodes.Const(0, lineno=node.lineno), line=node.lineno)
+        node.iter = _call("counted", node.iter, line=node.lineno)
+        turn = _call("counted", nodes.Const(0, lineno=node.lineno), line=node.lineno)
         node.body.insert(0, nodes.ExprStmt(turn, lineno=node.lineno))
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.expr = _paid_operand(node.expr)
+        node.expr = _charged(node.expr)
         for operand in node.ops:
-            operand.expr = _paid_operand(operand.expr)
+            operand.expr = _charged(operand.expr)
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
-            node.node = _paid_operand(node.node)
+            node.node = _call("counted", node.node, line=node.lineno)
+        else:
+            node.arg = _charged(node.arg)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
@@ -197,15 +211,20 @@ class _Price(NodeTransformer):
 
     def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _call("charged", node, line=node.lineno)
+        return _call("counted", node, line=node.lineno)
 
-    visit_Dict = visit_List  # noqa: N815
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        for pair in node.items:
+            pair.key = _charged(pair.key)
+        return _call("counted", node, line=node.lineno)
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _call("charged", node, line=node.lineno) if node.ctx == "load" else node
+        return _call("counted", node, line=node.lineno) if node.ctx == "load" else node
 
 
-def _paid_operand(node: nodes.Node) -> Any:
-    is_given = isinstance(node, nodes.Const | nodes.Call)  # the result of a call is paid for
-    return node if is_given else _call("charged", node, line=node.lineno)
+def _charged(node: nodes.Node) -> Any:
+    """What is compared or hashed, at the price of all that is in it."""
+    is_constant = isinstance(node, nodes.Const)
+    return node if is_constant else _call("charged", node, line=node.lineno)

@@ -24,7 +24,10 @@ STEP_SIZE = 16  # characters that one step pays for
 MAX_INTEGER_BITS = 8192
 MAX_WIDTH = 999  # of a formatted field
 
+MAX_DEPTH = 200  # of lists in lists
+
 _CONTAINERS = (list, tuple, set, frozenset, dict)
+_WITH_LENGTH = (*_CONTAINERS, range)
 
 
 class OverBudget(Exception):
@@ -63,28 +66,42 @@ def spend(size: int = 0) -> None:
     _BUDGET.get().spend(size)
 
 
-def size_of(value: object) -> int:
-    """Characters of a value as if written out: what is in it twice counts twice."""
+def length_of(value: object) -> int:
+    """Characters of a text; of a list its elements alone, not what is in them."""
     if isinstance(value, str):
         return len(value)
+    return ELEMENT_SIZE * (1 + len(value) if isinstance(value, _WITH_LENGTH) else 1)
+
+
+def size_of(value: object) -> int:
+    """Characters of a value as if written out: what is in it twice counts twice."""
     if not isinstance(value, _CONTAINERS):
-        return ELEMENT_SIZE * (len(value) if isinstance(value, range) else 1)
-    sizes: dict[int, int] = {}
+        return length_of(value)
+    sizes: dict[int, tuple[int, int]] = {}  # and how deep it is
     stack: list[tuple[Any, bool]] = [(value, False)]
     while stack:
         item, has_parts = stack.pop()
         parts = [*item.keys(), *item.values()] if isinstance(item, dict) else item
         if has_parts:
-            inner = sum(sizes[id(p)] if id(p) in sizes else size_of(p) for p in parts)
-            sizes[id(item)] = inner + ELEMENT_SIZE * (1 + len(parts))
+            known = [sizes[id(p)] if id(p) in sizes else (length_of(p), 0) for p in parts]
+            depth = 1 + max((depth for _, depth in known), default=0)
+            if depth > MAX_DEPTH:
+                raise OverBudget(f"nests over {MAX_DEPTH} lists")
+            sizes[id(item)] = (length_of(item) + sum(size for size, _ in known), depth)
         elif id(item) not in sizes:
             stack.append((item, True))
             stack += [(part, False) for part in parts if isinstance(part, _CONTAINERS)]
-    return sizes[id(value)]
+    return sizes[id(value)][0]
+
+
+def counted(value: Any) -> Any:
+    """The value, paid for by its length: what is done with it does not look into its parts."""
+    spend(length_of(value))
+    return value
 
 
 def charged(value: Any) -> Any:
-    """The value, paid for."""
+    """The value, paid for by all that is in it."""
     spend(size_of(value))
     return value
 

@@ -114,6 +114,26 @@ BOMBS = {
         "{% macro f() %}{{ varargs[0] }}{% endmacro %}{% set a = range(99999) | list %}"
         "{% for i in range(99999) %}{{ f(*a) }}{% endfor %}"
     ),
+    "hashes of tuples in tuples": (
+        "{% set ns = namespace(t=(1,)) %}{% macro f() %}{% set ns.t = varargs %}{% endmacro %}"
+        "{% for i in range(60) %}{{ f(ns.t, ns.t) }}{% endfor %}{{ {ns.t: 1} }}"
+    ),
+    "looking up tuples in tuples": (
+        "{% set ns = namespace(t=(1,)) %}{% macro f() %}{% set ns.t = varargs %}{% endmacro %}"
+        "{% for i in range(60) %}{{ f(ns.t, ns.t) }}{% endfor %}{{ messages[0][ns.t] }}"
+    ),
+    "asking for tuples in tuples": (
+        "{% set ns = namespace(t=(1,)) %}{% macro f() %}{% set ns.t = varargs %}{% endmacro %}"
+        "{% for i in range(60) %}{{ f(ns.t, ns.t) }}{% endfor %}{{ messages[0].get(ns.t) }}"
+    ),
+    "a deep tuple": (
+        "{% set ns = namespace(t=(1,)) %}{% for i in range(90000) %}{% set ns.t = (ns.t,) %}"
+        "{% endfor %}{{ {ns.t: 1} }}"
+    ),
+    "a long list of one long text": (
+        "{% set a = 'a' * 4000000 %}{% set b = range(99999) | map('default', a) | list %}"
+        "{% set c = [none] * 99999 | map('default', a, true) | list %}{{ c }}"
+    ),
     "much output": "{% set a = 'a' * 4000000 %}{% for i in range(100000) %}{{ a }}{% endfor %}",
     "classes of Python": "{{ ''.__class__.__mro__ }}",
     "globals of Python": "{{ raise_exception.__globals__['re'] }}",
@@ -151,6 +171,12 @@ def test_a_long_talk_is_not_over_the_budget() -> None:
     for name in ("chatml", "headers", "tools"):
         for talk in (long, short):
             assert template_of(TEMPLATES[name]).render(talk).count("user") >= 4
+    looking_around = (
+        "{% for m in messages %}{{ messages[loop.index:] | length }} {{ m in messages[-1:] }} "
+        "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}\n{% endfor %}"
+    )
+    some = [{"role": "user", "content": "some words, not many " * 20}] * 300
+    assert template_of(looking_around).render(some).count("300\n") == 300
 
 
 def test_messages_hold_plain_data_only() -> None:
