@@ -58,16 +58,25 @@ _COMPARING = frozenset(
 )
 
 
-def _paid(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+#: Filters that only look at a value from outside.
+_GLANCING = frozenset("count d default first last length".split())
+
+
+def _paid(function: Callable[..., Any], price: Callable[[Any], int]) -> Callable[..., Any]:
     """A filter or test that pays for what it is given and for what it returns."""
-    price = size_of if name in _COMPARING else length_of
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         spend(sum(map(price, (*args, *kwargs.values()))))
-        return counted(function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        spend(0 if price is _glance else length_of(result))
+        return result
 
     return run
+
+
+def _glance(_value: Any) -> int:
+    return ELEMENT_SIZE
 
 
 class _Generation(Extension):
@@ -96,9 +105,16 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             finalize=as_text,
             extensions=[_Generation, loopcontrols],
         )
+        filters: dict[str, Any] = {}
         tests: dict[str, Any] = self.tests
-        self.tests = {name: _paid(name, test) for name, test in tests.items()}
-        self.filters = {name: _paid(name, self.filters[name]) for name in _FILTERS}
+        self.tests = {
+            name: _paid(test, size_of if name in _COMPARING else _glance)
+            for name, test in tests.items()
+        }
+        for name in _FILTERS:
+            price = size_of if name in _COMPARING else _glance if name in _GLANCING else length_of
+            filters[name] = _paid(self.filters[name], price)
+        self.filters = filters
         self.filters |= {
             "format": formatted,
             "indent": indent,
@@ -148,7 +164,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if is_ours:
             spend(ELEMENT_SIZE * (len(given) + len(kwargs)))
         else:  # it may compare or hash what it is given
-            spend(sum(map(size_of, (owner, *given, *kwargs.values()))))
+            searched = owner if isinstance(owner, str | list | tuple) else None
+            spend(sum(map(size_of, (searched, *given, *kwargs.values()))))
         result = ImmutableSandboxedEnvironment.call(self, context, called, *given, **kwargs)
         return result if is_ours else counted(result)
 
