@@ -18,7 +18,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
 from arenite.codegen.kernels.values import index_expr
-from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, TILE_WORK
+from arenite.codegen.micro.blocking import MOST_TILES, TILE_WORK
 from arenite.codegen.micro.blocks_build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK
 from arenite.codegen.micro.blocks_kernel import BlocksDriver, BlocksFunction, BlocksKernel
 from arenite.codegen.micro.blocks_meaning import columns_of_row
@@ -188,7 +188,7 @@ def _of_blocks(draft: Draft, target: Target) -> Built:
         place=_place(chosen.shape[0], n_chunks, chunk, n_columns),
         lanes=lanes,
         columns=columns,
-        heights=(tallest, *(height for height in LATER_HEIGHTS if height < tallest)),
+        heights=tuple(range(tallest, 0, -1)),
         copies_b=False,
         few_up_to=0,
         few_form="stream",
