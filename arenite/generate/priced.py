@@ -20,7 +20,7 @@ from jinja2.runtime import Undefined
 BASE_STEPS = 2**19
 BASE_SIZE = 2**22  # characters of one value
 ELEMENT_SIZE = 16  # characters that one element of a list counts as
-STEP_SIZE = 16  # characters that one step pays for
+STEP_SIZE = 256  # characters that one step pays for
 MAX_INTEGER_BITS = 8192
 MAX_WIDTH = 999  # of a formatted field
 
@@ -124,7 +124,7 @@ def join(values: Iterable[Any], separator: Any = "", attribute: Any = None) -> s
     texts, between = [], text_of(separator)
     total = 0
     for value in values:
-        texts.append(text_of(value))
+        texts.append(value if isinstance(value, str) else text_of(value))
         total += len(texts[-1]) + len(between)
         if total > _BUDGET.get().max_size:
             break
