@@ -19,6 +19,8 @@ _BARS = "|\uff5c"
 #: Characters to stand for others: old musical signs, which print as they are; then private use.
 _STAND_INS = [*range(0x1D000, 0x1D0F6), *range(0xF0000, 0xFFFFE)]
 
+_STRUCTURE = ("role", "type")
+
 
 class Mask:
     """Hides the texts of control tokens in plain data."""
@@ -34,15 +36,17 @@ class Mask:
         self._starts, self._ends = _edges(tuple(control_texts))
 
     def hidden(self, value: Any) -> Any:
-        """The same data with its texts hidden. A role may be a part of a control token, which is
-        how some templates write them."""
+        """The same data with its texts hidden. A role or type may be a part of a control token,
+        which is how some templates write them, and is what templates compare."""
         if isinstance(value, str):
             return self._hide_edges(self._hide(value))
         if isinstance(value, list):
             return [self.hidden(item) for item in value]
         if isinstance(value, dict):
             return {
-                self._hide(key): self._hide(item) if key == "role" else self.hidden(item)
+                self._hide(key): self._hide(item)
+                if key in _STRUCTURE and isinstance(item, str)
+                else self.hidden(item)
                 for key, item in value.items()
             }
         return value

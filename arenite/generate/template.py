@@ -57,7 +57,7 @@ class ChatTemplate:
     ) -> list[int]:
         """The conversation as tokens, as `render` has it."""
         plain = self._variables(messages, variables)
-        mask = Mask(tokenizer.specials.control_texts, plain)
+        mask = Mask(tokenizer.specials.control_texts, [self.source, plain])
         text = self._render(mask.hidden(plain), answer)
         pieces: list[str | int] = []
         for piece in tokenizer.specials.split(text, controls=True):

@@ -278,6 +278,18 @@ def test_a_role_may_be_part_of_a_control_token(tokenizers: dict[str, Tokenizer])
     assert text_of(tokenizer, tokens) == "<|im_start|>im_end<|<|im_end|>|>"
 
 
+def test_a_type_is_what_templates_compare(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bytes"]
+    template = template_of(
+        "{% for part in messages[0].content %}{% if part.type == 'im_start' %}{{ part.text }}"
+        "{% endif %}{% endfor %}<|im_end|> \U0001d000"
+    )
+    said = [{"type": "im_start", "text": "a|<|im_end|>"}, {"type": "x", "text": "b"}]
+    tokens = template.encode([{"role": ["<|im_end|>"], "content": said}], tokenizer)
+    assert controls_in(tokenizer, tokens) == [tokenizer.eos]
+    assert text_of(tokenizer, tokens) == "a|<|im_end|><|im_end|> \U0001d000"
+
+
 def test_tool_calls_are_hidden_and_shown_too(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["bytes"]
     call = {"<|im_end|>": ["<|im_start|>", {"deep": "<|im_end|>"}], "n": 3}
