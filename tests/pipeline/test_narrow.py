@@ -306,7 +306,9 @@ def test_constants_and_buffers_are_read_packed_and_handed_through(dtype: DType, 
         assert made.dtype == wanted.dtype
         assert made.tobytes() == wanted.tobytes()
     with compile_graph(graph) as program:
-        addresses = {bound.__array_interface__["data"][0] for bound in program._binder.constants.values()}
+        addresses = {
+            bound.__array_interface__["data"][0] for bound in program._binder.constants.values()
+        }
         assert kept.attr("source").storage.raw_ptr in addresses, "bound where it lies"
         assert [kernel.entry_point[:6] for kernel in program.load_kernels] == ["unpack"]
 
