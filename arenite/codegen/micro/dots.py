@@ -64,10 +64,12 @@ def row_dots(
     depth: Vec,
     unroll: int,
     ahead: Vec | int | None = None,
+    known: int | None = None,
 ) -> list[Vec]:
     """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot.
 
-    What lies `ahead` bytes behind what is read of B is asked for.
+    `known` is the depth where that is a number, which leaves out what cannot be left. What lies
+    `ahead` bytes behind what is read of B is asked for.
     """
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
@@ -109,13 +111,14 @@ def row_dots(
         near, far, others = sums[:n_sums], sums[n_sums : 2 * n_sums], sums[2 * n_sums :]
         sums = [x + y for x, y in zip(near, far, strict=True)] + others
     whole = depth & -lanes
-    if unroll > 1:
+    if unroll > 1 and (known is None or known % (lanes * unroll) >= lanes):
         sums = _counted(b, long, whole, lanes, [*sums, *before], turn)[:n_sums]
-    rest = depth - whole
-    t = VType("i", dot.sum.bits, lanes)
-    mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
-    sums = b.if_any(rest.ne(0), lambda: step(whole, sums, loads(whole, mask), mask), sums)
-    return [_halved(total) for total in sums]
+    if known is None or known % lanes:
+        rest = depth - whole
+        t = VType("i", dot.sum.bits, lanes)
+        mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
+        sums = b.if_any(rest.ne(0), lambda: step(whole, sums, loads(whole, mask), mask), sums)
+    return [_halved(total) for total in sums[:n_sums]]
 
 
 class KeptRow:

@@ -76,7 +76,7 @@ class FewRows(TileFunction):
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead)
+            sums = dots.row_dots(b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead, depth)
             for k, total in enumerate(sums):
                 row, column = divmod(k, together)
                 first = b.offset(parts, (row * width + column) * dots.FOLDED * size)
