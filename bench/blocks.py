@@ -1,12 +1,12 @@
-"""Products with block-quantised weights on the CPU, beside what the machine can do.
+"""Products with block-quantised weights, and with float16, on the CPU, beside what it can do.
 
     python -m bench.blocks [word ...]      only cases with one of these words in their name
 
 For one row, as in decoding, a program multiplies by so many matrices that they do not fit the
 caches; for 128 rows by one. Best of many runs: microseconds for one product, bytes of packed
-weights a second and their share of what as many cores read from memory, byte multiplications and
-additions a second and their share of the peak (four times that of float32 where the target has dot
-products of bytes).
+weights a second and their share of what as many cores read from memory, multiplications and
+additions a second and their share of the peak: that of float32, of bytes four times that where the
+target has dot products of them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from arenite.codegen.target import host
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype.blocks import LAYOUTS
-from arenite.ir import Node, buffer, graph_input
+from arenite.ir import Node, buffer, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.ir.ops.block_forms import PANEL, form_of
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import compile_graph
 from arenite.runtime.limits import limits
 
-TYPES = "q4_0 q4_1 q8_0 q4_k q6_k q5_0 q5_1 q5_k q2_k q3_k iq4_nl iq4_xs".split()
-SHAPES = ((576, 576), (576, 1536), (1536, 576), (2048, 2048), (4096, 4096))
+TYPES = "q4_0 q4_1 q8_0 q4_k q6_k float16 q5_0 q5_1 q5_k q2_k q3_k iq4_nl iq4_xs".split()
+SHAPES = (
+    *((576, 576), (576, 1536), (1536, 576), (576, 49152)),
+    *((2048, 2048), (2048, 8192), (8192, 2048)),
+)
 #: Bytes of weights that no cache holds, and seconds to measure for.
 MANY_NBYTES = 160 * 2**20
 SECONDS = 0.6
@@ -47,10 +50,12 @@ def main(words: list[str]) -> None:
 
 def _measure(name: str, depth: int, columns: int, rows: int) -> None:
     dtype = BY_NAME[name]
-    nbytes = -(-columns // PANEL) * form_of(dtype).panel_nbytes(depth)
+    nbytes = dtype.nbytes((columns, depth))
+    if dtype.is_block:
+        nbytes = -(-columns // PANEL) * form_of(dtype).panel_nbytes(depth)
     count = max(1, MANY_NBYTES // nbytes) if rows == 1 else 1
     x = graph_input("x", 0, (rows, depth), float32)
-    graph = Graph.of([matmul_blocks(x, w) for w in _weights(name, columns, depth, count)])
+    graph = Graph.of([_product(x, w) for w in _weights(name, columns, depth, count)])
     array = np.random.default_rng(0).standard_normal((rows, depth)).astype(np.float32)
     for threads in (1, 2):
         with compile_graph(graph, threads=threads) as exe:
@@ -63,12 +68,20 @@ def _measure(name: str, depth: int, columns: int, rows: int) -> None:
         seconds = best / count
         operations = 2 * rows * depth * columns
         reading, peak = (limit * threads for limit in _limits())
+        peak /= 4 if host().has_vnni and not dtype.is_block else 1
         print(
             f"| {depth} x {columns} | {name} | {rows} | {threads} | {seconds * 1e6:.1f} "
             f"| {nbytes / seconds / 1e9:.1f} | {nbytes / seconds / 1e9 / reading:.0%} "
             f"| {operations / seconds / 1e9:.0f} | {operations / seconds / 1e9 / peak:.0%} |",
             flush=True,
         )
+
+
+def _product(x: Node, w: Node) -> Node:
+    if w.dtype.is_block:
+        return matmul_blocks(x, w)
+    wide = make("cast", w, dtype=float32)
+    return make("matmul", x, wide, transpose_a=False, transpose_b=True)
 
 
 def _limits() -> tuple[float, float]:
@@ -83,9 +96,12 @@ _seen: list[tuple[float, float]] = []
 
 
 def _weights(name: str, columns: int, depth: int, count: int) -> list[Node]:
-    """Nodes over the same bytes, each packed by itself."""
+    """Nodes over the same bytes, each packed by itself; floats are read in place, so copies."""
     dtype = BY_NAME[name]
     rng = np.random.default_rng(1)
+    if not dtype.is_block:
+        array = rng.standard_normal((columns, depth)).astype(name)
+        return [buffer(Buffer.from_array(array.copy())) for _ in range(count)]
     raw = rng.integers(0, 256, dtype.nbytes((columns, depth)), dtype=np.uint8)
     blocks = raw.view(LAYOUTS[name])
     for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
