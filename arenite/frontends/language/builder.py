@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import InvalidFile
+from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.language.description import Description
 from arenite.frontends.language.weights import Weights
 from arenite.ir import Graph, Node, Origin, Var, constant, graph_input, make, size
@@ -51,14 +51,17 @@ class Builder:
         """The numbers of the layers."""
         return range(self.description.n_layers)
 
-    def weight(self, name: str, *shape: int) -> Node:
-        return self.weights.get(f"{name}.weight", shape)
+    def weight(self, name: str, *shape: int, blocks: bool = False) -> Node:
+        """A tensor of this shape; `blocks`: it may be of a block type."""
+        return self.weights.get(f"{name}.weight", shape, blocks=blocks)
 
     def stacked(self, name: str, count: int, rows: int, columns: int) -> Node:
         """Matrices of one shape: one tensor of the file, or one for each."""
         if f"{name}.weight" in self.weights:
-            return self.weight(name, count, rows, columns)
+            return self.weight(name, count, rows, columns, blocks=True)
         parts = [self.weight(f"{name}.{k}", rows, columns) for k in range(count)]
+        if len({part.dtype for part in parts}) > 1:
+            raise NotSupported(f"{self.weights.path}: parts of '{name}' are of different dtypes")
         return basic.concat([basic.expand_dims(part, 0) for part in parts], 0)
 
     def row_of(self, name: str) -> Node:
@@ -81,7 +84,7 @@ class Builder:
         return self.labelled(self._rows_of(name, d.n_tokens, self.tokens), name)
 
     def _rows_of(self, name: str, count: int, indices: Node) -> Node:
-        table = self.weight(name, count, self.description.width)
+        table = self.weight(name, count, self.description.width, blocks=True)
         if table.dtype.is_block:
             return rows_of_blocks(table, indices)
         return basic.cast(make("gather", table, indices, axis=0), F32)
@@ -100,7 +103,7 @@ class Builder:
         """x times the transposed weights, plus the bias where the file has one."""
         rows = x.shape[-1]
         assert isinstance(rows, int)
-        w = self.weight(name, columns, rows)
+        w = self.weight(name, columns, rows, blocks=True)
         if w.dtype.is_block:
             result = matmul_blocks(x, w)
         else:
@@ -218,7 +221,7 @@ class Builder:
             values,
             causal=True,
             offset=keys.shape[1] - self.rows,
-            window=self.description.window,
+            window=self.description.window_of(layer),
             k_scale=scales[0],
             v_scale=scales[1],
         )
@@ -249,8 +252,11 @@ class Builder:
         return basic.slice_axis(x, 0, self.rows - 1, self.rows)
 
     def logits(self, x: Node) -> Node:
-        """Of each row; by the table of tokens where the file has no matrix of its own."""
-        name = "output" if "output.weight" in self.weights else "token_embd"
+        """Of each row; by the table of tokens where that is asked for, or there is no other."""
+        is_tied = self.description.is_tied
+        if is_tied is None:
+            is_tied = "output.weight" not in self.weights
+        name = "token_embd" if is_tied else "output"
         return self.linear(name, x, self.description.n_tokens)
 
     def pooled(self, x: Node) -> Node:

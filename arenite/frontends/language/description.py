@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 MAX_LAYERS = 2**10
 MAX_WIDTH = 2**20
 MAX_EXPERTS = 2**12
+#: Of lengths of contexts and vocabularies, and of numbers like the base of angles.
+MAX_CONTEXT = 2**31
+MAX_NUMBER = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,12 @@ class Description:
     eps: float
     rope: Rope | None
     window: int | None = None  # how many tokens back attention sees
+    whole_layers: frozenset[int] = frozenset()  # whose attention sees all, whatever the window
     experts: Experts | None = None
     pooling: str = "none"  # of an embedding model: "mean", "first", "last"
     is_causal: bool = True
+    is_tied: bool | None = None  # logits by the table of tokens; None: where there is no other
+
+    def window_of(self, layer: int) -> int | None:
+        """How many tokens back the attention of a layer sees; None: all."""
+        return None if layer in self.whole_layers else self.window

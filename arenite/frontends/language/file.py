@@ -48,12 +48,13 @@ class LanguageFile:
             made = cls(given, description, tensors, None)
         else:
             gguf = GgufFile.open(given)
+            architecture = gguf.metadata.text("general.architecture")
+            if architecture not in ARCHITECTURES:
+                raise NotSupported(
+                    f"{given}: architecture {quoted(architecture)} is not known; there are "
+                    f"{', '.join(ARCHITECTURES)}"
+                )
             made = cls(given, described(gguf.metadata), gguf.tensors, gguf)
-        if made.description.architecture not in ARCHITECTURES:
-            raise NotSupported(
-                f"{given}: architecture {quoted(made.description.architecture)} is not known; "
-                f"there are {', '.join(ARCHITECTURES)}"
-            )
         return made
 
     @property

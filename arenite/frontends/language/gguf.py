@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata, MetadataArray
 from arenite.frontends.language.description import (
+    MAX_CONTEXT,
     MAX_EXPERTS,
     MAX_LAYERS,
+    MAX_NUMBER,
     MAX_WIDTH,
     Description,
     Experts,
     Rope,
 )
+from arenite.frontends.stored import quoted
 
 #: Architectures whose files pair neighbouring elements in rotary positions.
 PAIRED = ("llama",)
 #: Architectures whose files leave out that weights of chosen experts sum to one.
-NORMALISED = ("qwen3moe",)
+NORMALISED = ("llama", "qwen3moe")
 POOLING = {0: "none", 1: "mean", 2: "first", 3: "last"}
-#: Lengths of contexts and vocabularies beyond this are taken for damage.
-MAX_CONTEXT = 2**31
 
 
 def described(metadata: Metadata) -> Description:
     """Sizes are checked to be positive and to fit each other."""
     kind = metadata.text("general.architecture")
     keys = _Keys(metadata, kind)
+    is_causal = metadata.flag(f"{kind}.attention.causal", True)
+    if is_causal != (kind != "bert"):
+        raise NotSupported(
+            f"{metadata.path}: key '{kind}.attention.causal' is {is_causal}, which is not known "
+            "of this architecture"
+        )
     heads = keys.size("attention.head_count", MAX_WIDTH)
     width = keys.size("embedding_length", MAX_WIDTH)
     kv_heads = keys.size("attention.head_count_kv", MAX_WIDTH, heads)
@@ -33,6 +42,8 @@ def described(metadata: Metadata) -> Description:
         raise InvalidFile(
             f"{metadata.path}: {heads} heads of queries cannot share {kv_heads} heads of keys"
         )
+    if kind == "bert" and (width % heads or kv_heads != heads):
+        raise InvalidFile(f"{metadata.path}: rows of {width} cannot be cut into {heads} heads")
     head_size = keys.size("attention.key_length", MAX_WIDTH, max(width // heads, 1))
     if keys.size("attention.value_length", MAX_WIDTH, head_size) != head_size:
         raise NotSupported(f"{metadata.path}: heads of keys and values have different sizes")
@@ -46,12 +57,12 @@ def described(metadata: Metadata) -> Description:
         head_size=head_size,
         n_tokens=_n_tokens(metadata, keys),
         context=keys.size("context_length", MAX_CONTEXT),
-        eps=_eps(metadata, kind),
-        rope=_rope(keys, head_size) if keys.has_rope else None,
+        eps=_eps(keys),
+        rope=None if kind == "bert" else _rope(keys, head_size),
         window=keys.size("attention.sliding_window", MAX_CONTEXT, 0) or None,
         experts=_experts(keys) if keys.size("expert_count", MAX_EXPERTS, 0) else None,
         pooling=_pooling(metadata, kind),
-        is_causal=metadata.flag(f"{kind}.attention.causal", True),
+        is_causal=is_causal,
     )
 
 
@@ -62,20 +73,21 @@ class _Keys:
         self.metadata = metadata
         self.kind = kind
 
-    @property
-    def has_rope(self) -> bool:
-        return self.kind != "bert"
+    def has(self, key: str) -> bool:
+        return f"{self.kind}.{key}" in self.metadata
 
     def size(self, key: str, most: int, default: int | None = None) -> int:
         """A positive size, or the default."""
         full = f"{self.kind}.{key}"
         if full in self.metadata and isinstance(self.metadata[full], MetadataArray):
-            values = set(self.metadata.numbers(full).tolist())
-            if len(values) != 1:
+            values = np.unique(self.metadata.numbers(full))
+            if values.dtype.kind not in "iu" or not values.size:
+                raise InvalidFile(f"{self.metadata.path}: key {full!r} holds no sizes")
+            if len(values) > 1:
                 raise NotSupported(
                     f"{self.metadata.path}: key {full!r} differs from layer to layer"
                 )
-            [value] = map(int, values)
+            value = int(values[0])
         else:
             value = self.metadata.integer(full, default)
         if value == default:
@@ -86,12 +98,14 @@ class _Keys:
             )
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, least: float = 0.0) -> float:
+        """A number above `least`."""
         full = f"{self.kind}.{key}"
         value = self.metadata.number(full, default)
-        if not 0 < value < 1e12:
+        if not least < value < MAX_NUMBER:
             raise InvalidFile(
-                f"{self.metadata.path}: key {full!r} is {value}; it must be positive and finite"
+                f"{self.metadata.path}: key {full!r} is {value}; it must be a number above "
+                f"{least:g} and below {MAX_NUMBER:g}"
             )
         return value
 
@@ -108,12 +122,9 @@ def _n_tokens(metadata: Metadata, keys: _Keys) -> int:
     return keys.size("vocab_size", MAX_CONTEXT)
 
 
-def _eps(metadata: Metadata, kind: str) -> float:
-    for spelled in ("layer_norm_rms_epsilon", "layer_norm_epsilon"):
-        key = f"{kind}.attention.{spelled}"
-        if key in metadata:
-            return metadata.number(key)
-    return 1e-5
+def _eps(keys: _Keys) -> float:
+    rms, plain = (f"attention.layer_norm_{spelled}" for spelled in ("rms_epsilon", "epsilon"))
+    return keys.number(rms if keys.has(rms) else plain, 1e-5)
 
 
 def _rope(keys: _Keys, head_size: int) -> Rope:
@@ -123,15 +134,17 @@ def _rope(keys: _Keys, head_size: int) -> Rope:
             f"{keys.metadata.path}: {size} elements of heads of {head_size} are to be turned; it "
             "must be an even number of them"
         )
-    scaling = keys.text("rope.scaling.type", "none")
+    scaling = keys.text(
+        "rope.scaling.type", "linear" if keys.has("rope.scaling.factor") else "none"
+    )
     if scaling not in ("none", "linear", "yarn"):
         raise NotSupported(
-            f"{keys.metadata.path}: positions are scaled by {scaling!r}; none, linear and yarn are "
-            "known"
+            f"{keys.metadata.path}: positions are scaled by {quoted(scaling)}; none, linear and "
+            "yarn are known"
         )
     return Rope(
         size=size,
-        base=keys.number("rope.freq_base", 10000.0),
+        base=keys.number("rope.freq_base", 10000.0, 1.0),
         pairs=keys.kind in PAIRED,
         scaling=scaling,
         factor=keys.number("rope.scaling.factor", 1.0),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arenite.errors import InvalidFile
+from arenite.dtype import Kind
+from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.stored import StoredTensor, quoted
 from arenite.ir import Node, Origin, Origins, buffer
 
@@ -21,19 +22,25 @@ class Weights:
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
 
-    def get(self, name: str, shape: tuple[int, ...]) -> Node:
-        """The tensor of this name, which has this shape."""
+    def get(self, name: str, shape: tuple[int, ...], *, blocks: bool = False) -> Node:
+        """The tensor of this name, which has this shape; `blocks`: it may be of a block type."""
+        stored = self.tensors.get(name)
+        if stored is None:
+            raise InvalidFile(
+                f"{self.path}: tensor {quoted(name)} is missing, which this architecture needs"
+            )
+        if stored.shape != shape or 0 in shape:
+            raise InvalidFile(
+                f"{self.path}: tensor {quoted(stored.name)} has shape {stored.shape}; the metadata "
+                f"ask for {shape}"
+            )
+        if not (stored.dtype.kind is Kind.FLOAT or (blocks and stored.dtype.is_block)):
+            raise NotSupported(
+                f"{self.path}: tensor {quoted(stored.name)} is of {stored.dtype}; it should hold "
+                "floating-point numbers"
+            )
         known = self._nodes.get(name)
         if known is None:
-            if name not in self.tensors:
-                raise InvalidFile(
-                    f"{self.path}: tensor {quoted(name)} is missing, which this architecture needs"
-                )
-            known = self._nodes[name] = buffer(self.tensors[name].buffer())
-            self.origins.add(known, Origin(self.path, name=name))
-        if known.shape != shape:
-            raise InvalidFile(
-                f"{self.path}: tensor {quoted(name)} has shape {known.shape}; the metadata ask for "
-                f"{shape}"
-            )
+            known = self._nodes[name] = buffer(stored.buffer())
+            self.origins.add(known, Origin(self.path, name=stored.name))
         return known

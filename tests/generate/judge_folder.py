@@ -1,0 +1,65 @@
+"""What transformers makes of our folders: written once, judged by tests.
+
+    python -m tests.generate.judge_folder
+
+Needs torch and transformers. Writes `folder_reference.npz` beside itself: by the name of a model
+its logits after each prefix (of a BERT the embeddings, and under `/texts` those of texts), and
+under `/digest` the SHA-256 of its files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from tests.generate.folder_models import TEXTS, TINY, write_tiny
+from tests.generate.folder_reference import PREFIXES, REFERENCE, TOKENS, digest
+
+
+def logits(path: Path) -> NDArray[np.float32]:
+    """After each prefix, computed in float32 whatever the weights are kept in."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    with torch.no_grad():
+        rows = [model(torch.tensor([TOKENS[:n]])).logits[0, -1].numpy() for n in PREFIXES]
+    return np.stack(rows)
+
+
+def embedding(model: torch.nn.Module, tokens: list[int], first: bool) -> NDArray[np.float32]:
+    """The mean of the last rows, or the first of them, of length 1."""
+    with torch.no_grad():
+        rows = model(input_ids=torch.tensor([tokens])).last_hidden_state[0]
+    row = rows[0] if first else rows.mean(0)
+    found: NDArray[np.float32] = (row / row.norm()).numpy()
+    return found
+
+
+def main() -> None:
+    arrays: dict[str, NDArray[np.generic]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, made in TINY.items():
+            path = write_tiny(name, Path(folder))
+            arrays[f"{name}/digest"] = np.array(digest(path))
+            if made.config["model_type"] != "bert":
+                arrays[name] = logits(path)
+            else:
+                model = transformers.AutoModel.from_pretrained(path, dtype=torch.float32).eval()
+                is_first = bool(made.pooling)
+                rows = [embedding(model, TOKENS[:n], is_first) for n in PREFIXES]
+                arrays[name] = np.stack(rows)
+                tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+                ids = [tokenizer(text)["input_ids"] for text in TEXTS]
+                rows = [embedding(model, tokens, is_first) for tokens in ids]
+                arrays[f"{name}/texts"] = np.stack(rows)
+            print(f"{name}: spread {arrays[name].std():.2f}", flush=True)
+    np.savez_compressed(REFERENCE, **arrays)
+
+
+if __name__ == "__main__":
+    main()
