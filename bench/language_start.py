@@ -76,7 +76,9 @@ def start_of(side: str, path: Path, threads: int, times: int = 7) -> Start:
 def _once(code: str, path: Path, threads: int) -> list[float]:
     given = [str(path), str(CONTEXT), str(threads), str(time.time())]
     done = subprocess.run(
-        [sys.executable, "-c", code, *given], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *given], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise RuntimeError(f"a start of {path.name} failed:\n{done.stderr}")
     answer: list[float] = json.loads(done.stdout.splitlines()[-1])
     return answer

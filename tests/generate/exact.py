@@ -150,7 +150,7 @@ class ExactModel:
         chances = _softmax(x @ self.weights[layer + "ffn_gate_inp.weight"].T)
         best = np.argsort(-chances, axis=-1)[:, : self.key("expert_used_count")]
         shares = np.take_along_axis(chances, best, -1)
-        if self.architecture == "qwen3moe":
+        if self.architecture != "qwen2moe":
             shares = shares / shares.sum(-1, keepdims=True)
         names = [f"{layer}ffn_{part}_exps.weight" for part in ("gate", "up", "down")]
         gates, ups, downs = (self.weights[name] for name in names)

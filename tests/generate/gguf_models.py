@@ -78,6 +78,7 @@ TINY: dict[str, Shape] = {
         _WIDE, weights=tuple("Q2_K Q3_K Q5_K Q6_K Q5_0 Q5_1 Q8_0 Q4_K F16 IQ4_XS IQ4_NL".split())
     ),
     "mistral": Shape(window=16),
+    "mixtral": _like(_MOE, expert_ffn=_MOE.ffn),
     "qwen2": Shape("qwen2", tied=True, rope_base=1_000_000.0),
     "qwen2-q4_0": Shape("qwen2", weights=("Q4_0",)),
     "qwen2-yarn": Shape("qwen2", rope_scaling="yarn", rope_factor=4.0, rope_context=64),
@@ -200,7 +201,8 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape) -> None:
     if shape.n_experts:
         writer.add_expert_count(shape.n_experts)
         writer.add_expert_used_count(shape.n_experts_used)
-        writer.add_expert_feed_forward_length(shape.expert_ffn)
+        if shape.architecture != "llama":
+            writer.add_expert_feed_forward_length(shape.expert_ffn)
         if shape.shared_ffn:
             writer.add_expert_shared_feed_forward_length(shape.shared_ffn)
 

@@ -98,7 +98,9 @@ def test_keys_and_values_of_8_bits_stay_near(
         assert rms(prefix_logits(model) - exact_logits[name]) < INT8_KV_BOUND
 
 
-@pytest.mark.parametrize("name", ["llama", "llama-q4_1", "llama-q4_k", "mistral", "qwen3"])
+@pytest.mark.parametrize(
+    "name", ["llama", "llama-q4_1", "llama-many", "mistral", "qwen3", "qwen3moe-q8_0"]
+)
 def test_tokens_fed_in_any_pieces_give_the_same(
     name: str, folder: Path, exact_logits: dict[str, NDArray[np.float64]]
 ) -> None:
@@ -122,7 +124,7 @@ def feed_in_pieces(session: Session, tokens: Sequence[int], n: int) -> NDArray[n
     return logits
 
 
-@pytest.mark.parametrize("name", ["llama-q4_1", "llama-many", "qwen3"])
+@pytest.mark.parametrize("name", ["llama-q4_1", "llama-many", "qwen3moe-q8_0"])
 def test_the_number_of_threads_changes_no_bit(name: str, folder: Path) -> None:
     with loaded(name, folder, threads=1) as one, loaded(name, folder, threads=2) as two:
         np.testing.assert_array_equal(prefix_logits(one), prefix_logits(two))
