@@ -20,6 +20,7 @@ class Case:
     width: int = 64
     causal: bool = False
     mask: str = ""  # "add", "bool" or "padding"
+    window: int = 0  # of causal attention; 0: all keys before a query
 
 
 CASES = {
@@ -32,6 +33,9 @@ CASES = {
     "mask": Case(4, 4, 60, 75, 40, mask="add"),
     "bool": Case(4, 2, 60, 75, 40, mask="bool"),
     "padding": Case(4, 4, 100, 100, 32, mask="padding"),
+    "window": Case(4, 2, 300, 300, 40, causal=True, window=37),
+    "wide window": Case(6, 2, 200, 200, causal=True, window=150),
+    "few in a window": Case(6, 2, 7, 7, causal=True, window=3),
 }
 
 

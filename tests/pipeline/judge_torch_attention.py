@@ -23,12 +23,15 @@ def main() -> None:
         q, k, v, *mask = (torch.from_numpy(array) for array in inputs(case))
         if mask and mask[0].dtype != torch.bool:
             mask[0] = mask[0].double()
+        if case.window:
+            behind = torch.arange(case.queries)[:, None] - torch.arange(case.keys)
+            mask = [(behind >= 0) & (behind < case.window)]
         result = torch.nn.functional.scaled_dot_product_attention(
             q.double(),
             k.double(),
             v.double(),
             attn_mask=mask[0] if mask else None,
-            is_causal=case.causal,
+            is_causal=case.causal and not case.window,
             enable_gqa=case.heads != case.groups,
         )
         kept[name] = part(result.numpy())

@@ -42,7 +42,7 @@ def test_as_pytorch_has_it(name: str, expected: dict[str, Array]) -> None:
     arrays = inputs(case)
 
     def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        return q.attention(k, v, mask, causal=case.causal)
+        return q.attention(k, v, mask, causal=case.causal, window=case.window or None)
 
     one, two = (np.asarray(arenite.compile(attention, *arrays, threads=n)(*arrays)) for n in (1, 2))
     assert (one == two).all()
