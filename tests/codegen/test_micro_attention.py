@@ -463,3 +463,32 @@ def test_forms_are_chosen() -> None:
 )
 def test_the_loops_mean_the_same(case: Case) -> None:
     check(case, plain=True)
+
+
+@pytest.mark.parametrize("queries", [2, 40])
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        (np.float64, np.float16),
+        (np.float64, np.int8),
+        (np.float32, BFLOAT16),
+        (np.float16, np.int8),
+    ],
+    ids=str,
+)
+def test_keys_narrower_than_queries(dtype: Any, kept: Any, queries: int) -> None:
+    case = Case(heads=6, queries=queries, keys=300, depth=24, width=40, dtype=dtype, kept=kept)
+    check(replace(case, lies="thd", causal=True, offset=250, window=90))
+    check(replace(case, mask="add", mask_axes="ts"))
+
+
+def test_windows_skip_what_no_query_sees() -> None:
+    """Keys before the window of all queries are never read: they may be anything."""
+    for queries in (1, 3, 100):
+        case = Case(queries=queries, keys=900, causal=True, offset=790, window=64)
+        q, k, v = case.operands()
+        made = Made(case, [x.shape for x in (q, k, v)])
+        wanted = made.run([q, k, v])
+        for x in (k, v):
+            x[..., : 790 - 63, :] = np.nan
+        np.testing.assert_array_equal(made.run([q, k, v]), wanted)

@@ -36,6 +36,7 @@ from arenite.ir import (
     make,
     verify,
 )
+from arenite.ir.compose.neural import attention
 from arenite.ir.dim import bounds
 from arenite.ir.dim import evaluate as number
 from arenite.ir.ops.sources import philox
@@ -334,6 +335,7 @@ PANELS = x(2, 2, 3, 2, 16, index=1)
 SEED = full((), 1, BY_NAME["uint64"])
 PLACES = constant(np.array([[0, 1]]))
 KEYS = x(1, 2, 5, 4)
+BYTES = (x(1, 2, 5, 4, dtype=I8),) * 2
 ATTENTION: dict[str, Any] = {"scale": 1.0, "causal": False, "offset": 0, "window": 0}
 
 
@@ -463,6 +465,48 @@ ATTENTION: dict[str, Any] = {"scale": 1.0, "causal": False, "offset": 0, "window
             ),
             TypeMismatch,
             "the mask is bool or float32",
+        ),
+        (
+            lambda: make("attention", KEYS, x(1, 2, 5, 4, dtype=I8), KEYS, **ATTENTION),
+            TypeMismatch,
+            "attention takes float",
+        ),
+        (
+            lambda: make("attention", KEYS, KEYS, KEYS, x(1, 2, 5), x(1, 2, 5), **ATTENTION),
+            TypeMismatch,
+            "that have scales are int8",
+        ),
+        (
+            lambda: make("attention", KEYS, *BYTES, x(1, 2, 5), x(1, 5, 2), **ATTENTION),
+            ShapeMismatch,
+            r"one for each key is \(1, 2, 5\)",
+        ),
+        (
+            lambda: make(
+                "attention", x(1, 2, 5, 4, dtype=BY_NAME["float16"]), KEYS, KEYS, **ATTENTION
+            ),
+            TypeMismatch,
+            "as wide as queries",
+        ),
+        (
+            lambda: make("attention", KEYS, KEYS, KEYS, **(ATTENTION | {"window": 3})),
+            InvalidArgument,
+            "say causal=True",
+        ),
+        (
+            lambda: make("attention", KEYS, KEYS, KEYS, **(ATTENTION | {"window": -1})),
+            InvalidArgument,
+            "window = -1",
+        ),
+        (
+            lambda: attention(KEYS, *BYTES, k_scale=x(1, 2, 5)),
+            InvalidArgument,
+            "scales of keys and of values, or neither",
+        ),
+        (
+            lambda: attention(KEYS, KEYS, KEYS, causal=True, window=0),
+            InvalidArgument,
+            "a window of 0 keys shows none",
         ),
         (lambda: make("conv", x(1, 1, 1, 1, 1, 1), M, **CONV), ShapeMismatch, "one to three"),
         (lambda: make("conv", x(1, 2, 3, 3), x(1, 2, 1, 1), **CONV), ShapeMismatch, "one each"),
