@@ -39,10 +39,11 @@ def shape_of(rows: int, dot: Dot, lanes: int, is_far: bool) -> tuple[int, int]:
     return (1, 8) if dot.a == dot.b == dot.sum else (FOLDED, 2)
 
 
-def lanes_along(dot: Dot, lanes: int, rows: int) -> int:
-    """Lanes of the vectors along K: numbers of half the width are widened faster in short ones."""
+def lanes_along(dot: Dot, lanes: int, rows: int, is_far: bool) -> int:
+    """Lanes of the vectors along K: numbers of half the width are widened faster in short ones,
+    but where memory is waited for fewer instructions count."""
     is_half = dot.b.name == "float16" and dot.sum.bits == 32
-    return min(lanes, HALF_LANES) if rows == 1 and is_half else lanes
+    return min(lanes, HALF_LANES) if rows == 1 and is_half and not is_far else lanes
 
 
 def is_kept(target: Target, rows: int, depth: int | None, lanes: int) -> bool:

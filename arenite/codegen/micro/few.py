@@ -61,7 +61,7 @@ class FewRows(TileFunction):
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
-        lanes = dots.lanes_along(dot, product.lanes, rows)
+        lanes = dots.lanes_along(dot, product.lanes, rows, self._is_far)
         together, unroll = dots.shape_of(rows, dot, lanes, self._is_far)
         ahead = b_line * together if self._is_far else None
         if rows == together == 1 and dots.has_lines(b.target, self.dot):
