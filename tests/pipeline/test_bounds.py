@@ -12,7 +12,7 @@ from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
-from arenite.runtime import executable
+from arenite.runtime import binding
 from arenite.runtime.arrays import Results
 
 GUARD = 128
@@ -44,7 +44,7 @@ def test_a_narrowing_cast_stays_within_its_output(
             inside = blocks[-1][GUARD:-GUARD]
             return np.ndarray(shape, dtype.to_numpy(), buffer=inside)
 
-    monkeypatch.setattr(executable, "Results", Guarded)
+    monkeypatch.setattr(binding, "Results", Guarded)
     arrays = [np.arange(n).astype(BY_NAME[source].to_numpy()) for n in lengths]
     with compile_graph(graph, threads=1) as program:
         results = program(*arrays)

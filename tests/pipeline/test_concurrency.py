@@ -25,6 +25,7 @@ from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
+from tests.pipeline.test_delays import delayed_runs, undelayed
 from tests.pipeline.test_plan import dynamic_graph, in_place
 from tests.pipeline.test_random_state import Program as StateProgram
 from tests.pipeline.test_waits import before, has_race, touched
@@ -86,6 +87,18 @@ def test_no_launch_waits_for_bytes(seed: int) -> None:
             assert all(a.tobytes() == b.tobytes() for a, b in zip(one, same, strict=True))
     for got, wanted in zip(results[0][0], reference.evaluate(graph, squares(0)), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("seed", range(4))
+def test_delays_change_no_bit(seed: int) -> None:
+    """With every launch beside others that data lets run, in one order or another."""
+    graph = square_graph(seed, 30, SIZE)
+    small, wide = both(graph)
+    plain = [one.tobytes() for one in undelayed(graph, small, squares(seed))]
+    for threads in (2, 4):
+        for found in delayed_runs(graph, wide, squares(seed), threads, 6):
+            assert found == plain
 
 
 @pytest.mark.usefixtures("shared")

@@ -17,7 +17,7 @@ from arenite import Var, spec
 from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
-from arenite.runtime import executable
+from arenite.runtime import binding
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
@@ -42,7 +42,7 @@ def delayed_runs(
     """The bytes of all outputs, run by run, each with other delays."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executable, "BoundTable", DelayedTable)
+        patch.setattr(binding, "BoundTable", DelayedTable)
         with Executable(graph, compiled, threads) as program:
             for seed in range(n_runs):
                 patch.setattr(DelayedTable, "seed", 7919 * seed)
@@ -102,7 +102,7 @@ def test_delays_change_no_bit_of_sizes_that_come_and_go(threads: int) -> None:
     graph, compiled = compiled_from(function, spec((rows, columns)), spec((columns, 5)))
     plain = [[one.tobytes() for one in undelayed(graph, compiled, given)] for given in arrays]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executable, "BoundTable", DelayedTable)
+        patch.setattr(binding, "BoundTable", DelayedTable)
         with Executable(graph, compiled, threads) as program:
             for seed, (given, wanted) in enumerate(zip(arrays, plain, strict=True)):
                 patch.setattr(DelayedTable, "seed", 104729 * seed)
