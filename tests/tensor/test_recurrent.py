@@ -58,6 +58,46 @@ def test_gru_is_pytorchs(case: str, threads: int) -> None:
     program.verify()
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_of_one_is_pytorchs(case: str) -> None:
+    a = given(f"lstm{case}")
+    x, h, c = a["x"][:, :1], a["h"][:1], a["c"][:1]
+
+    def layer(x: Any, h: Any, c: Any) -> Any:
+        return arenite.lstm(x, a["w"], a["r"], a["bw"] + a["br"], (h, c))
+
+    program = arenite.compile(layer, x, h, c)
+    y, (h, c) = program(x, h, c)
+    close(y, a["y"][:, :1])
+    close(h, a["last_h"][:1])
+    close(c, a["last_c"][:1])
+    program.verify()
+    # One product with its bias before the loop, one product and one kernel for the gates in it,
+    # and the last h and c, which are handed out as copies.
+    assert len(program.kernels) == 5
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_batch_of_one_backwards(kind: str) -> None:
+    a = given(kind)
+    layer = getattr(arenite, kind)
+    y, _ = layer(a["x"][:, :1], a["w"], a["r"], reverse=True)
+    turned, _ = layer(a["x"][::-1, :1].copy(), a["w"], a["r"])
+    assert np.array_equal(y.numpy(), turned.numpy()[::-1])
+
+
+def test_products_in_loops_read_weights_as_they_lie() -> None:
+    rng = np.random.default_rng(1)
+    xs, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((6, 1, 40), (30, 40)))
+
+    def steps(xs: Any, w: Any) -> Any:
+        return arenite.scan(lambda total, x: (total + x.sum(), x @ w.T), 0.0, xs)[1]
+
+    program = arenite.compile(steps, xs, w)
+    assert np.array_equal(program(xs, w), xs @ w.T)
+    assert not any("permute" in kernel.entry_point for kernel in program.kernels)
+
+
 def sigmoid(x: Array) -> Array:
     result: Array = 1 / (1 + np.exp(-x))
     return result
