@@ -24,6 +24,9 @@ from bench.models_read import name_of
 from bench.nodes_names import CONVOLUTIONS
 from bench.nodes_side import NodeSide, Times
 
+#: Seconds from which on a convolution counts for the speed of a model, on any side.
+MUCH = 20e-6
+
 OURS, PEERS = "ours", ("ONNX Runtime", "OpenVINO")
 _MODULES = {
     OURS: "bench.nodes_ours",
@@ -78,27 +81,33 @@ def report(model: str, times: dict[str, Times], threads: int, peak: float) -> No
     print("| layer | ours µs | ONNX Runtime µs | OpenVINO µs | ratio | of the peak |")
     print("|---|---:|---:|---:|---:|---:|")
     ratios: dict[str, float] = {}
-    whole: list[float] = []
+    whole: dict[str, float] = {}
+    much: list[str] = []
     for name, (text, operations) in layers(MODELS[model]()).items():
+        title = f"{name}: {text}"
         mine = ours[f"conv {name}"]
         alone = {peer: times[peer][f"conv {name}"] for peer in PEERS}
         more = {side: found.get(f"after {name}", 0.0) for side, found in times.items()}
-        ratios[f"{name}: {text}"] = min(alone.values()) / mine
-        whole.append(
-            min(alone[peer] + more[peer] for peer in PEERS) / (mine + more[OURS]),
-        )
+        ratios[title] = min(alone.values()) / mine
+        whole[title] = min(alone[peer] + more[peer] for peer in PEERS) / (mine + more[OURS])
+        if max(mine, *alone.values()) >= MUCH:
+            much.append(title)
         peers = " | ".join(_micros(alone[peer], more[peer]) for peer in PEERS)
         share = operations / mine / (threads * peak)
         print(
             f"| {text} | {_micros(mine, more[OURS])} | {peers} "
-            f"| {ratios[f'{name}: {text}']:.2f} | {share:.0%} |"
+            f"| {ratios[title]:.2f} | {share:.0%} |"
         )
-    least = min(ratios, key=lambda name: ratios[name])
-    print(
-        f"\nconvolutions: geometric mean {geometric_mean(ratios.values()):.3f}, least "
-        f"{ratios[least]:.2f}: {least}; with what follows them {geometric_mean(whole):.3f}, least "
-        f"{min(whole):.2f}\n"
-    )
+    print()
+    for title, found in (
+        ("all convolutions", ratios),
+        (f"of {MUCH * 1e6:.0f} µs or more", {name: ratios[name] for name in much}),
+        ("these, with what follows them", {name: whole[name] for name in much}),
+    ):
+        least = min(found, key=lambda name: found[name])
+        mean = geometric_mean(found.values())
+        print(f"{title}: geometric mean {mean:.3f}, least {found[least]:.2f}: {least}")
+    print()
     print("| ms | ours | ONNX Runtime | OpenVINO | ratio |\n|---|---:|---:|---:|---:|")
     for text, words in {
         "convolutions": ("conv",),

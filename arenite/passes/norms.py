@@ -36,6 +36,8 @@ class _Scaled:
 
 def fold_norms(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels in the weights and one bias."""
+    if not any(node.op == "conv" for node in graph.nodes):
+        return graph
     users = graph.users()
     outputs = set(graph.results)
     known = _known(graph)

@@ -22,6 +22,8 @@ from arenite.passes.byte_casts import BYTES, FLOAT32, GREAT, numbers_of, rounded
 
 def stay_numbers(graph: Graph) -> Graph:
     """The graph without bytes that only one cast back to numbers looks at."""
+    if not any(node.dtype in BYTES for node in graph.nodes):
+        return graph
     users = graph.users()
     outputs = set(graph.results)
 

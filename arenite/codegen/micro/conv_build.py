@@ -39,6 +39,8 @@ SET_ROWS = 6
 _GAP_NBYTES = 64
 #: Output channels from which on a line alone is cut into chunks of them and nothing else.
 WIDE = 128
+#: Products up to which a sum is so short that more operations of an epilogue are done in registers.
+SHORT_DEPTH, SHORT_SUM_OPS = 64, 10
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -76,7 +78,7 @@ class ConvBuilder(LastBuilder):
         self.n_panels, self.filled = weights.n_panels, weights.filled
         self.panel = PANEL * weights.filled * prod(taps)
         self.copied_dtype = self.sum_dtype
-        self.short_ops = SHORT_OPS
+        self.short_ops = SHORT_OPS if self.panel > PANEL * SHORT_DEPTH else SHORT_SUM_OPS
         self.fits = (
             depth > 0
             and self.w in self.names

@@ -85,6 +85,11 @@ def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     return ConvCut(lanes, columns, heights, lines, block_pixels, chunk)
 
 
+def even(n_tiles: int) -> int:
+    """As many tiles of a launch as two workers can share evenly; a single one stays that."""
+    return n_tiles + n_tiles % 2 if n_tiles > 1 else n_tiles
+
+
 def _later_heights(tallest: int) -> tuple[int, ...]:
     return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
 
@@ -135,7 +140,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
     n_groups = -(-sizes.channels // width)
     work = units * (1 if is_line else pixels) * sizes.channels * sizes.depth
     wanted = max(1, min(work * images * sizes.groups // TILE_WORK, MOST_TILES))
-    wanted = -(-wanted // (images * sizes.groups))
+    wanted = even(-(-wanted // (images * sizes.groups)))
     weights_nbytes = sizes.channels * sizes.depth * 4
     # Weights that stay in L2 are as near in the next block.
     again = 1.0 if weights_nbytes > target.l2_nbytes // 2 else 0.25
@@ -145,7 +150,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
         chunk = -(-n_groups // n_chunks)
         if -(-n_groups // chunk) != n_chunks:
             continue
-        for n_tiles in (wanted, -(-wanted // 2)):
+        for n_tiles in (wanted, even(-(-wanted // 2)) if wanted > 2 else wanted):
             block = max(least, -(-units // -(-n_tiles // n_chunks)))
             while block > least and (block + more) * unit_nbytes > room:
                 block = max(least, block // 2)
@@ -154,6 +159,7 @@ def _blocks(sizes: ConvSizes, pixels: int, width: int, target: Target) -> tuple[
             cost = again * n_blocks * weights_nbytes + read * (COPY_COST if sizes.is_copied else 1)
             if 2 * n_blocks * n_chunks < wanted:
                 cost *= wanted / (n_blocks * n_chunks)
+            cost *= even(n_blocks * n_chunks) / (n_blocks * n_chunks)
             if best is None or cost < best[0]:
                 best = (cost, block, chunk)
     assert best is not None

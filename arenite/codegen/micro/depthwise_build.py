@@ -13,7 +13,7 @@ from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.micro.blocking import MOST_TILES
 from arenite.codegen.micro.choices import depthwise_ways
 from arenite.codegen.micro.conv_base import ANY, LastBuilder, Lies
-from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, ConvSizes, lanes_for
+from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, ConvSizes, even, lanes_for
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
@@ -165,13 +165,22 @@ class _DepthwiseBuilder(LastBuilder):
         others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
         images = others if isinstance(others, int) else 1
         nbytes = images * lines * pixels * self.channels * self.sum_dtype.bits // 8
-        wanted = max(1, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images))
-        block = -(-lines // min(wanted, lines))
+        wanted = even(max(1, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images)))
         n_vectors = -(-self.channels // lanes)
-        n_chunks = max(1, min(n_vectors, wanted // -(-lines // block)))
+        block, n_chunks = _blocks(lines, n_vectors, wanted)
         strip = max(1, min(MOST_PIXELS, self._most_pixels(target), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
         return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
+
+
+def _blocks(lines: int, n_vectors: int, wanted: int) -> tuple[int, int]:
+    """Lines of a block and chunks of channels: about so many, that two workers share evenly."""
+    block = -(-lines // min(wanted, lines))
+    if wanted > 1 and lines < 2 * wanted and n_vectors >= wanted:
+        return lines, wanted
+    while block > 1 and -(-lines // block) % 2:
+        block -= 1
+    return block, max(1, min(n_vectors, wanted // -(-lines // block)))
 
 
 def _open(line: Side) -> OpenLine:
