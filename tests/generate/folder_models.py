@@ -109,6 +109,7 @@ TINY: dict[str, Folder] = {
     "llama-bf16": Folder(_model("llama"), dtype="bfloat16"),
     "mistral": Folder(_model("mistral", sliding_window=12)),
     "mistral-whole": Folder(_model("mistral", sliding_window=None, rope_theta=1_000_000.0)),
+    "mixtral": Folder(_model("mixtral", num_local_experts=6, num_experts_per_tok=2)),
     "qwen2": Folder(_model("qwen2", sliding_window=8, use_sliding_window=False)),
     "qwen2-window": Folder(
         _model("qwen2", sliding_window=8, use_sliding_window=True, max_window_layers=1)
@@ -202,14 +203,15 @@ def _decoder(config: dict[str, Any], matrix: Any, vector: Any) -> None:
                 vector(f"{layer}.self_attn.{part}.bias", shape[0], 0.0)
         for part in "qk" if kind.startswith("qwen3") else "":
             vector(f"{layer}.self_attn.{part}_norm.weight", size, 1.0)
-        if "num_experts" in config and k not in config.get("mlp_only_layers", ()):
+        if kind == "mixtral":
+            _mixtral_experts(config, f"{layer}.block_sparse_moe", matrix)
+        elif "num_experts" in config and k not in config.get("mlp_only_layers", ()):
             _experts(config, f"{layer}.mlp", matrix)
         else:
             _network(config, f"{layer}.mlp", config["intermediate_size"], matrix)
-            for part, rows_of in (("gate", "intermediate_size"), ("up", "intermediate_size")):
-                if config.get("mlp_bias"):
-                    vector(f"{layer}.mlp.{part}_proj.bias", config[rows_of], 0.0)
             if config.get("mlp_bias"):
+                for part in ("gate", "up"):
+                    vector(f"{layer}.mlp.{part}_proj.bias", config["intermediate_size"], 0.0)
                 vector(f"{layer}.mlp.down_proj.bias", width, 0.0)
 
 
@@ -222,6 +224,18 @@ def _experts(config: dict[str, Any], prefix: str, matrix: Any) -> None:
         hidden = config["shared_expert_intermediate_size"]
         _network(config, f"{prefix}.shared_expert", hidden, matrix)
         matrix(f"{prefix}.shared_expert_gate", 1, width)
+
+
+def _mixtral_experts(config: dict[str, Any], prefix: str, matrix: Any) -> None:
+    width, hidden = config["hidden_size"], config["intermediate_size"]
+    matrix(f"{prefix}.gate", config["num_local_experts"], width, 4.0)
+    for expert in range(config["num_local_experts"]):
+        for part, shape in (
+            ("w1", (hidden, width)),
+            ("w2", (width, hidden)),
+            ("w3", (hidden, width)),
+        ):
+            matrix(f"{prefix}.experts.{expert}.{part}", *shape)
 
 
 def _network(config: dict[str, Any], prefix: str, hidden: int, matrix: Any) -> None:

@@ -31,12 +31,15 @@ KINDS = {
     "bert": "bert",
     "llama": "llama",
     "mistral": "llama",
+    "mixtral": "llama",
     "qwen2": "qwen2",
     "qwen2_moe": "qwen2moe",
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
 }
 SCALINGS = {"default": "none", "linear": "linear", "yarn": "yarn", "llama3": "llama3"}
+#: The base of angles where a config has none.
+BASES = {"mixtral": 1e6}
 #: Where sentence-transformers says how the rows of a text become one, and what it calls that.
 POOLING_FILE = os.path.join("1_Pooling", "config.json")
 POOLINGS = {"mean_tokens": "mean", "cls_token": "first", "lasttoken": "last"}
@@ -164,10 +167,10 @@ def described(folder: str) -> Description:
         eps=config.number("layer_norm_eps", 1e-12)
         if is_bert
         else config.number("rms_norm_eps", 1e-6),
-        rope=None if is_bert else _rope(config, head_size),
+        rope=None if is_bert else _rope(config, head_size, BASES.get(kind, 1e4)),
         window=window,
         whole_layers=whole,
-        experts=_experts(config, KINDS[kind]),
+        experts=_experts(config, kind),
         pooling=_pooling(folder) if is_bert else "none",
         is_causal=not is_bert,
         is_tied=config.flag("tie_word_embeddings", False)
@@ -176,7 +179,7 @@ def described(folder: str) -> Description:
     )
 
 
-def _rope(config: Config, head_size: int) -> Rope:
+def _rope(config: Config, head_size: int, base: float) -> Rope:
     if head_size % 2:
         raise InvalidFile(f"{config.path}: heads of {head_size}, an odd size, cannot be turned")
     nothing = Config(config.path, {}, "rope_scaling")
@@ -204,7 +207,7 @@ def _rope(config: Config, head_size: int) -> Rope:
         fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
     return Rope(
         size=head_size,
-        base=given.number("rope_theta", config.number("rope_theta", 10000.0, 1.0), 1.0),
+        base=given.number("rope_theta", config.number("rope_theta", base, 1.0), 1.0),
         pairs=False,
         scaling=scaling,
         factor=factor,
@@ -229,9 +232,11 @@ def _attention_factor(given: Config, factor: float) -> float:
 def _window(config: Config, kind: str, n_layers: int) -> tuple[int | None, frozenset[int]]:
     """How far back attention sees, and the layers that see everything."""
     everything: frozenset[int] = frozenset()
-    if kind == "mistral":
-        is_there = "sliding_window" not in config.data or config.get("sliding_window") is not None
-        return config.size("sliding_window", MAX_CONTEXT, 4096) if is_there else None, everything
+    if kind in ("mistral", "mixtral"):
+        default = 4096 if kind == "mistral" else None
+        if config.data.get("sliding_window", default) is None:
+            return None, everything
+        return config.size("sliding_window", MAX_CONTEXT, 4096), everything
     if not kind.startswith("qwen") or not config.flag("use_sliding_window", False):
         return None, everything
     window = config.size("sliding_window", MAX_CONTEXT, 4096)
@@ -252,18 +257,17 @@ def _window(config: Config, kind: str, n_layers: int) -> tuple[int | None, froze
     return window, frozenset(k for k, name in enumerate(types) if name == "full_attention")
 
 
-def _experts(config: Config, architecture: str) -> Experts | None:
-    if not architecture.endswith("moe"):
+def _experts(config: Config, kind: str) -> Experts | None:
+    if kind not in ("mixtral", "qwen2_moe", "qwen3_moe"):
         return None
-    spelled = "num_local_experts" if config.get("num_experts") is None else "num_experts"
-    if config.get(spelled) is None:
-        spelled = "num_experts"
-    count = config.size(spelled, MAX_EXPERTS)
+    # Newer files have the second name for some of these.
+    name = "num_experts" if config.get("num_experts") is not None else "num_local_experts"
+    count = config.size(name, MAX_EXPERTS)
     used = config.size("num_experts_per_tok", MAX_EXPERTS)
     if used > count:
         raise InvalidFile(f"{config.path}: a token uses {used} experts and there are {count}")
-    is_shared = architecture == "qwen2moe"
-    return Experts(count, used, config.flag("norm_topk_prob", False), is_shared)
+    is_normalised = kind == "mixtral" or config.flag("norm_topk_prob", False)
+    return Experts(count, used, is_normalised, shared=kind == "qwen2_moe")
 
 
 def _pooling(folder: str) -> str:

@@ -24,6 +24,10 @@ DECODER_NAMES = {
     r"model\.layers\.(\d+)\.mlp\.(gate|up|down)_proj": r"blk.\1.ffn_\2",
     r"model\.layers\.(\d+)\.mlp\.gate": r"blk.\1.ffn_gate_inp",
     r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)\.(gate|up|down)_proj": r"blk.\1.ffn_\3_exps.\2",
+    r"model\.layers\.(\d+)\.block_sparse_moe\.gate": r"blk.\1.ffn_gate_inp",
+    r"model\.layers\.(\d+)\.block_sparse_moe\.experts\.(\d+)\.w1": r"blk.\1.ffn_gate_exps.\2",
+    r"model\.layers\.(\d+)\.block_sparse_moe\.experts\.(\d+)\.w2": r"blk.\1.ffn_down_exps.\2",
+    r"model\.layers\.(\d+)\.block_sparse_moe\.experts\.(\d+)\.w3": r"blk.\1.ffn_up_exps.\2",
     r"model\.layers\.(\d+)\.mlp\.shared_expert\.(gate|up|down)_proj": r"blk.\1.ffn_\2_shexp",
     r"model\.layers\.(\d+)\.mlp\.shared_expert_gate": r"blk.\1.ffn_gate_inp_shexp",
 }
