@@ -10,7 +10,7 @@ which is PyTorch's. Gates and state are one kernel behind the product of a step.
 from __future__ import annotations
 
 from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.compose.basic import add, broadcast_to, flip, mul, reshape, slice_axis, sub, unary
+from arenite.ir.compose.basic import add, broadcast_to, flip, mul, slice_axis, sub, unary
 from arenite.ir.compose.neural import sigmoid
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, typed
@@ -145,13 +145,9 @@ def _initial(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: N
 
 
 def _projected(x: Node, w: Node, bias: Node | None) -> Node:
-    """x W^T + b for all times at once."""
-    time, batch, inputs = x.shape
-    flat = _product(reshape(x, (time * batch, inputs)), w)
-    if bias is not None:
-        flat = add(flat, broadcast_to(bias, flat.shape))
-    # What a loop reads is written as it is shaped: a reshape would part the bias from the product.
-    return flat if batch == 1 else reshape(flat, (time, batch, w.shape[0]))
+    """x W^T + b for all times at once, as the loop reads it: a reshape would be a copy."""
+    made = _product(x, w)
+    return made if bias is None else add(made, broadcast_to(bias, made.shape))
 
 
 def _product(a: Node, b: Node) -> Node:
@@ -161,5 +157,4 @@ def _product(a: Node, b: Node) -> Node:
 def _row(inputs: Node, number: Node, reverse: bool) -> Node:
     """What is given in one step, [batch, gates * hidden]."""
     rows = flip(inputs, [0]) if reverse else inputs
-    row = make("gather", rows, number, axis=0)
-    return row if row.ndim == 2 else reshape(row, (1, *row.shape))
+    return make("gather", rows, number, axis=0)
