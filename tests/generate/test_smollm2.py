@@ -99,12 +99,23 @@ def test_answers_are_those_of_llama_cpp_up_to_a_near_tie(model: LanguageModel) -
     assert agreed > 300  # the answers say something
 
 
-def test_perplexity_is_that_of_exact_arithmetic(model: LanguageModel) -> None:
+def perplexity(model: LanguageModel) -> float:
+    """Of the passage, token by token, each after all before it."""
     session, tokens = model.session(), FACTS["passage"]
     total = 0.0
     for token, following in pairwise(tokens):
         logits = session.feed([token]).astype(np.float64)
         best = logits.max()
         total += best + np.log(np.exp(logits - best).sum()) - logits[following]
-    ours = np.exp(total / (len(tokens) - 1))
-    assert ours == pytest.approx(FACTS["exact_perplexity"], rel=PERPLEXITY_SHARE)
+    return float(np.exp(total / (len(tokens) - 1)))
+
+
+def test_perplexity_is_that_of_exact_arithmetic(model: LanguageModel) -> None:
+    wanted = pytest.approx(FACTS["exact_perplexity"], rel=PERPLEXITY_SHARE)
+    assert perplexity(model) == wanted
+
+
+def test_keys_and_values_of_8_bits_do_not_show_in_perplexity(path: Path) -> None:
+    wanted = pytest.approx(FACTS["exact_perplexity"], rel=PERPLEXITY_SHARE)
+    with load(path, context=1024, kv="int8") as model:
+        assert perplexity(model) == wanted
