@@ -130,8 +130,10 @@ def _packed_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
     words, panels, order, chosen = arrays
-    x = numbers_meant(words).reshape(-1, depth := numbers_meant(words).shape[-1])
-    rows = np.repeat(x, len(chosen) // max(len(x), 1), axis=0)
+    x = numbers_meant(words)
+    depth = x.shape[-1]
+    flat = x.reshape(-1, depth)
+    rows = np.repeat(flat, len(chosen) // max(len(flat), 1), axis=0)
     weights = np.stack([panel_weights(one, attrs["dtype"], shape[-1], depth) for one in panels])
     assert sorted(order) == list(range(len(chosen)))
     return _multiplied(rows, weights, chosen).astype(np.float32)
