@@ -7,6 +7,8 @@ quantised networks add residuals: both are rounded to bytes, whose numbers are s
 
 What somebody else reads as bytes stays bytes, which are the least to keep. So does the second of
 two that are added, which is read from memory when the first is finished.
+
+Signed bytes that nobody reads as the unsigned ones they are made of are made at once.
 """
 
 from __future__ import annotations
@@ -15,9 +17,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.byte_products import INT8
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.sources import full
-from arenite.passes.byte_casts import BYTES, FLOAT32, GREAT, numbers_of, rounded
+from arenite.passes.byte_casts import (
+    BYTES,
+    FLOAT32,
+    GREAT,
+    TURN,
+    numbers_of,
+    rounded,
+    unturned,
+)
 
 
 def stay_numbers(graph: Graph) -> Graph:
@@ -47,9 +58,24 @@ def stay_numbers(graph: Graph) -> Graph:
             made = make("sub", new[raised], full(node.shape, GREAT, FLOAT32))
             if more:
                 made = make("add", made, full(node.shape, float(more), FLOAT32))
+        bits = unturned(node)
+        if bits is not None and bits.op == "cast" and is_between(bits):
+            [whole] = bits.inputs
+            made = _signed(new[whole]) if whole.dtype == INT32 else made
         new[node] = made
         origins.add(made, *graph.origins.of(node))
     return graph if all(new[node] is node for node in graph.results) else graph.mapped(new, origins)
+
+
+def _signed(whole: Node) -> Node:
+    """The last bytes of integers with a bit turned, as signed ones: 128 less, or more."""
+    more = -TURN
+    if whole.op == "add" and whole.inputs[1].op == "full":
+        whole, shift = whole.inputs
+        more += int(shift.attr("value"))
+    if more:
+        whole = make("add", whole, full(whole.shape, more, INT32))
+    return make("cast", whole, dtype=INT8)
 
 
 def _first_operands(

@@ -92,3 +92,17 @@ def test_bytes_that_were_not_kept_within_bounds_stay() -> None:
     raised = (x_of() + 12582912.0).view(np.int32)
     y = number_of((raised + 1).astype(np.uint8), 0, 0.25)
     assert n_bytes(made_of(y)) == 1
+
+
+@pytest.mark.parametrize("zero", [0, 7, -128])
+def test_signed_bytes_alone_are_made_at_once(zero: int) -> None:
+    graph = made_of(bytes_of(x_of(), zero, np.int8))
+    ops = [node.op for node in graph.nodes]
+    assert "xor" not in ops
+    assert n_bytes(graph) == 1
+    assert ops.count("add") == 1 + (zero != 0)
+
+
+def test_bytes_of_floats_with_a_bit_turned_stay() -> None:
+    turned = x_of().astype(np.uint8) ^ np.uint8(128)
+    assert "xor" in [node.op for node in made_of(turned.view(np.int8)).nodes]
