@@ -17,7 +17,7 @@ from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 
 #: Bytes of constants that are read before their pages are given back.
-PART_NBYTES = 16 * 2**20
+PART_NBYTES = 8 * 2**20
 
 #: Raises where an outcome is not the end of the launches of an assembly, of these kernels.
 Check = Callable[[Outcome, Assembly, Sequence[CachedKernel]], None]
@@ -27,7 +27,7 @@ class LoadStep:
     """The launches that run once. `ns` is what they took, once they have run."""
 
     def __init__(self, graph: Graph, binder: Binder) -> None:
-        self._graph = graph
+        self._of_graph = constants_of(graph)
         self._binder = binder
         self._running: BoundTable | None = None
         self._is_cancelled = False
@@ -42,14 +42,15 @@ class LoadStep:
         places = binder.places(binder.plan)
         self._is_cancelled = False
         try:
-            for first, last in self._parts():
-                assembly = Assembly(compiled.load[first:last], binder.io)
+            for part in self._parts():
+                launches = [compiled.load[k] for k in part]
+                assembly = Assembly(launches, binder.io)
                 self._running = binder.bound_to(assembly, places, {})
                 outcome = self._running.run(threads, (0, assembly.n_bind))
                 if self._is_cancelled and outcome.kind is OutcomeKind.END:
                     outcome = Outcome(OutcomeKind.CANCELLED)
-                check(outcome, assembly, compiled.load_kernels[first:last])
-                self._drop_pages(assembly.launches)
+                check(outcome, assembly, [compiled.load_kernels[k] for k in part])
+                self._drop_pages(launches)
         finally:
             self._running = None
         self.ns = time.perf_counter_ns() - began
@@ -61,25 +62,39 @@ class LoadStep:
             self._is_cancelled = True  # heard between two parts too
             running.cancel()
 
-    def _parts(self) -> list[tuple[int, int]]:
-        """Launches, from one to another, that read so much that it pays to give it back before more
-        is read."""
-        constants, load = self._binder.constants, self._binder.compiled.load
-        parts, first, nbytes = [], 0, 0
-        for k, launch in enumerate(load):
-            nbytes += sum(constants[int(n)].nbytes for n in launch.reads if n in constants)
-            if nbytes >= PART_NBYTES or k == len(load) - 1:
-                parts.append((first, k + 1))
-                first, nbytes = k + 1, 0
+    def _parts(self) -> list[list[int]]:
+        """Numbers of launches that read so much that it pays to give it back before more is read.
+
+        What is read at once is in memory twice, so the largest comes first, while little of the
+        arena is filled.
+        """
+        load, constants = self._binder.compiled.load, self._binder.constants
+        nbytes = [
+            sum(constants[int(n)].nbytes for n in one.reads if n in constants) for one in load
+        ]
+        is_large = [
+            size >= PART_NBYTES and all(n in constants for n in launch.reads)
+            for size, launch in zip(nbytes, load, strict=True)
+        ]
+        large = sorted((k for k in range(len(load)) if is_large[k]), key=lambda k: -nbytes[k])
+        parts: list[list[int]] = [[k] for k in large]
+        filled = PART_NBYTES
+        for k in range(len(load)):
+            if is_large[k]:
+                continue
+            if filled >= PART_NBYTES:
+                parts.append([])
+                filled = 0
+            parts[-1].append(k)
+            filled += nbytes[k]
         return parts
 
     def _drop_pages(self, launches: Sequence[LaunchSpec]) -> None:
         """Give back the memory of mapped constants that these launches have read. What runs read of
         them, rows of an embedding perhaps, comes from the file again."""
-        of_graph = constants_of(self._graph)
-        done = {number for launch in launches for number in launch.reads}
-        for number, value in enumerate(self._binder.compiled.values):
-            if number in done and value.kind == "constant" and value.source >= 0:
-                node = of_graph[value.source]
+        for number in {int(number) for launch in launches for number in launch.reads}:
+            value = self._binder.compiled.values[number]
+            if value.kind == "constant" and value.source >= 0:
+                node = self._of_graph[value.source]
                 if node.op == "buffer":
                     node.attr("source").drop_pages()

@@ -151,34 +151,27 @@ class Builder:
     # Positions.
 
     def turned(self, x: Node) -> Node:
-        """x[tokens, heads, head size], turned by the position of each token."""
+        """x[tokens, heads, head size], turned by the position of each token.
+
+        Pairs come out as two halves: queries and keys are in one order then, which is all that
+        their products need.
+        """
         rope = self.description.rope
         if rope is None:
             return x
         cos, sin = self._cos_and_sin()
-        turned = basic.slice_axis(x, 2, 0, rope.size)
         half = rope.size // 2
-        tokens, heads = x.shape[:2]
         if rope.pairs:
-            pairs = basic.reshape(turned, (tokens, heads, half, 2))
-            first, second = (
-                basic.reshape(basic.slice_axis(pairs, 3, k, k + 1), (tokens, heads, half))
-                for k in range(2)
-            )
+            first, second = (basic.slice_axis(x, 2, k, rope.size, 2) for k in (0, 1))
         else:
-            first, second = (basic.slice_axis(turned, 2, k * half, (k + 1) * half) for k in (0, 1))
-        a = basic.sub(basic.mul(first, cos), basic.mul(second, sin))
-        b = basic.add(basic.mul(first, sin), basic.mul(second, cos))
-        if rope.pairs:
-            ends = [basic.expand_dims(part, 3) for part in (a, b)]
-            result = basic.reshape(basic.concat(ends, 3), (tokens, heads, rope.size))
-        else:
-            result = basic.concat([a, b], 2)
-        rest = self.description.head_size - rope.size
-        if rest:
-            kept = basic.slice_axis(x, 2, rope.size, self.description.head_size)
-            result = basic.concat([result, kept], 2)
-        return result
+            first, second = (basic.slice_axis(x, 2, k * half, (k + 1) * half) for k in (0, 1))
+        parts = [
+            basic.sub(basic.mul(first, cos), basic.mul(second, sin)),
+            basic.add(basic.mul(first, sin), basic.mul(second, cos)),
+        ]
+        if rope.size < self.description.head_size:
+            parts.append(basic.slice_axis(x, 2, rope.size, self.description.head_size))
+        return basic.concat(parts, 2)
 
     def _cos_and_sin(self) -> tuple[Node, Node]:
         """[tokens, 1, half]: the same for all layers."""
