@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +27,8 @@ REGIONS = {
     "work": "activations and scratch",
     "io": "inputs and outputs",
 }
-LARGEST = 12
+LARGEST = 10
+BAR_WIDTH = 10
 
 
 def plan(
@@ -74,21 +77,42 @@ def _fields(settings: Settings, made: MemoryPlan) -> dict[str, object]:
         "architecture": settings.file.description.architecture,
         "context": settings.context,
         "block": settings.block,
-        "kv": str(settings.kv),
+        "kv": None if settings.file.is_embedding else str(settings.kv),
         "memory": settings.memory,
         "total_nbytes": made.total_nbytes,
         "regions": _sizes(made),
         "file_nbytes": settings.file.nbytes,
-        "largest": [
-            {"name": str(slot.id), "region": slot.region, "nbytes": slot.nbytes}
-            for slot in _largest(made)
-        ],
+        "largest": [asdict(group) for group in _largest(made)],
     }
 
 
-def _largest(made: MemoryPlan) -> list[Slot]:
+@dataclass(frozen=True)
+class _Group:
+    """Slots of one name, but for numbers in it: the same part of each layer."""
+
+    name: str
+    count: int
+    region: str
+    nbytes: int  # of all of them
+
+
+def _largest(made: MemoryPlan) -> list[_Group]:
     """What fills the memory when it is fullest."""
-    return [slot for slot in made.live_at(made.peak_tick) if slot.region in REGIONS][:LARGEST]
+    groups: dict[tuple[str, str], list[Slot]] = {}
+    for slot in made.live_at(made.peak_tick):
+        if slot.region in REGIONS:
+            name = re.sub(r"\d+", "*", str(slot.id))
+            groups.setdefault((name, slot.region), []).append(slot)
+    found = [
+        _Group(
+            name if len(slots) > 1 else str(slots[0].id),
+            len(slots),
+            region,
+            sum(slot.capacity for slot in slots),
+        )
+        for (name, region), slots in groups.items()
+    ]
+    return sorted(found, key=lambda group: (-group.nbytes, group.name))[:LARGEST]
 
 
 def _print_tables(settings: Settings, made: MemoryPlan) -> None:
@@ -96,33 +120,49 @@ def _print_tables(settings: Settings, made: MemoryPlan) -> None:
     from rich.text import Text
 
     d = settings.file.description
-    manner.print_pairs(
-        d.name,
-        {
-            "architecture": f"{d.architecture}, {d.n_layers} layers of {d.width}",
-            "context": f"{settings.context} of {d.context} tokens, kept as {settings.kv}",
-            "block": f"{settings.block} tokens read at once",
-        },
-    )
-    table = Table(box=None, header_style="bold")
-    table.add_column("what")
-    for title in ("bytes", "size"):
-        table.add_column(title, justify="right")
-    for name, nbytes in _sizes(made).items():
-        table.add_row(REGIONS[name], f"{nbytes:,}", readable_nbytes(nbytes))
+    texts = f"{settings.context:,} of {d.context:,} tokens"
+    if not settings.file.is_embedding:
+        texts += f", kept as {settings.kv}; {settings.block} are read at once"
+    facts = {
+        "model": d.name,
+        "file": settings.file.path,
+        "kind": f"{d.architecture}, {d.n_layers} layers of {d.width:,}",
+        "context": texts,
+    }
+    about = Table(box=None, show_header=False)
+    about.add_column(style="bold", no_wrap=True)
+    about.add_column(overflow="fold")
+    for name, value in facts.items():
+        about.add_row(name, Text(printable(value)))
     total = made.total_nbytes
+    table = Table(box=None, header_style="bold")
+    table.add_column("memory")
+    for title in ("bytes", "size", "share"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for name, nbytes in _sizes(made).items():
+        share = nbytes / max(total, 1)
+        cells = (f"{nbytes:,}", readable_nbytes(nbytes), f"{share:.0%}", _bar(share))
+        table.add_row(REGIONS[name], *cells)
     table.add_row("in all", f"{total:,}", readable_nbytes(total), style="bold")
     if settings.memory is not None:
         left = settings.memory - total
         table.add_row("left of the budget", f"{left:,}", readable_nbytes(left))
-    manner.out.print()
-    manner.out.print(table)
     largest = Table(box=None, header_style="bold")
-    for title in ("largest", "region"):
-        largest.add_column(title)
-    largest.add_column("size", justify="right")
-    for slot in _largest(made):
-        cells = (printable(slot.id), slot.region, readable_nbytes(slot.nbytes))
-        largest.add_row(*map(Text, cells))
-    manner.out.print()
-    manner.out.print(largest)
+    largest.add_column("largest, * for numbers", overflow="fold")
+    largest.add_column("region")
+    for title in ("count", "size"):
+        largest.add_column(title, justify="right", no_wrap=True)
+    for group in _largest(made):
+        size = readable_nbytes(group.nbytes)
+        largest.add_row(Text(printable(group.name)), group.region, str(group.count), size)
+    for each in (about, table, largest):
+        manner.out.print(each)
+        if each is not largest:
+            manner.out.print()
+
+
+def _bar(share: float) -> str:
+    """A share as a line; something is seen of everything that is there."""
+    mark = "━" if manner.out.encoding.startswith("utf") else "="
+    return mark * max(round(share * BAR_WIDTH), 1)

@@ -1,0 +1,203 @@
+"""`arenite plan`: what it prints, what it refuses, and that no weight is read for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arenite.cli import main
+from arenite.frontends.language import LanguageFile
+from arenite.generate import Settings
+from tests.generate.folder_models import write_tiny as write_folder
+from tests.generate.gguf_models import write_tiny
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny("llama", tmp_path_factory.mktemp("models")))
+
+
+def plan(*arguments: object) -> int:
+    """Run the command in this process; its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["arenite", "plan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main.run()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def planned(capsys: Captured, *arguments: object) -> dict[str, Any]:
+    """What --json prints."""
+    assert plan(*arguments, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_json_adds_up_to_what_a_loaded_model_takes(path: str, capsys: Captured) -> None:
+    found = planned(capsys, path, "--context", 96, "--block", 8)
+    made = Settings(LanguageFile.open(path), context=96, block=8).plan
+    assert (found["schema"], found["kind"], found["file"]) == (1, "arenite.plan", path)
+    expected = {"architecture": "llama", "context": 96, "block": 8, "kv": "float16", "memory": None}
+    assert {name: found[name] for name in expected} == expected
+    assert found["total_nbytes"] == made.total_nbytes == sum(found["regions"].values())
+    assert found["file_nbytes"] == LanguageFile.open(path).nbytes
+    # Two layers of keys and of values: tokens, heads, elements of two bytes.
+    assert found["regions"]["state"] == 2 * 2 * 96 * 2 * 32 * 2
+
+
+def test_the_largest_parts_are_there_with_those_of_all_layers_together(
+    path: str, capsys: Captured
+) -> None:
+    found = planned(capsys, path, "--context", 256, "--kv", "float32")
+    largest = {(group["name"], group["region"]): group for group in found["largest"]}
+    keys = largest["k*", "state"]
+    assert (keys["count"], keys["nbytes"]) == (2, 2 * 256 * 2 * 32 * 4)
+    sizes = [group["nbytes"] for group in found["largest"]]
+    assert sizes == sorted(sizes, reverse=True)
+    for region, nbytes in found["regions"].items():
+        assert sum(g["nbytes"] for g in found["largest"] if g["region"] == region) <= nbytes
+
+
+def test_people_see_the_same_figures(path: str, capsys: Captured) -> None:
+    figures = planned(capsys, path, "--context", 96, "--kv", "int8")
+    assert plan(path, "--context", 96, "--kv", "int8") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    lines = shown.out.splitlines()
+    for nbytes in (*figures["regions"].values(), figures["total_nbytes"]):
+        assert any(f"{nbytes:,}" in line for line in lines)
+    assert "96 of 256 tokens, kept as int8; 96 are read at once" in shown.out
+    assert "keys and values of the context" in shown.out
+    assert "left of the budget" not in shown.out
+
+
+def test_a_screen_without_unicode_is_enough(path: str) -> None:
+    command = [sys.executable, "-m", "arenite.cli.main", "plan", path, "--context", "32"]
+    plain = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, env=plain, check=True)
+    assert b"in all" in done.stdout
+    assert b"===" in done.stdout
+
+
+def test_the_picture_is_svg(path: str, tmp_path: Path, capsys: Captured) -> None:
+    target = tmp_path / "plan.svg"
+    assert plan(path, "--context", 96, "--svg", target) == 0
+    assert "in all" in capsys.readouterr().out
+    root = ElementTree.parse(target).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "k0" in target.read_text()
+
+
+def test_a_picture_that_cannot_be_written_is_one_error(path: str, capsys: Captured) -> None:
+    assert plan(path, "--context", 32, "--svg", "/nowhere/plan.svg") == 2
+    shown = capsys.readouterr()
+    assert "/nowhere/plan.svg" in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_a_budget_chooses_the_context(path: str, capsys: Captured) -> None:
+    whole = planned(capsys, path, "--block", 8)
+    assert whole["context"] == 256
+    budget = whole["total_nbytes"]
+    assert planned(capsys, path, "--block", 8, "--memory", budget)["context"] == 256
+    assert plan(path, "--block", 8, "--memory", budget) == 0
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines() if "left of" in line] == [
+        "left of the budget 0 0 bytes".split()
+    ]
+
+
+def test_one_byte_too_few_is_refused(path: str, capsys: Captured) -> None:
+    least = planned(capsys, path, "--block", 8)["total_nbytes"]
+    assert plan(path, "--block", 8, "--memory", least - 1, "--json") == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"needs {least} bytes" in shown.err
+    assert f"{least - 1} (" in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_models_for_embeddings_are_planned_too(tmp_path: Path, capsys: Captured) -> None:
+    folder = write_folder("bert", tmp_path)
+    found = planned(capsys, folder)
+    assert (found["architecture"], found["context"], found["kv"]) == ("bert", 128, None)
+    assert found["total_nbytes"] == sum(found["regions"].values())
+    assert "state" not in found["regions"]
+    assert plan(folder, "--memory", found["total_nbytes"] - 1) == 1
+    capsys.readouterr()
+    assert plan(folder, "--context", 64) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert "context 64 of 128 tokens".split() in lines
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--context", "257"], "made for up to 256"),
+        (["--context", "0"], "--context"),
+        (["--block", "0"], "--block"),
+        (["--kv", "int3"], "'int3' is none of these"),
+        (["--memory", "much"], "much"),
+        (["--memory", "-5"], "-5"),
+    ],
+)
+def test_what_cannot_be_asked_for(
+    path: str, options: list[str], reason: str, capsys: Captured
+) -> None:
+    assert plan(path, *options) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert reason in shown.err
+
+
+def test_files_that_are_no_models(tmp_path: Path, capsys: Captured) -> None:
+    wrong = tmp_path / "wrong.gguf"
+    wrong.write_bytes(b"GGUF" + bytes(60))
+    assert plan(wrong) == 2
+    assert "wrong.gguf" in capsys.readouterr().err
+    assert plan(tmp_path) == 2
+    assert "config.json" in capsys.readouterr().err
+
+
+REFUSE = """
+import re, sys
+from arenite.errors import DoesNotFit
+from arenite.frontends.language import LanguageFile
+from arenite.generate import Settings
+
+path = sys.argv[1]
+file = LanguageFile.open(path)
+try:
+    Settings(file, memory="100MiB")
+except DoesNotFit as error:
+    print(error.smallest_known)
+    del error
+print("llvmlite" in sys.modules)
+mapped = re.compile(rf"^[0-9a-f]+-.*{re.escape(path)}$(.*?)^VmFlags", re.M | re.S)
+[found] = mapped.findall(open("/proc/self/smaps").read())
+print(1024 * int(re.search(r"^Rss: +(\\d+) kB", found, re.M)[1]))
+print(min(tensor.offset for tensor in file.tensors.values()))
+"""
+#: Linux maps pages around one that is touched, where the file is in memory already.
+AROUND_NBYTES = 2**17
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_it_refuses_before_a_weight_is_read_or_a_compiler_loaded(smollm2: Path) -> None:
+    real = os.path.realpath(smollm2)
+    command = [sys.executable, "-c", REFUSE, real]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    needed, has_llvmlite, resident, data_offset = done.stdout.split()
+    assert int(needed) > 100 * 2**20
+    assert has_llvmlite == "False"
+    assert int(resident) <= int(data_offset) + AROUND_NBYTES
