@@ -24,7 +24,8 @@ def planned(
 ) -> MemoryPlan:
     """`is_shared` says of each launch whether workers share it, `memory` is the most bytes the
     arena may have."""
-    check_made_for(made_for)
+    if made_for not in MADE_FOR:
+        raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")
     windows = Windows(program, is_shared)
     small = plan_memory(program.lifetimes(), memory)
     small = replace(small, reuse_edges=windows.added_edges(small))
@@ -47,8 +48,3 @@ def planned(
         ) from None
     price = Price(small.peak_nbytes, small.reuse_edges)
     return replace(wide, made_for=CONCURRENCY, instead=price)
-
-
-def check_made_for(made_for: str) -> None:
-    if made_for not in MADE_FOR:
-        raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")

@@ -75,7 +75,8 @@ class VariantCache:
         self._kept: dict[str, Variant] = {}
         self._n_uses = self._n_compiled = self._n_dropped = 0
         self._is_closed = False
-        self._lock = threading.Lock()  # around the books
+        # Around the books; a signal handler may call on the thread that has it.
+        self._lock = threading.RLock()
         self._compiling = threading.Lock()
         forks.watch(self)
 
@@ -109,7 +110,7 @@ class VariantCache:
 
     def forget_after_fork(self) -> None:
         """In a forked process: no thread is here to let go of a lock."""
-        self._lock, self._compiling = threading.Lock(), threading.Lock()
+        self._lock, self._compiling = threading.RLock(), threading.Lock()
 
     def _find(self, key: str) -> Variant | None:
         with self._lock:
