@@ -174,6 +174,18 @@ def _new_mapping(nbytes: int) -> Mapping:
     return mapping_of(memory)
 
 
+def use_small_pages(address: int, nbytes: int) -> None:
+    """The whole pages of a region come one by one as they are touched, never as part of a large
+    page: for memory of which much may stay unused."""
+    first = -(-address // PAGE_NBYTES) * PAGE_NBYTES
+    last = (address + nbytes) // PAGE_NBYTES * PAGE_NBYTES
+    if first < last and hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # Advice: where the system does not take it, memory is only touched earlier.
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_NOHUGEPAGE
+        )
+
+
 def _checked_cap(cap_nbytes: int) -> int:
     if as_integer("pool_cap_nbytes", cap_nbytes) < 0:
         raise InvalidArgument(f"a pool cannot keep {cap_nbytes} bytes; 0 keeps nothing")

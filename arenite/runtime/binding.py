@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions
+from arenite.device.cpu import use_small_pages
 from arenite.dtype import uint8
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.graph import Graph
@@ -159,11 +160,13 @@ class Binder:
     def arena_base(self) -> int:
         """The address of the arena, which is there from now on."""
         if self.arena is None:
-            options = BufferOptions(alignment=64)
+            # States are zero at first. Of a long context much may never be used.
+            options = BufferOptions(alignment=64, zeroed=bool(self.state_numbers))
             shape = (self.plan.peak_nbytes,)
             self.arena = Buffer.allocate(device.get("cpu"), uint8, shape, options)
-            for number in self.state_numbers:
-                self.state_bytes(number)[...] = 0
+            state = self.plan.regions.get("state")
+            if state is not None:
+                use_small_pages(self.arena.raw_ptr + state.base, state.nbytes)
         return self.arena.raw_ptr
 
     def state_bytes(self, number: int) -> NDArray[np.uint8]:
