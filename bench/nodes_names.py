@@ -19,12 +19,14 @@ class Owners:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.of: dict[str, str] = {}
-        for node in graph.node:
+        places: dict[str, int] = {}
+        for place, node in enumerate(graph.node):
             found = [self.of[name] for name in node.input if name in self.of]
             if node.op_type in CONVOLUTIONS:
                 owner = name_of(node)
+                places[owner] = place
             elif node.op_type in _AFTER and found:
-                owner = found[-1]
+                owner = max(found, key=places.__getitem__)
             else:
                 continue
             self.of[node.name] = owner

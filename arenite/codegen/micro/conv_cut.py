@@ -97,7 +97,7 @@ def _later_heights(tallest: int) -> tuple[int, ...]:
 def lanes_for(channels: int, total: DType, target: Target) -> int:
     """A full vector, or half of one where that leaves fewer lanes empty and costs nothing."""
     lanes = lanes_of(target, total)
-    half_is_full = 0 < channels % PANEL <= PANEL // 2 or channels == PANEL
+    half_is_full = 0 < channels % PANEL <= PANEL // 2
     if lanes == PANEL and channels <= NARROW and half_is_full and target.cpu in _HALF_RATE:
         return lanes // 2
     return lanes

@@ -20,12 +20,10 @@ from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
 from arenite.codegen.micro.driver import GROUP_START
 from arenite.codegen.micro.kernel import Operand, Product
 from arenite.codegen.micro.strips import are_few, strips
-from arenite.codegen.micro.tile import lanes_of
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
-from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INTEGER
 from arenite.schedule.kernel import Kernel, Role
 
@@ -157,9 +155,7 @@ class _DepthwiseBuilder(LastBuilder):
 
     def _cut(self, target: Target) -> ConvCut:
         """Blocks of lines, then chunks of channels, of enough bytes each."""
-        lanes = lanes_of(target, self.sum_dtype)
-        if self.channels != PANEL:  # whose pixels are a vector each
-            lanes = lanes_for(self.channels, self.sum_dtype, target)
+        lanes = lanes_for(self.channels, self.sum_dtype, target)
         pixels = bounds(self.line.places)[1]
         lines = self.block.places if isinstance(self.block.places, int) else LATER_LINES
         others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
