@@ -147,7 +147,8 @@ def main() -> None:
             peak = peak_operations() / min(limit.ask()["seconds"] for _ in range(10))
             report(model, times, given.threads, peak)
     finally:
-        for side in (limit, *sides.values()):
+        limit.close()
+        for side in sides.values():
             side.close()
 
 

@@ -26,7 +26,7 @@ def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
     known = _known_names(given.graph, owners, profiled, request)
 
     def work() -> list[Times]:
-        found = []
+        found: list[Times] = []
         for _ in range(2):
             run.infer(x)
             request.infer(x)

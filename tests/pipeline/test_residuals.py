@@ -30,7 +30,8 @@ def convolved(x: Array, w: Array) -> Array:
     side = w.shape[2] // 2
     padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (side, side), (side, side)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
-    return np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64))
+    sums: Array = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64))
+    return sums
 
 
 def given(array: Array) -> Tensor:
