@@ -17,7 +17,7 @@ from statistics import geometric_mean, median
 
 import onnx
 
-from bench.gemm_ours import peak_operations
+from bench import gemm_ours, int8_ours
 from bench.harness import Side
 from bench.models import MODELS
 from bench.models_read import name_of
@@ -136,20 +136,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("models", nargs="+", choices=list(MODELS))
     given = parser.parse_args()
-    limit = Side("bench.gemm_ours")
+    limits = {module: Side(module.__name__) for module in (gemm_ours, int8_ours)}
     sides = {name: NodeSide(module) for name, module in _MODULES.items()}
     try:
-        limit.ask(prepare="peak", threads=1)
+        for limit in limits.values():
+            limit.ask(prepare="peak", threads=1)
         for model in given.models:
             for side in sides.values():
                 side.ask(prepare=model, threads=given.threads)
             times = measured(sides, given.rounds)
-            peak = peak_operations() / min(limit.ask()["seconds"] for _ in range(10))
+            module = int8_ours if model.endswith(("_u8", "_s8")) else gemm_ours
+            seconds = min(limits[module].ask()["seconds"] for _ in range(10))
+            peak = module.peak_operations() / seconds
             report(model, times, given.threads, peak)
     finally:
-        limit.close()
-        for side in sides.values():
-            side.close()
+        for process in (*limits.values(), *sides.values()):
+            process.close()
 
 
 if __name__ == "__main__":
