@@ -121,9 +121,10 @@ def report(model: str, times: dict[str, Times], threads: int, peak: float) -> No
             side: sum(one for key, one in found.items() if key.split(" ")[0] in words)
             for side, found in times.items()
         }
-        ratio = min(numbers[peer] for peer in PEERS) / max(numbers[OURS], 1e-9)
+        theirs = min(numbers[peer] for peer in PEERS)
+        ratio = f"{theirs / numbers[OURS]:.2f}" if numbers[OURS] else ""
         cells = " | ".join(f"{numbers[side] * 1e3:.2f}" for side in (OURS, *PEERS))
-        print(f"| {text} | {cells} | {ratio:.2f} |", flush=True)
+        print(f"| {text} | {cells} | {ratio} |", flush=True)
 
 
 def _micros(alone: float, more: float) -> str:
