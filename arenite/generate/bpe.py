@@ -44,7 +44,9 @@ class BytePairs:
     """Encodes plain text by merging."""
 
     def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule) -> None:
-        self._vocabulary = vocabulary
+        # Not the vocabulary itself: its ids by text would be kept for nothing.
+        self._texts, self._kinds = vocabulary.texts, vocabulary.kinds
+        self._user_defined = vocabulary.user_defined
         self._as_text = rule.as_text
         self._lacks_bytes = not (rule.as_text or vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys())
         self._library = _library_tokenizer(vocabulary, merges, rule)
@@ -57,15 +59,15 @@ class BytePairs:
             else:
                 text = piece.replace(" ", SPACE) if self._as_text else piece
                 tokens += self._library.encode(text, add_special_tokens=False).ids
-        n_tokens = len(self._vocabulary)
+        n_tokens = len(self._texts)
         return [token for token in tokens if token < n_tokens] if self._lacks_bytes else tokens
 
     def token_bytes(self, token: int) -> bytes:
-        text = self._vocabulary.texts[token]
-        if token in self._vocabulary.user_defined:
+        text = self._texts[token]
+        if token in self._user_defined:
             return text.encode()
         if self._as_text:
-            return piece_bytes(text, self._vocabulary.kinds[token] == Kind.BYTE)
+            return piece_bytes(text, self._kinds[token] == Kind.BYTE)
         return bytes_of_characters(text)
 
 

@@ -4,21 +4,23 @@
 
 Needs torch and transformers. Writes `folder_reference.npz` beside itself: by the name of a model
 its logits after each prefix (of a BERT the embeddings, and under `/texts` those of texts), and
-under `/digest` the SHA-256 of its files.
+under `/digest` the SHA-256 of its files. Of all-minilm, which is fetched, it has `/texts` alone.
 """
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
 
+from arenite.fetch import obtain
 from tests.generate.folder_models import TEXTS, TINY, write_tiny
-from tests.generate.folder_reference import PREFIXES, REFERENCE, TOKENS, digest
+from tests.generate.folder_reference import PREFIXES, REFERENCE, SENTENCES, TOKENS, digest
 
 
 def logits(path: Path) -> NDArray[np.float32]:
@@ -41,7 +43,7 @@ def embedding(model: torch.nn.Module, tokens: list[int], first: bool) -> NDArray
 
 
 def main() -> None:
-    arrays: dict[str, NDArray[np.generic]] = {}
+    arrays: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, made in TINY.items():
             path = write_tiny(name, Path(folder))
@@ -58,6 +60,11 @@ def main() -> None:
                 rows = [embedding(model, tokens, is_first) for tokens in ids]
                 arrays[f"{name}/texts"] = np.stack(rows)
             print(f"{name}: spread {arrays[name].std():.2f}", flush=True)
+    path = obtain("all-minilm")
+    model = transformers.AutoModel.from_pretrained(path, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    rows = [embedding(model, tokenizer(text)["input_ids"], False) for text in SENTENCES]
+    arrays["all-minilm/texts"] = np.stack(rows)
     np.savez_compressed(REFERENCE, **arrays)
 
 

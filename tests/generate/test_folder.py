@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from arenite.errors import AreniteError
+from arenite.fetch import obtain
 from arenite.generate.model import LanguageModel
 from arenite.loading import load
+from tests.conftest import USERS_FOLDER
 from tests.generate.folder_models import TEXTS, TINY, write_tiny
-from tests.generate.folder_reference import PREFIXES, REFERENCE, TOKENS, digest
+from tests.generate.folder_reference import PREFIXES, REFERENCE, SENTENCES, TOKENS, digest
 
 with np.load(REFERENCE) as stored:
     JUDGED: dict[str, NDArray[np.float32]] = dict(stored)
@@ -88,3 +91,25 @@ def test_embeddings_are_those_of_transformers(name: str, tmp_path: Path) -> None
     np.testing.assert_allclose(of_texts, JUDGED[f"{name}/texts"], rtol=0, atol=EMBEDDING_BOUND)
     np.testing.assert_array_equal(alone, of_texts[1:2])
     np.testing.assert_allclose(np.linalg.norm(of_texts, axis=1), 1.0, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    """all-MiniLM-L6-v2, from the user's own models, fetched where it is not there (84 MB)."""
+    with pytest.MonkeyPatch.context() as patch:
+        if USERS_FOLDER is None:
+            patch.delenv("ARENITE_CACHE_DIR")
+        else:
+            patch.setenv("ARENITE_CACHE_DIR", USERS_FOLDER)
+        try:
+            return obtain("all-minilm")
+        except AreniteError as error:
+            pytest.fail(f"this test needs a download of 84 MB, `arenite pull all-minilm`: {error}")
+
+
+def test_a_real_model_makes_the_embeddings_of_transformers(minilm: Path) -> None:
+    with load(minilm) as model:
+        rows = model.embed(SENTENCES)
+    np.testing.assert_allclose(rows, JUDGED["all-minilm/texts"], rtol=0, atol=EMBEDDING_BOUND)
+    near, far = rows[0] @ rows[1], rows[0] @ rows[2]
+    assert near > 0.5 > 0.2 > far
