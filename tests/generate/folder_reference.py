@@ -10,6 +10,7 @@ import numpy as np
 from tests.generate.folder_models import N_TOKENS
 
 REFERENCE = Path(__file__).parent / "folder_reference.npz"
+CONFIGS = Path(__file__).parent / "folder_configs.json"
 #: Models are judged after so many tokens.
 PREFIXES = (1, 7, 33, 96)
 TOKENS: list[int] = np.random.default_rng(7).integers(3, N_TOKENS, max(PREFIXES)).tolist()

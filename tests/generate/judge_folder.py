@@ -5,10 +5,12 @@
 Needs torch and transformers. Writes `folder_reference.npz` beside itself: by the name of a model
 its logits after each prefix (of a BERT the embeddings, and under `/texts` those of texts), and
 under `/digest` the SHA-256 of its files. Of all-minilm, which is fetched, it has `/texts` alone.
+`folder_configs.json` has the configs as transformers writes them, by model.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,18 @@ from numpy.typing import NDArray
 
 from arenite.fetch import obtain
 from tests.generate.folder_models import TEXTS, TINY, write_tiny
-from tests.generate.folder_reference import PREFIXES, REFERENCE, SENTENCES, TOKENS, digest
+from tests.generate.folder_reference import (
+    CONFIGS,
+    PREFIXES,
+    REFERENCE,
+    SENTENCES,
+    TOKENS,
+    digest,
+)
 
 
-def logits(path: Path) -> NDArray[np.float32]:
-    """After each prefix, computed in float32 whatever the weights are kept in."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
+def logits(model: torch.nn.Module) -> NDArray[np.float32]:
+    """After each prefix."""
     with torch.no_grad():
         rows = [model(torch.tensor([TOKENS[:n]])).logits[0, -1].numpy() for n in PREFIXES]
     return np.stack(rows)
@@ -44,14 +50,21 @@ def embedding(model: torch.nn.Module, tokens: list[int], first: bool) -> NDArray
 
 def main() -> None:
     arrays: dict[str, Any] = {}
+    configs: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, made in TINY.items():
             path = write_tiny(name, Path(folder))
             arrays[f"{name}/digest"] = np.array(digest(path))
-            if made.config["model_type"] != "bert":
-                arrays[name] = logits(path)
+            is_bert = made.config["model_type"] == "bert"
+            kind = transformers.AutoModel if is_bert else transformers.AutoModelForCausalLM
+            # In float32 whatever the weights are kept in.
+            model = kind.from_pretrained(
+                path, dtype=torch.float32, attn_implementation="eager"
+            ).eval()
+            configs[name] = json.loads(model.config.to_json_string())
+            if not is_bert:
+                arrays[name] = logits(model)
             else:
-                model = transformers.AutoModel.from_pretrained(path, dtype=torch.float32).eval()
                 is_first = bool(made.pooling)
                 rows = [embedding(model, TOKENS[:n], is_first) for n in PREFIXES]
                 arrays[name] = np.stack(rows)
@@ -66,6 +79,8 @@ def main() -> None:
     rows = [embedding(model, tokenizer(text)["input_ids"], False) for text in SENTENCES]
     arrays["all-minilm/texts"] = np.stack(rows)
     np.savez_compressed(REFERENCE, **arrays)
+    lines = (f"{json.dumps(name)}: {json.dumps(config)}" for name, config in configs.items())
+    CONFIGS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,19 @@ from numpy.typing import NDArray
 
 from arenite.errors import AreniteError
 from arenite.fetch import obtain
+from arenite.frontends.language import LanguageFile
 from arenite.generate.model import LanguageModel
 from arenite.loading import load
 from tests.conftest import USERS_FOLDER
 from tests.generate.folder_models import TEXTS, TINY, write_tiny
-from tests.generate.folder_reference import PREFIXES, REFERENCE, SENTENCES, TOKENS, digest
+from tests.generate.folder_reference import (
+    CONFIGS,
+    PREFIXES,
+    REFERENCE,
+    SENTENCES,
+    TOKENS,
+    digest,
+)
 
 with np.load(REFERENCE) as stored:
     JUDGED: dict[str, NDArray[np.float32]] = dict(stored)
@@ -48,6 +58,17 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     with load(write_tiny(name, tmp_path), context=128, threads=1, kv="float32") as model:
         ours = prefix_logits(model)
     np.testing.assert_allclose(ours, JUDGED[name], rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_configs_as_transformers_writes_them_say_the_same(name: str, tmp_path: Path) -> None:
+    path = write_tiny(name, tmp_path)
+    ours = LanguageFile.open(path).description
+    (path / "config.json").write_text(json.dumps(json.loads(CONFIGS.read_text())[name]))
+    theirs = LanguageFile.open(path).description
+    # That of a BERT says that its head is tied; it has none here.
+    assert replace(theirs, is_tied=ours.is_tied) == ours
+    assert ours.architecture == "bert" or theirs.is_tied == ours.is_tied
 
 
 def test_variants_of_a_model_are_different_models() -> None:
