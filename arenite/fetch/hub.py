@@ -23,7 +23,7 @@ def fetch_from_hub(source: Source, partial: Path, target: Path) -> None:
     paths = []
     for file in source.files:
         try:
-            path = huggingface_hub.hf_hub_download(
+            fetched = huggingface_hub.hf_hub_download(
                 source.origin, file.member, revision=source.version, local_dir=partial / "hub"
             )
         # Its errors come from its HTTP library, its own modules and the system.
@@ -32,7 +32,7 @@ def fetch_from_hub(source: Source, partial: Path, target: Path) -> None:
             raise FileMissing(
                 f"{source.name}: {file.member} can't be fetched: {said[0]}"
             ) from error
-        paths.append(Path(path))
+        paths.append(Path(fetched))
     target.mkdir(mode=0o700, exist_ok=True)
     for path, file in zip(paths, source.files, strict=True):
         path.rename(target / file.name)

@@ -70,7 +70,8 @@ class ExactModel:
             x = x + self._affine(layer + "ffn_down", inner)
             x = self._layer_norm(x, layer + "layer_output_norm", epsilon)
         mean = x.mean(0)
-        return mean / np.linalg.norm(mean)
+        made: Floats = mean / np.linalg.norm(mean)
+        return made
 
     def _affine(self, name: str, x: Floats) -> Floats:
         product = x @ self.weights[name + ".weight"].T
@@ -79,7 +80,8 @@ class ExactModel:
     def _layer_norm(self, x: Floats, name: str, epsilon: float) -> Floats:
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-        return scaled * self.weights[name + ".weight"] + self.weights[name + ".bias"]
+        made: Floats = scaled * self.weights[name + ".weight"] + self.weights[name + ".bias"]
+        return made
 
     def _attention(
         self, layer: str, x: Floats, turn: Floats | None, seen: NDArray[Any], epsilon: float
@@ -172,16 +174,19 @@ class ExactModel:
 
 
 def _rms(x: Floats, weight: Floats, epsilon: float) -> Floats:
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * weight
+    made: Floats = x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * weight
+    return made
 
 
 def _silu(x: Floats) -> Floats:
-    return x / (1 + np.exp(-x))
+    made: Floats = x / (1 + np.exp(-x))
+    return made
 
 
 def _gelu_tanh(x: Floats) -> Floats:
     """The form that llama.cpp uses for BERT."""
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    made: Floats = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return made
 
 
 def _softmax(x: Floats) -> Floats:

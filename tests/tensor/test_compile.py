@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import arenite
 from arenite import device
 from arenite.errors import DoesNotFit, InvalidArgument, RunFailed
-from arenite.tensor import variants
 from arenite.memory.amounts import parse_nbytes
+from arenite.tensor import variants
 from arenite.tensor.spec import MAX_STATIC_ELEMENTS
 from tests.pipeline.forked import in_child
 
