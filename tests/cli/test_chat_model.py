@@ -5,36 +5,14 @@ Its answers at temperature 0 are those that llama.cpp gives too, up to where the
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
-
-from arenite import fetch
-from arenite.errors import FileMissing
 from tests.cli.terminal import Terminal
 
-MODEL = "smollm2-135m-instruct"
-#: The user's own, which other tests keep away from.
-USERS_CACHE = os.environ.get("ARENITE_CACHE_DIR")
 
-
-@pytest.fixture
-def model_file(monkeypatch: pytest.MonkeyPatch) -> Path:
-    with monkeypatch.context() as users:
-        if USERS_CACHE is None:
-            users.delenv("ARENITE_CACHE_DIR")
-        else:
-            users.setenv("ARENITE_CACHE_DIR", USERS_CACHE)
-        try:
-            return fetch.obtain(MODEL, offline=True)
-        except FileMissing:
-            pytest.fail(f"this test needs a download of 93 MB: run `arenite pull {MODEL}`")
-
-
-def test_a_person_asks_interrupts_goes_on_and_leaves(model_file: Path) -> None:
+def test_a_person_asks_interrupts_goes_on_and_leaves(smollm2: Path) -> None:
     options = ("--context", "512", "--memory", "300MiB", "--temperature", "0", "--max-tokens", "60")
-    with Terminal("-m", "arenite.cli.main", "chat", str(model_file), *options) as terminal:
+    with Terminal("-m", "arenite.cli.main", "chat", str(smollm2), *options) as terminal:
         before = terminal.see("> ")
         assert "context 512 tokens" in before
         assert "memory " in before

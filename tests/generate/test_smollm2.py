@@ -1,7 +1,4 @@
-"""SmolLM2-135M-Instruct in Q4_1, as llama.cpp has it and as exact arithmetic has it.
-
-The model (98 MB) is taken from the user's own cache of models, and fetched where it is not there.
-"""
+"""SmolLM2-135M-Instruct in Q4_1, as llama.cpp has it and as exact arithmetic has it."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.fetch import obtain
 from arenite.generate.model import LanguageModel
 from arenite.loading import load
 from tests.generate.reference import FIXED_IDS, PASSAGE, PROMPTS, Reference
@@ -27,20 +23,13 @@ FACTS: dict[str, Any] = REFERENCE.facts["smollm2"]
 CHANCE = 1.25
 #: Two best tokens this near to each other may change places: llama.cpp itself is up to 0.9 off.
 NEAR = 0.5
-#: Of perplexity, against exact arithmetic; llama.cpp's is 0.003 off.
-PERPLEXITY_SHARE = 0.006
+#: Of perplexity, against llama.cpp's, which is 0.003 off exact arithmetic's.
+PERPLEXITY_SHARE = 0.005
 
 
 @pytest.fixture(scope="module")
-def path() -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("ARENITE_CACHE_DIR")
-        return obtain("smollm2-135m-instruct")
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> Iterator[LanguageModel]:
-    with load(path, context=1024) as model:
+def model(smollm2: Path) -> Iterator[LanguageModel]:
+    with load(smollm2, context=1024) as model:
         yield model
 
 
@@ -64,8 +53,14 @@ def error(name: str, logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return centred
 
 
-def test_the_file_is_the_one_that_was_judged(path: Path) -> None:
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == FACTS["digest"]
+def exact_margin(name: str) -> float:
+    """How far the best exact logit is above the next."""
+    second, best = np.sort(REFERENCE.arrays[f"smollm2/{name}/exact"])[-2:]
+    return float(best - second)
+
+
+def test_the_file_is_the_one_that_was_judged(smollm2: Path) -> None:
+    assert hashlib.sha256(smollm2.read_bytes()).hexdigest() == FACTS["digest"]
 
 
 def test_texts_are_the_tokens_of_llama_cpp(model: LanguageModel) -> None:
@@ -80,7 +75,8 @@ def test_logits_are_as_near_to_exact_as_those_of_llama_cpp(model: LanguageModel)
     ours, theirs = [], []
     for name, prompt in FACTS["prompts"].items():
         logits = model.session().feed(prompt["tokens"])
-        assert int(logits.argmax()) == prompt["exact_best"], name
+        if int(logits.argmax()) != prompt["exact_best"]:
+            assert exact_margin(name) < NEAR, name
         ours.append(error(name, logits))
         theirs.append(error(name, REFERENCE.arrays[f"smollm2/{name}/llama"]))
     assert np.std(ours) < CHANCE * np.std(theirs)
@@ -110,12 +106,12 @@ def perplexity(model: LanguageModel) -> float:
     return float(np.exp(total / (len(tokens) - 1)))
 
 
-def test_perplexity_is_that_of_exact_arithmetic(model: LanguageModel) -> None:
-    wanted = pytest.approx(FACTS["exact_perplexity"], rel=PERPLEXITY_SHARE)
+def test_perplexity_is_that_of_llama_cpp(model: LanguageModel) -> None:
+    wanted = pytest.approx(FACTS["perplexity"], rel=PERPLEXITY_SHARE)
     assert perplexity(model) == wanted
 
 
-def test_keys_and_values_of_8_bits_do_not_show_in_perplexity(path: Path) -> None:
-    wanted = pytest.approx(FACTS["exact_perplexity"], rel=PERPLEXITY_SHARE)
-    with load(path, context=1024, kv="int8") as model:
+def test_keys_and_values_of_8_bits_do_not_show_in_perplexity(smollm2: Path) -> None:
+    wanted = pytest.approx(FACTS["perplexity"], rel=PERPLEXITY_SHARE)
+    with load(smollm2, context=1024, kv="int8") as model:
         assert perplexity(model) == wanted
