@@ -186,6 +186,13 @@ def use_small_pages(address: int, nbytes: int) -> None:
         )
 
 
+def give_back_heap() -> None:
+    """Let the system have what the C library was given back and keeps for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
+    if trim is not None:
+        trim(0)
+
+
 def _checked_cap(cap_nbytes: int) -> int:
     if as_integer("pool_cap_nbytes", cap_nbytes) < 0:
         raise InvalidArgument(f"a pool cannot keep {cap_nbytes} bytes; 0 keeps nothing")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.language import LanguageFile
@@ -118,9 +119,12 @@ class LanguageModel(Closing):
         from arenite.generate.tokenizer import Tokenizer
 
         if self.file.gguf is not None:
-            return Tokenizer.of_gguf(self.file.gguf.metadata)
-        folder = self.file.path
-        return Tokenizer.of_folder(folder if os.path.isdir(folder) else os.path.dirname(folder))
+            made = Tokenizer.of_gguf(self.file.gguf.metadata)
+        else:
+            path = self.file.path
+            made = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
+        give_back_heap()  # of the lists of texts it was made from
+        return made
 
     # Text.
 
