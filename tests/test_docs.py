@@ -60,6 +60,13 @@ def test_the_readmes_main_job_runs(smollm2: Path) -> None:
     assert len(run.stdout.split()) > 3
 
 
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run(script: Path) -> None:
+    run = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "every conflicting byte range ordered" in run.stdout
+
+
 def test_arenite_commands_in_the_docs_work(smollm2: Path) -> None:
     lines = [line for _, code in blocks("sh") for line in code.splitlines()]
     shown = [
