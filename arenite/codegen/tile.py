@@ -113,11 +113,11 @@ def transpose(rows: list[Vec]) -> list[Vec]:
         distance //= 2
     if last == 4:
         for r in range(0, side, 4):
-            rows[r : r + 4] = _quarter(rows[r : r + 4])
+            rows[r : r + 4] = quarter(rows[r : r + 4])
     return rows
 
 
-def _quarter(rows: list[Vec]) -> list[Vec]:
+def quarter(rows: list[Vec]) -> list[Vec]:
     """4 x 4 blocks within groups of four lanes, by interleaving twice: one instruction each."""
     b, side = rows[0].builder, rows[0].type.lanes
 

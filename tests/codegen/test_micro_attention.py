@@ -431,6 +431,43 @@ def test_an_offset_known_later() -> None:
             compare(now, arrays, made.run(arrays, {"past": n}))
 
 
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(heads=6, depth=21, width=13),
+        Case(heads=2, depth=64, width=64, kept=np.int8),
+        Case(heads=4, depth=3, width=70, window=37),
+        Case(depth=16, width=16, window=130, dtype=np.float64),
+        Case(depth=40, width=24, window=130, dtype=np.float16),
+    ],
+    ids=str,
+)
+def test_rows_do_not_depend_on_those_beside_them(case: Case, target: str) -> None:
+    """Nor on whether their number was known: the last call is of a kernel of its own."""
+    rows, past = Var("rows", 1, 300), Var("past", 0, 300)
+    whole = replace(case, queries=300, keys=300, causal=True, spread=2.0)
+    q, *others = whole.operands()
+    later = replace(whole, offset=past)  # type: ignore[arg-type]
+    seen: Dim = past + rows
+    shapes = [tuple(seen if size == 300 else size for size in x.shape) for x in others]
+    made = Made(later, [(1, case.heads, rows, case.depth), *shapes], target)
+
+    def run(made: Made, at: int, n: int) -> Array:
+        given = [x[:, :, : at + n] for x in others]
+        return made.run([q[:, :, at : at + n], *given], {"rows": n, "past": at})
+
+    expected = run(made, 0, 300)
+    for n in (1, 2, 7, 8, 9, 16, 33, 128):
+        for at in range(0, 301 - n, max(n, 23)):
+            assert same(run(made, at, n), expected[:, :, at : at + n]), (n, at)
+    for n in (4, 20):
+        fixed = replace(whole, queries=n, offset=300 - n)
+        known = Made(fixed, [(1, case.heads, n, case.depth), *(x.shape for x in others)], target)
+        got = known.run([q[:, :, 300 - n :], *others])
+        assert same(got, expected[:, :, 300 - n :]), n
+
+
 def test_forms_are_chosen() -> None:
     def forms(case: Case) -> tuple[int, bool]:
         made = check(case).attention

@@ -44,13 +44,14 @@ from arenite.schedule.roots import attention_in
 
 #: Queries of a block, at the most: each block reads all keys that it sees once.
 BLOCK_QUERIES = 128
-#: Keys of a block, about: their scores beside a panel of queries should stay in the first cache.
+#: Keys of a block: their scores beside a panel of queries should stay in the first cache.
 BLOCK_KEYS = 128
+#: Sums of a dot, at the most: side by side beside few queries, one after the other in panels.
+MOST_STRANDS = 8
 #: Tiles of a launch, at the most.
 MOST_TILES = 32
-#: Few queries that are taken together, and keys of a block beside them.
+#: Few queries that are taken together.
 FEW_TALLEST = 4
-FEW_KEYS = 256
 #: Elements of a cache line, or more.
 LINE = 16
 
@@ -106,7 +107,6 @@ class _Builder:
         panel = columns * lanes
         most_queries = max(1, bounds(self.n_queries)[1])
         block_queries = min(self._longest_block() // panel, -(-most_queries // panel)) * panel
-        block_keys = self._block_keys()
         n_blocks = ceildiv(self.n_queries, block_queries)
         n_chunks = ceildiv(self.n_keys, self.chunk) if self.chunk else 1
         blocks = product([*self.batch, self.heads, n_blocks, n_chunks])
@@ -132,10 +132,10 @@ class _Builder:
             highest=max(block_queries, few_rows),
             total=max(block_queries, few_rows),
             factor=max(panel, few_rows),
-            scores=max(block_keys * panel if has_panels else 0, few_rows * FEW_KEYS),
-            scales=2 * FEW_KEYS if few_up_to and given.k_scale is not None else 0,
-            keys=block_keys * self.depth if copies_k and has_panels else 0,
-            values=block_keys * self.width if copies_v and has_panels else 0,
+            scores=max(BLOCK_KEYS * panel if has_panels else 0, few_rows * BLOCK_KEYS),
+            scales=2 * BLOCK_KEYS if given.k_scale is not None else 0,
+            keys=BLOCK_KEYS * self.depth if copies_k and has_panels else 0,
+            values=BLOCK_KEYS * self.width if copies_v and has_panels else 0,
         )
         made = Attention(
             q=self._operand(given.q, "head", QUERY, D),
@@ -161,7 +161,8 @@ class _Builder:
             lanes=lanes,
             columns=columns,
             block_queries=block_queries,
-            block_keys=block_keys,
+            block_keys=BLOCK_KEYS,
+            strands=min(lanes, MOST_STRANDS),
             tallest=most_rows(self.target, columns),
             has_narrow=columns > 1 and self._may_end_with(lanes, block_queries, panel),
             copies_k=copies_k,
@@ -172,7 +173,6 @@ class _Builder:
             few_blocks=self._size(few_blocks),
             few_place=self._few_place(n_chunks),
             few_tallest=few_tallest,
-            few_keys=FEW_KEYS,
             few_width=columns_of_v * lanes,
             few_columns=-(-columns_of_v // n_parts),
             rooms=rooms,
@@ -224,13 +224,6 @@ class _Builder:
         """Queries of a block, at the most: more where keys and values come from far each time."""
         nbytes = bounds(self.n_keys)[1] * (self.depth + self.width) * self.wide.bits // 8
         return BLOCK_QUERIES * (1 if nbytes <= self.target.l2_nbytes else 2)
-
-    def _block_keys(self) -> int:
-        """Keys cut into blocks as equal as may be."""
-        if not isinstance(self.n_keys, int):
-            return BLOCK_KEYS
-        n_blocks = max(1, -(-self.n_keys // BLOCK_KEYS))
-        return max(1, -(-self.n_keys // n_blocks))
 
     def _lies_badly(self, operand: Operand) -> bool:
         """Whether numbers are narrower than what is computed in, or rows share cache sets."""

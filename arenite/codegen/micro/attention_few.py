@@ -51,7 +51,7 @@ class Few(Form):
         made = self.made
         return (
             self._each_row(self._start()),
-            *self.each_key_block(made.few_keys, ZERO, made.n_queries, self._key_block()),
+            *self.each_key_block(ZERO, made.n_queries, self._key_block()),
             self._each_row(self._finish()),
         )
 
@@ -100,22 +100,10 @@ class Few(Form):
 
     def _key_block(self) -> ir.Block:
         return (
-            *self._copied_scales(),
             *self._in_rows(self._scores),
             self._each_row((*self._mask(), *self._weights())),
             *self._in_rows(self._mix),
         )
-
-    def _copied_scales(self) -> ir.Block:
-        """Scales of the block side by side, for all rows."""
-        made = self.made
-        copies = []
-        for number, scales in enumerate((made.k_scale, made.v_scale)):
-            if scales is not None:
-                value = load(scales, FIRST_KEY + K, ZERO, self.wide)
-                store = self.put(self.rooms.scales, K + number * made.few_keys, value)
-                copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
-        return tuple(copies)
 
     def _in_rows(self, call: Callable[[int, ir.Expr], ir.Block]) -> ir.Block:
         """Calls for all rows; where queries are counted later, for those of one after the other."""
@@ -138,12 +126,12 @@ class Few(Form):
         size = k.dtype.bits // 8
         tile = DotTile(
             rows,
-            made.lanes,
+            made.strands,
             self.wide,
             k.dtype,
             made.depth,
             known_stride(k.line, size),
-            made.few_keys,
+            made.block_keys,
             known_stride(v.line, size),
             # The first rows ask for all.
             0 if isinstance(row, ir.Const) and row != ZERO else made.width,
@@ -155,7 +143,7 @@ class Few(Form):
                 Place(SCRATCH, self.within(self.rooms.queries, row * made.depth)),
                 Place(k.array, k.at(FIRST_KEY + at, ZERO)),
                 Place(v.array, v.at(FIRST_KEY + at, ZERO)),
-                Place(SCRATCH, self.within(self.rooms.scores, row * made.few_keys + at)),
+                Place(SCRATCH, self.within(self.rooms.scores, row * made.block_keys + at)),
             ),
             (N_BLOCK - at, k.line * size, v.line * size),
         )
@@ -166,6 +154,8 @@ class Few(Form):
         made, v = self.made, self.made.v
         size = v.dtype.bits // 8
         columns = made.few_width // made.lanes
+        first_seen = self.n_unseen()
+        first_weight = row * made.block_keys + first_seen
         calls: list[ir.Stmt] = []
         for first in range(0, columns, made.few_columns):
             at = first * made.lanes
@@ -177,7 +167,7 @@ class Few(Form):
                 v.dtype,
                 made.width - at,
                 known_stride(v.line, size),
-                made.few_keys,
+                made.block_keys,
                 made.few_width,
             )
             start = row * made.few_width + at
@@ -185,19 +175,19 @@ class Few(Form):
                 Call(
                     tile,
                     (
-                        Place(SCRATCH, self.within(self.rooms.scores, row * made.few_keys)),
-                        Place(v.array, v.at(FIRST_KEY, ir.index(at))),
+                        Place(SCRATCH, self.within(self.rooms.scores, first_weight)),
+                        Place(v.array, v.at(FIRST_KEY + first_seen, ir.index(at))),
                         Place(SCRATCH, self.within(self.rooms.results, start)),
                         Place(SCRATCH, self.within(self.rooms.factor, row)),
                     ),
-                    (N_BLOCK, v.line * size),
+                    (N_BLOCK - first_seen, v.line * size),
                 )
             )
         return tuple(calls)
 
     def _mask(self) -> ir.Block:
         made, rooms, wide = self.made, self.rooms, self.wide
-        at = _ROW * made.few_keys + K
+        at = _ROW * made.block_keys + K
         score = self.get(rooms.scores, at)
         steps: list[ir.Stmt] = []
         if made.mask is not None or made.k_scale is not None:
@@ -207,22 +197,26 @@ class Few(Form):
             store = self.put(rooms.scores, at, value)
             steps.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
         hide = self.put(rooms.scores, at, constant(float("-inf"), wide))
+        seen: ir.Expr = N_BLOCK
         end = QUERY + made.offset + 1 - FIRST_KEY
         if made.is_causal:
-            steps.append(ir.For(K.name, most(end, 0), N_BLOCK, (hide,), vector=True))
+            seen = most(least(end, N_BLOCK), 0)
+        steps.append(ir.For(K.name, seen, self._in_vectors(), (hide,), vector=True))
         if made.window:
             near = least(end - made.window, N_BLOCK)
             steps.append(ir.For(K.name, ZERO, near, (hide,), vector=True))
         return tuple(steps)
 
+    def _in_vectors(self) -> ir.Expr:
+        """Keys of the block, and some that nobody sees, up to whole vectors."""
+        lanes = self.made.lanes
+        return (N_BLOCK + (lanes - 1)) // lanes * lanes
+
     def _weights(self) -> ir.Block:
         wide, rooms = self.wide, self.rooms
-        at = _ROW * self.made.few_keys + K
+        at = _ROW * self.made.block_keys + K
         top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
         weight, fresh = ir.Name("weight", wide), ir.Name("fresh", wide)
-        stored: ir.Expr = weight
-        if self.made.v_scale is not None:
-            stored = ir.Binary("mul", weight, self.get(rooms.scales, K + self.made.few_keys))
         lowest, zero = constant(float("-inf"), wide), constant(0.0, wide)
         score = self.get(rooms.scores, at)
         factor = ir.Name("factor", wide)
@@ -238,13 +232,14 @@ class Few(Form):
             ir.For(
                 K.name,
                 ZERO,
-                N_BLOCK,
+                self._in_vectors(),
                 (
                     ir.Let("weight", ir.Unary("exp2", ir.Binary("sub", score, subtracted))),
-                    self.put(rooms.scores, at, stored),
+                    self.put(rooms.scores, at, self.to_be_mixed(weight)),
                     ir.Accumulate("fresh", "add", weight),
                 ),
                 vector=True,
+                unroll=1,
             ),
             self.put(rooms.factor, _ROW, factor),
             self.put(rooms.total, _ROW, ir.Binary("add", kept, fresh)),

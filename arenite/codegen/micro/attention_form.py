@@ -11,6 +11,7 @@ from arenite.codegen.micro.attention_kernel import (
     constant,
     key_range,
     least,
+    load,
     most,
 )
 from arenite.codegen.micro.attention_tiles import Function
@@ -64,34 +65,66 @@ class Form:
         store = self.put(start, at + ir.Name("i"), constant(value, self.wide))
         return ir.For("i", ZERO, count, (store,), vector=True)
 
-    def each_key_block(
-        self, length: int, first: ir.Expr, last: ir.Expr, body: ir.Block
-    ) -> ir.Block:
-        """The body for FIRST_KEY and N_BLOCK keys, of those that some of the queries sees."""
-        made = self.made
+    def each_key_block(self, first: ir.Expr, last: ir.Expr, body: ir.Block) -> ir.Block:
+        """The body for FIRST_KEY and N_BLOCK keys, of those that some of the queries sees.
+
+        Blocks end at multiples of their length, and begin there or whole vectors later: which
+        block and which lane a key is in does not depend on the queries.
+        """
+        made, length = self.made, self.made.block_keys
         start, seen = key_range(made)
         if made.is_causal:
             seen = most(least(last + made.offset, seen), 0)
+        seen_from, first_key = start, start
         if made.window:
-            start = most(first + made.offset + (1 - made.window), start)
-        inside = (
-            ir.Let(FIRST_KEY.name, _SEEN_FROM + _KEY_BLOCK * length),
-            ir.Let(N_BLOCK.name, least(_SEEN - FIRST_KEY, length)),
-            *body,
+            seen_from = most(first + made.offset + (1 - made.window), start)
+            first_key = most(_SEEN_FROM // made.lanes * made.lanes, start)
+        begin = _KEY_BLOCK * length
+        blocks = ir.For(
+            _KEY_BLOCK.name,
+            _SEEN_FROM // length,
+            (_SEEN + (length - 1)) // length,
+            (
+                ir.Let(FIRST_KEY.name, most(begin, first_key)),
+                ir.Let(N_BLOCK.name, least(begin + length, _SEEN) - FIRST_KEY),
+                *self._copied_scales(),
+                *body,
+            ),
         )
-        count = (_SEEN - _SEEN_FROM + (length - 1)) // length
         return (
-            ir.Let(_SEEN_FROM.name, start),
+            ir.Let(_SEEN_FROM.name, seen_from),
             ir.Let(_SEEN.name, seen),
-            ir.For(_KEY_BLOCK.name, ZERO, count, inside),
+            ir.If(ir.Binary("gt", _SEEN, _SEEN_FROM), (blocks,)),
         )
 
-    def known_counts(self, length: int) -> tuple[int, ...]:
+    def n_unseen(self) -> ir.Expr:
+        """Keys at the front of the block that none of the queries sees, less than a vector."""
+        return most(_SEEN_FROM - FIRST_KEY, 0) if self.made.window else ZERO
+
+    def _copied_scales(self) -> ir.Block:
+        """Scales of the block side by side, as what is computed in."""
+        made = self.made
+        copies = []
+        for number, scales in enumerate((made.k_scale, made.v_scale)):
+            if scales is not None:
+                value = load(scales, FIRST_KEY + K, ZERO, self.wide)
+                store = self.put(self.rooms.scales, K + number * made.block_keys, value)
+                copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
+        return tuple(copies)
+
+    def to_be_mixed(self, weight: ir.Expr) -> ir.Expr:
+        """The weight of key K of the block, times the scale of its values if there is one."""
+        if self.made.v_scale is None:
+            return weight
+        scale = self.get(self.rooms.scales, K + self.made.block_keys)
+        return ir.Binary("mul", weight, scale)
+
+    def known_counts(self) -> tuple[int, ...]:
         """The numbers of keys that blocks may have, where they are known."""
         n_keys = self.made.n_keys
         if self.made.is_causal or not isinstance(n_keys, ir.Const):
             return ()
-        return tuple(cut_counts(int(n_keys.value), length))
+        return tuple(cut_counts(int(n_keys.value), self.made.block_keys))
 
     def in_heights(
         self,

@@ -46,7 +46,7 @@ class Rooms:
     total: int  # [panel][lane], of weights so far
     factor: int  # [lane], by which earlier results shrink
     scores: int  # [key][lane]
-    scales: int  # [k or v][key], of a block beside few queries
+    scales: int  # [k or v][key], of a block
     keys: int  # [key][d], where they are copied
     values: int  # [key][e]
     length: int
@@ -84,6 +84,7 @@ class Attention:
     columns: int
     block_queries: int
     block_keys: int
+    strands: int  # sums of a dot
     tallest: int  # rows of a register tile, at the most
     has_narrow: bool  # panels of one vector of queries, at the end of a block
     copies_k: bool
@@ -94,7 +95,6 @@ class Attention:
     few_blocks: ir.Expr
     few_place: ir.Block
     few_tallest: int
-    few_keys: int  # keys of a block beside few queries
     few_width: int  # of the result, in whole vectors
     few_columns: int  # vectors of it in one tile
     rooms: Rooms

@@ -33,9 +33,8 @@ from arenite.codegen.micro.attention_kernel import (
     least,
     load,
     most,
-    scaled,
 )
-from arenite.codegen.micro.attention_tiles import PanelTile
+from arenite.codegen.micro.attention_tiles import MixTile, ScoreTile
 from arenite.codegen.micro.kernel import SCRATCH, Operand
 from arenite.codegen.micro.rows import even_height
 from arenite.dtype import BY_NAME
@@ -66,9 +65,7 @@ class Panels(Form):
     def block(self) -> ir.Block:
         return (
             self._each_panel(self._start()),
-            *self.each_key_block(
-                self.made.block_keys, FIRST_QUERY, FIRST_QUERY + N_ROWS, self._key_block()
-            ),
+            *self.each_key_block(FIRST_QUERY, FIRST_QUERY + N_ROWS, self._key_block()),
             self._each_panel(self._finish()),
         )
 
@@ -147,14 +144,13 @@ class Panels(Form):
     def _key_block(self) -> ir.Block:
         made = self.made
         copies: list[ir.Stmt] = []
-        for is_copied, operand, scales, start, width in (
-            (made.copies_k, made.k, made.k_scale, self.rooms.keys, made.depth),
-            (made.copies_v, made.v, made.v_scale, self.rooms.values, made.width),
+        for is_copied, operand, start, width in (
+            (made.copies_k, made.k, self.rooms.keys, made.depth),
+            (made.copies_v, made.v, self.rooms.values, made.width),
         ):
             if is_copied:
                 at = ir.Name("at")
                 value = load(operand, FIRST_KEY + K, at, self.wide)
-                value = scaled(value, scales, FIRST_KEY + K, self.wide)
                 store = self.put(start, K * width + at, value)
                 row = ir.For(at.name, ZERO, ir.index(width), (store,), vector=True)
                 is_turned = operand.step != ir.index(1)
@@ -178,10 +174,12 @@ class Panels(Form):
     def _steps(self, columns: int) -> ir.Block:
         """A block of keys beside a panel, of which these columns are looked at."""
         made = self.made
-        known = self.known_counts(made.block_keys)
+        known = self.known_counts()
         score = partial(self._score, columns)
+        # Of each dot the register tile has a strand and the sum of those before.
+        tallest = max(1, made.tallest // 2)
         return (
-            *self.in_heights(_COUNT, known, made.tallest, score),
+            *self.in_heights(_COUNT, known, tallest, score),
             *self._mask(),
             *(self._unseen(columns) if made.is_causal else ()),
             *(self._out_of_window(columns) if made.window else ()),
@@ -190,68 +188,55 @@ class Panels(Form):
         )
 
     def _score(self, columns: int, rows: int, key: ir.Expr) -> ir.Block:
-        made = self.made
-        call = self._call(
-            (rows, columns),
-            self.k,
-            self.k.at(key, ZERO),
-            self.within(self.rooms.queries, _PANEL * (made.depth * made.panel)),
-            self.within(self.rooms.scores, key * made.panel),
-            ir.index(made.depth),
-            (self.k.line, self.k.step),
-            adds=False,
+        made, rooms, k = self.made, self.rooms, self.k
+        size = self.wide.bits // 8
+        tile = ScoreTile(
+            rows,
+            columns,
+            made.lanes,
+            made.panel,
+            self.wide,
+            made.depth,
+            known_stride(k.line, size),
+            known_stride(k.step, size),
+            made.strands,
+            made.k_scale is not None,
         )
-        return (call,)
+        places = (
+            Place(k.array, k.at(key, ZERO)),
+            Place(SCRATCH, self.within(rooms.queries, _PANEL * (made.depth * made.panel))),
+            Place(SCRATCH, self.within(rooms.scores, key * made.panel)),
+            Place(SCRATCH, self.within(rooms.scales, key)),
+        )
+        return (Call(tile, places, (k.line * size, k.step * size)),)
 
     def _mix(self, columns: int) -> ir.Block:
-        made = self.made
+        made, rooms, v = self.made, self.rooms, self.v
+        size = self.wide.bits // 8
+        first_seen = self.n_unseen()
         calls: list[ir.Stmt] = []
         at = 0
         while at < made.width:
             rows = even_height(made.width - at, made.tallest)
-            start = _PANEL * (made.width * made.panel) + at * made.panel
-            calls.append(
-                self._call(
-                    (rows, columns),
-                    self.v,
-                    self.v.at(ZERO, ir.index(at)),
-                    self.within(self.rooms.scores, ZERO),
-                    self.within(self.rooms.results, start),
-                    _COUNT,
-                    (self.v.step, self.v.line),
-                    adds=True,
-                )
+            tile = MixTile(
+                rows,
+                columns,
+                made.lanes,
+                made.panel,
+                self.wide,
+                known_stride(v.step, size),
+                known_stride(v.line, size),
             )
+            start = _PANEL * (made.width * made.panel) + at * made.panel
+            places = (
+                Place(v.array, v.at(first_seen, ir.index(at))),
+                Place(SCRATCH, self.within(rooms.scores, first_seen * made.panel)),
+                Place(SCRATCH, self.within(rooms.results, start)),
+                Place(SCRATCH, self.within(rooms.factor, ZERO)),
+            )
+            calls.append(Call(tile, places, (_COUNT - first_seen, v.step * size, v.line * size)))
             at += rows
         return tuple(calls)
-
-    def _call(
-        self,
-        shape: tuple[int, int],
-        factor: _Factor,
-        a: ir.Expr,
-        b: ir.Expr,
-        c: ir.Expr,
-        depth: ir.Expr,
-        strides: tuple[ir.Expr, ir.Expr],
-        *,
-        adds: bool,
-    ) -> ir.Stmt:
-        made, line, step = self.made, *strides
-        size = self.wide.bits // 8
-        tile = PanelTile(
-            *shape,
-            made.lanes,
-            made.panel,
-            self.wide,
-            known_stride(depth, 1),
-            known_stride(line, size),
-            known_stride(step, size),
-            adds,
-        )
-        kept = self.within(self.rooms.factor, ZERO)
-        panels = (Place(SCRATCH, at) for at in (b, c, kept))
-        return Call(tile, (Place(factor.array, a), *panels), (depth, line * size, step * size))
 
     def _score_at(self, key: ir.Expr) -> ir.Expr:
         return key * self.made.panel + _LANE
@@ -300,12 +285,11 @@ class Panels(Form):
         wide, rooms, panel = self.wide, self.rooms, self.made.panel
         at = _PANEL * panel + _LANE
         top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
-        score, weight = ir.Name("score", wide), ir.Name("weight", wide)
+        score, fresh = ir.Name("score", wide), ir.Name(_sum_name(1), wide)
         lowest = constant(float("-inf"), wide)
         # NaN need not be the greatest: its weight is NaN, and so the sum.
         higher = ir.Select(ir.Binary("gt", score, top), score, top)
         factor = ir.Unary("exp2", ir.Binary("sub", old, subtracted))
-        fresh = ir.Name("fresh", wide)
         kept = ir.Binary("mul", self.get(rooms.total, at), factor)
         body: ir.Block = (
             ir.Let("old", self.get(rooms.highest, at)),
@@ -324,25 +308,43 @@ class Panels(Form):
                 ir.Select(ir.Binary("eq", top, lowest), constant(0.0, wide), top),
             ),
             self.put(rooms.highest, at, top),
-            ir.Accumulator("fresh", constant(0.0, wide)),
-            ir.For(
-                K.name,
-                ZERO,
-                _COUNT,
-                (
-                    ir.Let(
-                        "weight",
-                        ir.Unary(
-                            "exp2",
-                            ir.Binary("sub", self.get(rooms.scores, self._score_at(K)), subtracted),
-                        ),
-                    ),
-                    self.put(rooms.scores, self._score_at(K), weight),
-                    ir.Accumulate("fresh", "add", weight),
-                ),
-            ),
+            *self._added_up(1),
             self.put(rooms.factor, _LANE, factor),
             self.put(rooms.total, at, ir.Binary("add", kept, fresh)),
         )
         n_lanes = ir.index(columns * self.made.lanes)
         return ir.For(_LANE.name, ZERO, n_lanes, body, vector=True, unroll=columns)
+
+    def _added_up(self, apart: int) -> ir.Block:
+        """Weights, each in its place, and their sum: of keys that lie `apart` or a multiple of it,
+        from key FIRST on.
+
+        The order is that of vectors along the keys, whose lanes are added up by halves.
+        """
+        wide, rooms, lanes = self.wide, self.rooms, self.made.lanes
+        name = _sum_name(apart)
+        first = ZERO if apart == 1 else ir.Name(f"first{apart}")
+        declared = ir.Accumulator(name, constant(0.0, wide))
+        if apart < lanes:
+            half = ir.Name(f"half{apart}")
+            inside: ir.Block = (
+                ir.Let(f"first{2 * apart}", first + half * apart),
+                *self._added_up(2 * apart),
+                ir.Accumulate(name, "add", ir.Name(_sum_name(2 * apart), wide)),
+            )
+            return declared, ir.For(half.name, ZERO, ir.index(2), inside)
+        turn, weight = ir.Name("turn_of_keys"), ir.Name("weight", wide)
+        score = self.get(rooms.scores, self._score_at(K))
+        exponent = ir.Binary("sub", score, ir.Name("subtracted", wide))
+        inside = (
+            ir.Let(K.name, first + turn * lanes),
+            ir.Let("weight", ir.Unary("exp2", exponent)),
+            self.put(rooms.scores, self._score_at(K), self.to_be_mixed(weight)),
+            ir.Accumulate(name, "add", weight),
+        )
+        count = (_COUNT - first + (lanes - 1)) // lanes
+        return declared, ir.For(turn.name, ZERO, count, inside)
+
+
+def _sum_name(apart: int) -> str:
+    return f"sum{apart}"
