@@ -7,8 +7,8 @@ and gguf beside Arenite; `bench.language_models` makes the files (6 GB for all).
 
 Speed: each side in its own process, taking turns, the idle one stopped. Tokens a second, the median
 over rounds of our rate over theirs with its quartiles, and for decoding the share of what as many
-cores read from memory that our bytes of weights a token come to. Bars: decoding at 0.7 of reading
-and 1.0 of llama.cpp; prompts at 1.0 of llama.cpp, 1.2 for Q4_0, which it repacks, 2.8 for Q4_1.
+cores read from memory that our bytes of weights a token come to. Bars: 1.5 and 2.8 of llama.cpp for
+decoding and prompts in Q4_1, 1.2 for the other files of this model, 1.0 for the large one.
 
 Start: seconds to the first token with warm caches, with and without imports; memory above what
 the imports took.

@@ -48,9 +48,12 @@ class Case:
     @property
     def bar(self) -> float:
         """Our rate over llama.cpp's that is asked for."""
-        if self.kind == "decode":
+        model, weights = self.file.split()
+        if model == LARGE:
             return 1.0
-        return {"Q4_1": 2.8, "Q4_0": 1.2}.get(self.file.split()[1], 1.0)
+        if weights == "Q4_1":
+            return 1.5 if self.kind == "decode" else 2.8
+        return 1.2
 
     def work(self, session: Session) -> Callable[[], None]:
         """One run on a session, which it leaves as it found it."""
