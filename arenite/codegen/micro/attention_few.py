@@ -201,16 +201,16 @@ class Few(Form):
         end = QUERY + made.offset + 1 - FIRST_KEY
         if made.is_causal:
             seen = most(least(end, N_BLOCK), 0)
-        steps.append(ir.For(K.name, seen, self._in_vectors(), (hide,), vector=True))
+        steps.append(ir.For(K.name, seen, self._in_turns(), (hide,), vector=True))
         if made.window:
             near = least(end - made.window, N_BLOCK)
             steps.append(ir.For(K.name, ZERO, near, (hide,), vector=True))
         return tuple(steps)
 
-    def _in_vectors(self) -> ir.Expr:
-        """Keys of the block, and some that nobody sees, up to whole vectors."""
-        lanes = self.made.lanes
-        return (N_BLOCK + (lanes - 1)) // lanes * lanes
+    def _in_turns(self) -> ir.Expr:
+        """Keys of the block, and some that nobody sees, as many for each sum of weights."""
+        n_sums = self.made.weight_sums
+        return (N_BLOCK + (n_sums - 1)) // n_sums * n_sums
 
     def _weights(self) -> ir.Block:
         wide, rooms = self.wide, self.rooms
@@ -232,14 +232,14 @@ class Few(Form):
             ir.For(
                 K.name,
                 ZERO,
-                self._in_vectors(),
+                self._in_turns(),
                 (
                     ir.Let("weight", ir.Unary("exp2", ir.Binary("sub", score, subtracted))),
                     self.put(rooms.scores, at, self.to_be_mixed(weight)),
                     ir.Accumulate("fresh", "add", weight),
                 ),
                 vector=True,
-                unroll=1,
+                unroll=self.made.weight_sums // self.made.lanes,
             ),
             self.put(rooms.factor, _ROW, factor),
             self.put(rooms.total, _ROW, ir.Binary("add", kept, fresh)),

@@ -68,8 +68,8 @@ class Form:
     def each_key_block(self, first: ir.Expr, last: ir.Expr, body: ir.Block) -> ir.Block:
         """The body for FIRST_KEY and N_BLOCK keys, of those that some of the queries sees.
 
-        Blocks end at multiples of their length, and begin there or whole vectors later: which
-        block and which lane a key is in does not depend on the queries.
+        Blocks end at multiples of their length, and begin there or whole turns of sums later:
+        in which block and which sum a key is does not depend on the queries.
         """
         made, length = self.made, self.made.block_keys
         start, seen = key_range(made)
@@ -78,7 +78,7 @@ class Form:
         seen_from, first_key = start, start
         if made.window:
             seen_from = most(first + made.offset + (1 - made.window), start)
-            first_key = most(_SEEN_FROM // made.lanes * made.lanes, start)
+            first_key = most(_SEEN_FROM // made.weight_sums * made.weight_sums, start)
         begin = _KEY_BLOCK * length
         blocks = ir.For(
             _KEY_BLOCK.name,
@@ -98,7 +98,7 @@ class Form:
         )
 
     def n_unseen(self) -> ir.Expr:
-        """Keys at the front of the block that none of the queries sees, less than a vector."""
+        """Keys at the front of the block that none of the queries sees: less than a turn."""
         return most(_SEEN_FROM - FIRST_KEY, 0) if self.made.window else ZERO
 
     def _copied_scales(self) -> ir.Block:

@@ -100,6 +100,11 @@ class Attention:
     rooms: Rooms
 
     @property
+    def weight_sums(self) -> int:
+        """Sums of the weights of a block: two vectors of them, beside few queries."""
+        return 2 * self.lanes
+
+    @property
     def panel(self) -> int:
         """Queries side by side."""
         return self.columns * self.lanes

@@ -316,16 +316,16 @@ class Panels(Form):
         return ir.For(_LANE.name, ZERO, n_lanes, body, vector=True, unroll=columns)
 
     def _added_up(self, apart: int) -> ir.Block:
-        """Weights, each in its place, and their sum: of keys that lie `apart` or a multiple of it,
-        from key FIRST on.
+        """Weights, each in its place, and their sum: of every so-manieth key.
 
-        The order is that of vectors along the keys, whose lanes are added up by halves.
+        The order is that beside few queries: sums side by side, then the upper half of them onto
+        the lower until one is left.
         """
-        wide, rooms, lanes = self.wide, self.rooms, self.made.lanes
+        wide, rooms, n_sums = self.wide, self.rooms, self.made.weight_sums
         name = _sum_name(apart)
         first = ZERO if apart == 1 else ir.Name(f"first{apart}")
         declared = ir.Accumulator(name, constant(0.0, wide))
-        if apart < lanes:
+        if apart < n_sums:
             half = ir.Name(f"half{apart}")
             inside: ir.Block = (
                 ir.Let(f"first{2 * apart}", first + half * apart),
@@ -337,12 +337,12 @@ class Panels(Form):
         score = self.get(rooms.scores, self._score_at(K))
         exponent = ir.Binary("sub", score, ir.Name("subtracted", wide))
         inside = (
-            ir.Let(K.name, first + turn * lanes),
+            ir.Let(K.name, first + turn * n_sums),
             ir.Let("weight", ir.Unary("exp2", exponent)),
             self.put(rooms.scores, self._score_at(K), self.to_be_mixed(weight)),
             ir.Accumulate(name, "add", weight),
         )
-        count = (_COUNT - first + (lanes - 1)) // lanes
+        count = (_COUNT - first + (n_sums - 1)) // n_sums
         return declared, ir.For(turn.name, ZERO, count, inside)
 
 
