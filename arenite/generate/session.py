@@ -18,8 +18,8 @@ Logits = NDArray[np.float32]
 
 class Session:
     """Tokens fed one after the other. A model holds the state of the session that fed last: when
-    another feeds, it computes again what the two do not share. In which blocks tokens were
-    computed can change the last bits of logits."""
+    another feeds, it computes again what the two do not share. Of models with block-quantised
+    weights the logits are the same to the last bit however a text was cut into feeds."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
