@@ -128,6 +128,7 @@ def test_without_a_place_for_lines_one_can_still_talk(model_file: Path, tmp_path
         assert "none are kept" in terminal.see("> ")
         terminal.type("hello\n")
         terminal.see("HELLO\n")
+        terminal.see("> ")
         terminal.type(CTRL_D)
         assert terminal.leave() == 0
 
