@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from arenite.frontends.language import LanguageFile
-from arenite.generate.budget import DEFAULT_BLOCK, OnProgress
+from arenite.generate.budget import DEFAULT_BLOCK
 from arenite.generate.model import LanguageModel, Settings
+
+if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
 
 
 def load(

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache as remembered
-from typing import TypeAlias
 
 from arenite.device.allocator import readable_nbytes
 from arenite.dtype import DType
@@ -20,9 +18,6 @@ from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
-
-#: What is done, how far it is, and how far it goes.
-OnProgress: TypeAlias = Callable[[str, int, int | None], None]
 
 #: The longest context where nothing is asked for.
 DEFAULT_CONTEXT = 4096
@@ -51,10 +46,13 @@ def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int
 def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context: int) -> None:
     """Refuse a plan over the budget."""
     if memory is not None and plan.total_nbytes > memory:
+        ways = (
+            "a shorter context" if file.is_embedding else "a shorter context, 8-bit keys and values"
+        )
         raise DoesNotFit(
             f"{file.path} with a context of {context} tokens needs {plan.total_nbytes} bytes "
             f"({readable_nbytes(plan.total_nbytes)}), and {memory} ({readable_nbytes(memory)}) are "
-            "allowed; ask for a shorter context, 8-bit keys and values, or a smaller model",
+            f"allowed; ask for {ways}, or take a smaller model",
             capacity=memory,
             lower_bound=plan.total_nbytes - plan.peak_nbytes + plan.lower_bound,
             smallest_known=plan.total_nbytes,

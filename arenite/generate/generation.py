@@ -20,6 +20,7 @@ from arenite.errors import InvalidArgument, RunCancelled
 from arenite.generate.grammar import grammar_of
 from arenite.generate.sampler import Sampler
 from arenite.generate.sampling import Sampling
+from arenite.generate.session import n_shared
 from arenite.generate.stops import StopText
 
 if TYPE_CHECKING:
@@ -201,10 +202,7 @@ def _reuse(session: Session, prompt: Sequence[int]) -> int:
 
     The last one does, for its logits, unless this prompt was the session's last one.
     """
-    held = session.tokens
-    pairs = enumerate(zip(held, prompt, strict=False))
-    shared = min(len(held), len(prompt))
-    n_kept = next((at for at, (one, other) in pairs if one != other), shared)
+    n_kept = n_shared(session.tokens, prompt)
     if n_kept == len(prompt) and _after_prompt.get(session, ([],))[0] != prompt:
         n_kept -= 1
     if n_kept < session.position:

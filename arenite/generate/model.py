@@ -19,8 +19,9 @@ from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.language import LanguageFile
-from arenite.generate.budget import DEFAULT_BLOCK, OnProgress, check_fits, chosen_context
-from arenite.generate.session import Logits, Session
+from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
+from arenite.generate.session import Logits, Session, n_shared
+from arenite.ir import Graph
 from arenite.memory import MemoryPlan
 from arenite.memory.amounts import parse_nbytes
 from arenite.pipeline import compile_graph, plan_graph
@@ -28,6 +29,7 @@ from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
     from arenite.generate.generation import Piece
     from arenite.generate.tokenizer import Tokenizer
 
@@ -65,7 +67,7 @@ class Settings:
         self.block = context if file.is_embedding else min(block, context)
 
     @cached_property
-    def graph(self) -> Any:
+    def graph(self) -> Graph:
         if self.file.is_embedding:
             return self.file.embedding_graph(block=self.block, kv=self.kv)
         return self.file.graph(context=self.context, block=self.block, kv=self.kv)
@@ -178,7 +180,7 @@ class LanguageModel(Closing):
         hold are computed."""
         with self._lock:
             held = self._held
-            known = _n_shared(held, before)
+            known = n_shared(held, before)
             del held[known:]
             pending = [*before[known:], *new]
             logits = np.empty(0, np.float32)
@@ -225,14 +227,6 @@ class LanguageModel(Closing):
 
     def __repr__(self) -> str:
         return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"
-
-
-def _n_shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
-    if one == other:
-        return len(one)
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _kv_dtype(name: str) -> DType:

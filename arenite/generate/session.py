@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 Logits = NDArray[np.float32]
 
 
+def n_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    if one == other:
+        return len(one)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 class Session:
     """Tokens fed one after the other. A model holds the state of the session that fed last: when
     another feeds, it computes again what the two do not share. Of models with block-quantised

@@ -131,11 +131,12 @@ class Builder:
         """x[tokens, count * head size] as x[tokens, count, head size]."""
         return basic.reshape(x, (x.shape[0], count, self.description.head_size))
 
-    def gated(self, prefix: str, x: Node, hidden: int) -> Node:
-        """A feed-forward network: down(silu(gate(x)) * up(x))."""
-        gate = neural.silu(self.linear(f"{prefix}_gate", x, hidden))
-        up = self.linear(f"{prefix}_up", x, hidden)
-        return self.linear(f"{prefix}_down", basic.mul(gate, up), self.description.width)
+    def gated(self, at: str, x: Node, suffix: str = "") -> Node:
+        """The feed-forward network of a layer: down(silu(gate(x)) * up(x))."""
+        hidden = self.hidden_size(f"{at}.ffn_gate{suffix}")
+        gate = neural.silu(self.linear(f"{at}.ffn_gate{suffix}", x, hidden))
+        up = self.linear(f"{at}.ffn_up{suffix}", x, hidden)
+        return self.linear(f"{at}.ffn_down{suffix}", basic.mul(gate, up), self.description.width)
 
     def hidden_size(self, name: str) -> int:
         """Rows of a matrix of the file, where the metadata do not say them for sure."""

@@ -37,11 +37,7 @@ def _product(m: Builder, name: str, x: Node, chosen: Node, shape: tuple[int, int
 
 def _shared(m: Builder, at: str, x: Node) -> Node:
     """The network that all rows use, as much as a gate of its own says."""
-    hidden = m.hidden_size(f"{at}.ffn_gate_shexp")
-    gate = neural.silu(m.linear(f"{at}.ffn_gate_shexp", x, hidden))
-    up = m.linear(f"{at}.ffn_up_shexp", x, hidden)
-    down = m.linear(f"{at}.ffn_down_shexp", basic.mul(gate, up), m.description.width)
     # Files have it as a row or as a matrix of one row.
     row = m.row_of(f"{at}.ffn_gate_inp_shexp")
     share = make("matmul", x, basic.cast(row, F32), transpose_a=False, transpose_b=True)
-    return basic.mul(down, neural.sigmoid(share))
+    return basic.mul(m.gated(at, x, "_shexp"), neural.sigmoid(share))

@@ -67,14 +67,14 @@ class LanguageFile:
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal
 
-    def graph(self, *, context: int, block: int, kv: DType, every_row: bool = False) -> Graph:
-        """Of a block of tokens and the position of the first: the logits after the last token, or
-        after each; keys and values of up to `context` tokens are states."""
+    def graph(self, *, context: int, block: int, kv: DType) -> Graph:
+        """Of a block of tokens and the position of the first: the logits after the last token; keys
+        and values of up to `context` tokens are states."""
         if self.is_embedding:
             raise InvalidArgument(f"{self.path} is a model for embeddings, not for text")
         builder = self._builder(context, block, kv)
         rows = ARCHITECTURES[self.description.architecture](builder)
-        return builder.graph({"logits": builder.logits(rows if every_row else builder.last(rows))})
+        return builder.graph({"logits": builder.logits(builder.last(rows))})
 
     def embedding_graph(self, *, block: int, kv: DType) -> Graph:
         """Of the tokens of one text: one row, pooled as the file says, of length 1."""

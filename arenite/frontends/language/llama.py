@@ -31,5 +31,5 @@ def llama(m: Builder) -> Node:
         if d.experts is not None and f"{at}.ffn_gate_inp.weight" in m.weights:
             x = add(x, mixed(m, at, h))
         else:
-            x = add(x, m.gated(f"{at}.ffn", h, m.hidden_size(f"{at}.ffn_gate")))
+            x = add(x, m.gated(at, h))
     return m.rms_norm("output_norm", x)
