@@ -252,7 +252,7 @@ def _key(size: Expr, found: dict[str, int]) -> str:
     key = size.key
     for var in sorted(found_in(size), key=lambda var: var.name):
         number = found.setdefault(var.name, len(found))
-        key = re.sub(rf"\b{var.name}\b", f"found {number}", key)
+        key = re.sub(rf"\b{var.symbol}\b", f"found {number}", key)
     return key
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -62,7 +63,8 @@ def plan_graph(graph: Graph) -> MemoryPlan:
     store = cache.default()
     compiled = store.get(_key("model", graph, None))
     if compiled is not None:
-        return Compiled.from_sections(compiled).plan
+        with suppress(DamagedCache):  # which compiling drops
+            return Compiled.from_sections(compiled).plan
     key = _key("plan", graph, None)
 
     def build_sections() -> dict[str, bytes]:

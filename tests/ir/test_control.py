@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
@@ -31,7 +32,7 @@ from arenite.ir import (
     text,
     verify,
 )
-from arenite.ir.ops.control import loop_parts
+from arenite.ir.ops.control import cut, loop_parts
 from arenite.ir.regions import closed, loop
 from arenite.passes.rewrite import apply
 from arenite.passes.simplify import simplify
@@ -269,3 +270,17 @@ def test_a_region_with_nothing_from_outside_has_no_captures() -> None:
     region, captures = closed([given], [make("neg", given), given])
     assert region == Region((given,), (make("neg", given), given))
     assert captures == ()
+
+
+def test_the_number_of_a_found_size_does_not_count() -> None:
+    def digest() -> str:
+        x = graph_input("x", 0, (9, 2), BY_NAME["float32"])
+        count = graph_input("n", 1, (), BY_NAME["int64"])
+        return Graph.of([make("neg", cut(x, count))]).digest()
+
+    first = digest()
+    other = graph_input("other", 0, (), BY_NAME["int64"])
+    kept = [cut(graph_input("y", 1, (k, 2), BY_NAME["float32"]), other) for k in range(3, 6)]
+    gc.collect()  # the first graph is gone, and its sizes with it
+    assert digest() == first
+    assert len(kept) == 3
