@@ -182,8 +182,13 @@ def _conv_transpose(node: Node) -> Node:
         more = node.attr("output_padding")[k]
         sides = (reach - before, reach - after + more)
         if not all(known_le(0, side) for side in sides):
+            # One end may be cut off further than x reaches, into the zeros at the other.
+            own = (maximum(sides[0], 0), maximum(sides[1], 0))
+            around = tuple(own if axis == 2 + k else (0, 0) for axis in range(x.ndim))
+            x = make("pad", x, padding=around, value=zero)
             x = _cropped(x, 2 + k, (maximum(0 - sides[0], 0), maximum(0 - sides[1], 0)))
-        padding.append((maximum(sides[0], 0), maximum(sides[1], 0)))
+            sides = (0, 0)
+        padding.append(sides)
     return make(
         "conv",
         x,
