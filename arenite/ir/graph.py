@@ -113,6 +113,11 @@ class Graph:
         found = (node for node in self.nodes if node.op == "state")
         return tuple(sorted(found, key=lambda node: str(node.attr("name"))))
 
+    @property
+    def constants(self) -> list[Node]:
+        """The arrays the graph brings along, in the order that saved programs count them by."""
+        return [node for node in self.everything if node.op in ("constant", "buffer")]
+
     def mapped(self, new: Mapping[Node, Node], origins: Origins) -> Graph:
         """The graph of what `new` has for the outputs and for what states become."""
         return Graph(

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from arenite.errors import BoundsError, InvalidArgument, InvalidGraph, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Expr, Var, check_binding
 from arenite.ir.dim import evaluate as evaluate_dim
+from arenite.ir.element import held_as, numpy_dtype
 from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import OPS, Region
 from arenite.ir.ops.control import loop_parts, trip_size
-from arenite.ir.ops.element import held_as, numpy_dtype
 
 Array = NDArray[Any]
 

@@ -16,6 +16,31 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 Ints = Sequence[int] | IntArray
 
 
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """When blocks live: their first instants and those behind their last, of all `ticks`."""
+
+    ticks: IntArray
+    born: IntArray
+    dead: IntArray
+
+    @classmethod
+    def of(cls, starts: Ints, ends: Ints) -> Lives:
+        births = np.asarray(starts, dtype=np.int64)
+        deaths = np.asarray(ends, dtype=np.int64)
+        # A value is also looked at one tick after its birth (see blocks.py), so that is an instant.
+        ticks = np.unique(np.concatenate([births, births + 1, deaths]))
+        return cls(ticks, np.searchsorted(ticks, births), np.searchsorted(ticks, deaths))
+
+    def profile(self, sizes: Ints) -> LiveProfile:
+        """With these bytes; sums must stay below 2^63."""
+        nbytes = np.asarray(sizes, dtype=np.int64)
+        change = np.zeros(len(self.ticks), dtype=np.int64)
+        np.add.at(change, self.born, nbytes)
+        np.subtract.at(change, self.dead, nbytes)
+        return LiveProfile(self.ticks, np.cumsum(change))
+
+
 @dataclass(slots=True)
 class LiveProfile:
     """`live[i]` bytes are live from tick `ticks[i]` until the next one."""
@@ -25,16 +50,8 @@ class LiveProfile:
 
     @classmethod
     def of(cls, starts: Ints, ends: Ints, sizes: Ints) -> LiveProfile:
-        """From the lifetimes and bytes of all blocks; sums must stay below 2^63."""
-        births = np.asarray(starts, dtype=np.int64)
-        deaths = np.asarray(ends, dtype=np.int64)
-        nbytes = np.asarray(sizes, dtype=np.int64)
-        # A value is also looked at one tick after its birth (see blocks.py), so that is an instant.
-        ticks = np.unique(np.concatenate([births, births + 1, deaths]))
-        change = np.zeros(len(ticks), dtype=np.int64)
-        np.add.at(change, np.searchsorted(ticks, births), nbytes)
-        np.subtract.at(change, np.searchsorted(ticks, deaths), nbytes)
-        return cls(ticks, np.cumsum(change))
+        """From the lifetimes and bytes of all blocks."""
+        return Lives.of(starts, ends).profile(sizes)
 
     @property
     def peak_nbytes(self) -> int:

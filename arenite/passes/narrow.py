@@ -17,11 +17,11 @@ from typing import Any
 
 from arenite.dtype import BY_NAME, DType, Kind, float32, uint8
 from arenite.errors import NotCompiled
+from arenite.ir.element import limits
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import OPS, Region, constant, full, make, parameter
 from arenite.ir.ops.define import BOOL, INT64
-from arenite.ir.ops.element import limits
 from arenite.ir.ops.narrow import HELD
 from arenite.ir.ops.reductions import greatest, least
 from arenite.passes.rewrite import _inherit, apply

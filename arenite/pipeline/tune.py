@@ -25,7 +25,6 @@ from arenite.pipeline.contents import tunable
 from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
 from arenite.runtime.compile_pool import host_target
-from arenite.runtime.compiled import constants_of
 from arenite.runtime.limits import limits
 from arenite.schedule import Kernel
 
@@ -107,7 +106,7 @@ def tune_graph(
     variables = (*simplified.vars, *simplified.found)
     bindings = _bindings(variables, sizes)
     subjects = _subjects(simplified, variables, bindings)
-    program_nbytes = sum(bounds(node.nbytes)[1] for node in constants_of(simplified))
+    program_nbytes = sum(bounds(node.nbytes)[1] for node in simplified.constants)
     tried: list[Tried] = []
     choices: dict[str, str] = {}
     n_done = 0

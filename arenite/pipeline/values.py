@@ -18,7 +18,7 @@ from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_i
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.memory import Alias, Lifetime, Value
-from arenite.runtime.compiled import REGIONS, ValueSpec, constants_of
+from arenite.runtime.compiled import REGIONS, ValueSpec
 from arenite.runtime.steps import ZERO, Cell, Instruction
 from arenite.runtime.table import Ins
 
@@ -41,7 +41,7 @@ class Book:
         self.takes_over: dict[int, list[int]] = {}
         self.states = graph.states
         self._origins = graph.origins
-        self._of_graph = {node: k for k, node in enumerate(constants_of(graph))}
+        self._of_graph = {node: k for k, node in enumerate(graph.constants)}
         self._names: set[str] = set()
         self._constants: Scope = {}
         self._addresses: dict[int, int] = {}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Var, check_binding, evaluate
-from arenite.ir.node import Node, typed
-from arenite.ir.ops.element import numpy_dtype, packed
+from arenite.ir.element import numpy_dtype
+from arenite.ir.node import typed
+from arenite.ir.outline import Port
 
 Array = NDArray[Any]
 
@@ -23,11 +23,11 @@ Array = NDArray[Any]
 class Arguments:
     """The inputs of a graph; what a call checks of each is looked up once."""
 
-    def __init__(self, inputs: tuple[Node, ...], variables: tuple[Var, ...]) -> None:
+    def __init__(self, inputs: tuple[Port, ...], variables: tuple[Var, ...]) -> None:
         self._inputs = inputs
         self._variables = variables
         self._wanted = [
-            (numpy_dtype(node.dtype), None if _is_open(node) else node.shape) for node in inputs
+            (numpy_dtype(port.dtype), None if _is_open(port) else port.shape) for port in inputs
         ]
         #: Whether some size is known only when arrays are given.
         self.is_open = any(shape is None for _, shape in self._wanted)
@@ -42,7 +42,9 @@ class Arguments:
             given = array.dtype
             if given is not dtype and given != dtype:
                 _explain(array, self._inputs[k])
-            if array.shape != shape and (shape is not None or array.ndim != self._inputs[k].ndim):
+            if array.shape != shape and (
+                shape is not None or array.ndim != len(self._inputs[k].shape)
+            ):
                 _explain(array, self._inputs[k])
             flags = array.flags
             fitting.append(array if flags.c_contiguous and flags.aligned else array.copy())
@@ -52,8 +54,8 @@ class Arguments:
         """The values of all variables, read off the shapes; every other size is checked."""
         sizes: dict[str, int] = {}
         pairs = list(zip(self._inputs, arrays, strict=True))
-        for node, array in pairs:
-            for dim, size in zip(node.shape, array.shape, strict=True):
+        for port, array in pairs:
+            for dim, size in zip(port.shape, array.shape, strict=True):
                 if isinstance(dim, Var) and dim.name not in sizes:
                     sizes[dim.name] = check_binding(dim, size)
         missing = [var.name for var in self._variables if var.name not in sizes]
@@ -61,22 +63,13 @@ class Arguments:
             raise BoundsError(
                 f"no input has {missing[0]!r} as a size by itself, so it is not known"
             )
-        for node, array in pairs:
+        for port, array in pairs:
             if any(
                 _value(dim, sizes) != size
-                for dim, size in zip(node.shape, array.shape, strict=True)
+                for dim, size in zip(port.shape, array.shape, strict=True)
             ):
-                _explain(array, node)
+                _explain(array, port)
         return sizes
-
-
-def constant_array(node: Node) -> Array:
-    """The memory of a constant or a buffer, as kernels read it."""
-    if node.dtype.bits < 8:
-        return _packed_bytes(node)
-    array: Array = node.attr("data").array if node.op == "constant" else node.attr("source").array()
-    # NumPy's own function for this adds an axis to an array of none.
-    return array if array.flags.c_contiguous else array.copy()
 
 
 def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
@@ -94,24 +87,16 @@ def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
     return list(out)
 
 
-def _packed_bytes(node: Node) -> Array:
-    """The bytes of elements narrower than a byte; those of a buffer in place."""
-    if node.op == "constant":
-        return packed(node.attr("data").array, node.dtype)
-    return np.frombuffer(node.attr("source").storage.as_host_bytes(), np.uint8)
+def _is_open(port: Port) -> bool:
+    return not all(isinstance(size, int) for size in port.shape)
 
 
-def _is_open(node: Node) -> bool:
-    return not all(isinstance(size, int) for size in node.shape)
-
-
-def _explain(array: Array, node: Node) -> NoReturn:
+def _explain(array: Array, port: Port) -> NoReturn:
     """Say what is wrong with an array for an input."""
-    name = node.attr("name")
-    if array.dtype != numpy_dtype(node.dtype):
-        raise TypeMismatch(f"input {name!r} is {node.dtype}, the array given {array.dtype}")
+    if array.dtype != numpy_dtype(port.dtype):
+        raise TypeMismatch(f"input {port.name!r} is {port.dtype}, the array given {array.dtype}")
     raise ShapeMismatch(
-        f"input {name!r} is {typed(node.shape, node.dtype)}, the array given has shape "
+        f"input {port.name!r} is {typed(port.shape, port.dtype)}, the array given has shape "
         f"{array.shape}"
     )
 

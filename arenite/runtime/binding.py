@@ -20,12 +20,11 @@ from arenite.device import Buffer, BufferOptions
 from arenite.device.cpu import use_small_pages
 from arenite.dtype import uint8
 from arenite.ir.dim import evaluate, found_in
-from arenite.ir.graph import Graph
+from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan, Replay, ValueId
-from arenite.runtime.arguments import constant_array
 from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly, Place
-from arenite.runtime.compiled import Compiled, constants_of
+from arenite.runtime.compiled import Compiled
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
 from arenite.runtime.table import aligned_empty, relocated
@@ -52,10 +51,10 @@ class Binding:
 class Binder:
     """Binds one program to memory, once, and to sizes, again and again."""
 
-    def __init__(self, graph: Graph, compiled: Compiled) -> None:
+    def __init__(self, outline: Outline, compiled: Compiled) -> None:
         self.compiled = compiled
         self.plan = compiled.plan
-        self._variables = graph.vars
+        self._variables = outline.vars
         values = compiled.values
         kinds = ("input", "output", "constant")
         outside = [k for k, value in enumerate(values) if value.kind in kinds]
@@ -69,7 +68,7 @@ class Binder:
             compiled.late,
             compiled.plan.made_for,
         )
-        self.constants = _constants(graph, compiled)
+        self.constants = _constants(outline, compiled)
         #: New arrays for the outputs, by number of the value.
         self.results = {
             number: Results(values[number].dtype)
@@ -188,11 +187,10 @@ class Binder:
             self._code = None
 
 
-def _constants(graph: Graph, compiled: Compiled) -> dict[int, Array]:
+def _constants(outline: Outline, compiled: Compiled) -> dict[int, Array]:
     """Arrays of the constants by number of their value: the graph's own, or the program's."""
-    of_graph = constants_of(graph)
     return {
-        number: constant_array(of_graph[value.source])
+        number: outline.constants[value.source].held()
         if value.source >= 0
         else compiled.constants[-1 - value.source]
         for number, value in enumerate(compiled.values)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
-from arenite.ir.ops.element import unpacked
+from arenite.ir.element import unpacked
 from arenite.memory import ValueId
 from arenite.runtime.assemble import Assembly, Place
 from arenite.runtime.compiled import ValueSpec

@@ -21,7 +21,7 @@ from arenite.dtype import DType
 from arenite.errors import AreniteError, DamagedCache
 from arenite.ir.dim import Dim, Floordiv, Found, Positive, Var, maximum, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Origin
+from arenite.ir.node import Origin
 from arenite.ir.ops.host import HostFunction
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
@@ -239,11 +239,6 @@ def functions_of(graph: Graph) -> list[HostFunction]:
     """The functions of the host that a graph calls, in the order saved programs count them by."""
     calls = (node for node in graph.everything if node.op == "host")
     return list(dict.fromkeys(node.attr("function") for node in calls))
-
-
-def constants_of(graph: Graph) -> list[Node]:
-    """The arrays a graph brings along, in the order that saved programs count them by."""
-    return [node for node in graph.everything if node.op in ("constant", "buffer")]
 
 
 def dim_to_json(dim: Dim) -> int | str:

@@ -23,8 +23,8 @@ from arenite.errors import (
     RunFailed,
 )
 from arenite.ir.dim import evaluate, found_in
-from arenite.ir.graph import Graph
-from arenite.ir.ops.element import packed, unpacked
+from arenite.ir.element import packed, unpacked
+from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, write_to
@@ -45,6 +45,7 @@ from arenite.runtime.table import LaunchTable
 from arenite.runtime.table_check import check_table
 
 if TYPE_CHECKING:
+    from arenite.ir.graph import Graph
     from arenite.passes import Record
     from arenite.schedule import Schedule
 
@@ -57,17 +58,19 @@ KEEP_GIL_BELOW_NS = 50_000
 class Executable(Closing):
     """Call it with arrays, in the order of the graph's inputs."""
 
-    def __init__(self, graph: Graph, compiled: Compiled, threads: int | None = None) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: Graph | Outline, compiled: Compiled, threads: int | None = None
+    ) -> None:
+        self._outline = outline = Outline.of(graph)
         self.compiled = compiled
         self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if self.threads < 1:
             raise InvalidArgument(f"a run needs at least one thread, not {threads}")
         self._values = compiled.values
-        self._binder = Binder(graph, compiled)
-        self._load_step = LoadStep(graph, self._binder)
+        self._binder = Binder(outline, compiled)
+        self._load_step = LoadStep(outline, self._binder)
         self._assembly = self._binder.assembly
-        self._hosts = HostCalls(graph, compiled, self._assembly.layout.cells)
+        self._hosts = HostCalls(outline, compiled, self._assembly.layout.cells)
         first = self._assembly.layout.io
         self._input_registers = [
             (value.source, first + self._binder.io[number])
@@ -85,8 +88,8 @@ class Executable(Closing):
         self._is_closed = False
         forks.watch(self)
         self._is_short = self._assembly.cost_ns < KEEP_GIL_BELOW_NS
-        self._arguments = Arguments(graph.inputs, graph.vars)
-        self._has_narrow_inputs = any(node.dtype.bits < 8 for node in graph.inputs)
+        self._arguments = Arguments(outline.inputs, outline.vars)
+        self._has_narrow_inputs = any(port.dtype.bits < 8 for port in outline.inputs)
         self._has_narrow_outputs = any(
             self._values[number].dtype.bits < 8 for number in compiled.outputs
         )
@@ -101,6 +104,11 @@ class Executable(Closing):
             places = {"output": new.get(number, 0), "input": value.source, "constant": number}
             found.append((value.kind, places[value.kind]))
         return found
+
+    @property
+    def graph(self) -> Graph:
+        """What was compiled."""
+        return self._outline.graph
 
     @property
     def plan(self) -> MemoryPlan:
@@ -148,7 +156,7 @@ class Executable(Closing):
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run with inputs by name."""
-        names = [node.attr("name") for node in self.graph.inputs]
+        names = [port.name for port in self._outline.inputs]
         if set(names) != set(inputs):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self._run([np.asarray(inputs[name]) for name in names], None)
@@ -212,8 +220,8 @@ class Executable(Closing):
     def _packed(self, arrays: list[Array]) -> list[Array]:
         """The arrays as memory has them: elements narrower than a byte side by side."""
         return [
-            packed(array, node.dtype) if node.dtype.bits < 8 else array
-            for node, array in zip(self.graph.inputs, arrays, strict=True)
+            packed(array, port.dtype) if port.dtype.bits < 8 else array
+            for port, array in zip(self._outline.inputs, arrays, strict=True)
         ]
 
     def _unpacked(self, binding: Binding, results: list[Array]) -> list[Array]:
@@ -294,7 +302,7 @@ class Executable(Closing):
             with self._turn():
                 yield self._binder.state_bytes(number)
 
-        return HeldState(self.graph.states[self._values[number].source], opened)
+        return HeldState(self._outline.states[self._values[number].source], opened)
 
     # What it shows.
 
@@ -304,7 +312,7 @@ class Executable(Closing):
         self.plan.verify()
         places = self._binder.places(self.plan)
         Assembly(self.compiled.load, self._binder.io).verify(places)
-        largest = {var.name: var.high for var in self.graph.vars}
+        largest = {var.name: var.high for var in self._outline.vars}
         self._verify_table(self._assembly.table(places), places, largest)
         for binding in list(self._binder.bound.values()):  # calls in other threads may add one
             binding.plan.verify()

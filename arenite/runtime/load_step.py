@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from arenite.ir.graph import Graph
+from arenite.ir.data import BufferSource
+from arenite.ir.outline import Outline
 from arenite.runtime.assemble import Assembly, LaunchSpec
 from arenite.runtime.binding import Binder
-from arenite.runtime.compiled import constants_of
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 
@@ -26,8 +26,8 @@ Check = Callable[[Outcome, Assembly, Sequence[CachedKernel]], None]
 class LoadStep:
     """The launches that run once. `ns` is what they took, once they have run."""
 
-    def __init__(self, graph: Graph, binder: Binder) -> None:
-        self._of_graph = constants_of(graph)
+    def __init__(self, outline: Outline, binder: Binder) -> None:
+        self._of_graph = outline.constants
         self._binder = binder
         self._running: BoundTable | None = None
         self._is_cancelled = False
@@ -95,6 +95,6 @@ class LoadStep:
         for number in {int(number) for launch in launches for number in launch.reads}:
             value = self._binder.compiled.values[number]
             if value.kind == "constant" and value.source >= 0:
-                node = self._of_graph[value.source]
-                if node.op == "buffer":
-                    node.attr("source").drop_pages()
+                source = self._of_graph[value.source]
+                if isinstance(source, BufferSource):
+                    source.drop_pages()

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node, nbytes_of, typed
+from arenite.ir.node import nbytes_of, typed
+from arenite.ir.outline import Port
 from arenite.memory.tables import aligned
 
 Array = NDArray[Any]
@@ -25,10 +25,10 @@ Opened: TypeAlias = Callable[[], AbstractContextManager[NDArray[np.uint8]]]
 class HeldState:
     """One state: its type, and its elements between runs."""
 
-    def __init__(self, node: Node, opened: Opened) -> None:
-        self.name: str = node.attr("name")
-        self.shape: tuple[int, ...] = node.attr("shape")
-        self.dtype: DType = node.dtype
+    def __init__(self, port: Port, opened: Opened) -> None:
+        self.name = port.name
+        self.shape = tuple(int(str(size)) for size in port.shape)
+        self.dtype = port.dtype
         self._opened = opened
 
     @property

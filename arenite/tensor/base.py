@@ -15,9 +15,9 @@ from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose.basic import Operand
 from arenite.ir.dim import Dim, Expr, product
+from arenite.ir.element import held_dtype
 from arenite.ir.node import Node, Origin, Origins, typed
 from arenite.ir.ops import buffer, constant
-from arenite.ir.ops.element import held_dtype
 
 DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
 Axis: TypeAlias = int | Sequence[int] | None

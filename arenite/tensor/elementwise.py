@@ -12,9 +12,9 @@ from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import Operand, binary, cast, mul, unary, where
+from arenite.ir.element import limits
 from arenite.ir.node import Node
 from arenite.ir.ops import make
-from arenite.ir.ops.element import limits
 from arenite.tensor.base import Base, DTypeLike, described, node_of, operand_of
 from arenite.tensor.promote import (
     BOOL,
@@ -278,7 +278,7 @@ class ElementwiseMethods(Base):
     erf = _float_method("erf")
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """Cast; see arenite.ir.ops.element for how each pair of types rounds."""
+        """Cast; see arenite.ir.element for how each pair of types rounds."""
         return self._new(cast(self._node, dtype_of(dtype)))
 
     def view(self, dtype: DTypeLike) -> Self:

@@ -14,8 +14,8 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import TypeMismatch
 from arenite.ir.compose.basic import Operand, cast
+from arenite.ir.element import limits, numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.element import limits, numpy_dtype
 
 Kinds: TypeAlias = tuple[Kind, ...]
 

@@ -11,9 +11,9 @@ from arenite.errors import InvalidArgument
 from arenite.ir.compose import basic, random
 from arenite.ir.compose.basic import cast
 from arenite.ir.dim import Dim
+from arenite.ir.element import limits
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
-from arenite.ir.ops.element import limits
 from arenite.tensor.base import DTypeLike
 from arenite.tensor.creation import Shape, sizes_of, wrap
 from arenite.tensor.promote import INTEGERS, UINT64

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME, Kind
 from arenite.errors import TypeMismatch
-from arenite.ir.ops.element import (
+from arenite.ir.element import (
     convert,
     held_dtype,
     limits,

@@ -16,9 +16,9 @@ from arenite.dtype import BY_NAME, DType
 from arenite.errors import NotCompiled, TypeMismatch
 from arenite.ir import Var
 from arenite.ir.compose.found import nonzero
+from arenite.ir.element import unpacked
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
-from arenite.ir.ops.element import unpacked
 from arenite.ir.regions import loop
 from arenite.pipeline import compile_graph
 from arenite.runtime import executable

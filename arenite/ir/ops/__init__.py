@@ -1,5 +1,6 @@
 """The ops, one file a family; importing this package fills `OPS`."""
 
+from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.ops import (  # noqa: F401
     attention,
     blocks,
@@ -19,8 +20,6 @@ from arenite.ir.ops import (  # noqa: F401
 from arenite.ir.ops.control import Region, parameter
 from arenite.ir.ops.define import OPS, OpDef, make
 from arenite.ir.ops.sources import (
-    BufferSource,
-    ConstantData,
     buffer,
     constant,
     full,

@@ -21,6 +21,7 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import ceildiv
+from arenite.ir.element import rounded
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     BOOL,
@@ -36,7 +37,6 @@ from arenite.ir.ops.define import (
     is_number,
     need_kind,
 )
-from arenite.ir.ops.element import rounded
 
 _INT8, _FLOAT32 = BY_NAME["int8"], BY_NAME["float32"]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.element import exact, rounded
 from arenite.ir.node import Node, Shape, typed
 from arenite.ir.ops.define import (
     INT32,
@@ -26,7 +27,6 @@ from arenite.ir.ops.define import (
     is_bool,
     need_kind,
 )
-from arenite.ir.ops.element import exact, rounded
 
 _BYTE_SIZED = ("int8", "uint8")
 

@@ -25,6 +25,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import ShapeMismatch
 from arenite.ir.dim import Dim, known_le
+from arenite.ir.element import rounded
 from arenite.ir.node import Node
 from arenite.ir.ops.contraction import accumulated, product_dtype
 from arenite.ir.ops.define import (
@@ -37,7 +38,6 @@ from arenite.ir.ops.define import (
     is_int,
     is_ints,
 )
-from arenite.ir.ops.element import rounded
 from arenite.ir.ops.movement import window_count
 from arenite.ir.ops.sources import check_sizes
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     ANY,
@@ -32,7 +33,6 @@ from arenite.ir.ops.define import (
     need_dtype,
     need_kind,
 )
-from arenite.ir.ops.element import convert, held_dtype, reinterpreted, rounded, widened
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from arenite.dtype import DType
 from arenite.errors import HostCallFailed, TypeMismatch
+from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
 from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_dims, is_dtype
-from arenite.ir.ops.element import numpy_dtype
 from arenite.ir.ops.sources import check_sizes
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from arenite.dtype import DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
+from arenite.ir.element import rounded, widened
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     INT64,
@@ -38,7 +39,6 @@ from arenite.ir.ops.define import (
     need_kind,
     one_of,
 )
-from arenite.ir.ops.element import rounded, widened
 
 
 def _check_range(op: str, indices: Array, size: int, axis: int) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
+from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node, Shape, typed
 from arenite.ir.ops.define import (
     Array,
@@ -36,7 +37,6 @@ from arenite.ir.ops.define import (
     need_axes,
     need_axis,
 )
-from arenite.ir.ops.element import numpy_dtype
 from arenite.ir.ops.sources import check_sizes
 
 

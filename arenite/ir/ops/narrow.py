@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import TypeMismatch
+from arenite.ir.element import convert, held_dtype
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     Array,
@@ -21,7 +22,6 @@ from arenite.ir.ops.define import (
     is_dtype,
     need_dtype,
 )
-from arenite.ir.ops.element import convert, held_dtype
 
 #: What elements of a narrow type are held in, one a byte: a type that has all of its values.
 HELD = {

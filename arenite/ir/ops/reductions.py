@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from arenite.dtype import DType, Kind
+from arenite.ir.element import exact, limits, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     BOOL,
@@ -35,7 +36,6 @@ from arenite.ir.ops.define import (
     need_axis,
     need_kind,
 )
-from arenite.ir.ops.element import exact, limits, rounded, widened
 
 
 def least(dtype: DType) -> float | int | bool:

@@ -12,7 +12,6 @@ random_bits   Philox4x32-10: a function of seed, counter and position, so it nee
 from __future__ import annotations
 
 import hashlib
-import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from arenite.device import Buffer
-from arenite.device.disk import DiskAllocator
 from arenite.dtype import DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.dim import Dim, bounds
+from arenite.ir.element import convert, held_dtype, numpy_dtype, widened
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import (
     INT64,
@@ -45,63 +45,6 @@ from arenite.ir.ops.define import (
     make,
     need_dtype,
 )
-from arenite.ir.ops.element import convert, held_dtype, numpy_dtype, packed, unpacked, widened
-
-
-class ConstantData:
-    """An array owned by the graph; equal contents are the same object."""
-
-    __slots__ = ("__weakref__", "array", "digest", "dtype")
-
-    def __init__(self, array: Array, dtype: DType, digest: str) -> None:
-        self.array, self.dtype, self.digest = array, dtype, digest
-
-    def __repr__(self) -> str:
-        return f"ConstantData({self.digest[:12]})"
-
-
-class BufferSource:
-    """An array that exists, in host memory or in a device Buffer. Equal only to itself."""
-
-    __slots__ = ("_storage", "dtype", "id", "shape")
-
-    _ids = itertools.count(1)
-
-    def __init__(self, storage: Array | Buffer) -> None:
-        self.id = next(self._ids)
-        self.dtype = storage.dtype if isinstance(storage, Buffer) else held_dtype(storage.dtype)
-        self.shape: tuple[int, ...] = storage.shape
-        if self.dtype.bits < 8 and not isinstance(storage, Buffer):
-            data = Buffer.from_array(packed(storage, self.dtype))
-            storage = data.view(0, data.nbytes, self.dtype, storage.shape)
-        self._storage = storage
-
-    @property
-    def storage(self) -> Array | Buffer:
-        """What holds the bytes; elements narrower than a byte are always in a Buffer, packed."""
-        return self._storage
-
-    def array(self) -> Array:
-        """The elements, read-only; without a copy where they are whole bytes. Rows of bytes for a
-        block-quantised type."""
-        if isinstance(self._storage, Buffer):
-            if self.dtype.bits < 8 or self.dtype.is_block:
-                data = np.frombuffer(self._storage.as_host_bytes(), np.uint8)
-                return unpacked(data, self.dtype, self.shape)
-            return self._storage.as_array()
-        view = self._storage.view()
-        view.flags.writeable = False
-        return view
-
-    def drop_pages(self) -> None:
-        """Give the memory of a mapped file back; it is read from the file when it is needed."""
-        storage = self._storage
-        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):
-            storage.allocator.drop_pages(storage.raw_ptr, storage.nbytes)
-
-    def __repr__(self) -> str:
-        return f"BufferSource({self.id})"
-
 
 _constants: weakref.WeakValueDictionary[str, ConstantData] = weakref.WeakValueDictionary()
 
