@@ -2,7 +2,8 @@
 
 Looking down from a block one sees the tops of other blocks; on these it stands. With new sizes
 each block goes to the highest top among them, so two blocks that live together keep which of
-them is below and can never overlap. A few look-ups a block, nothing more.
+them is below and can never overlap. A few look-ups a block, nothing more. A region whose sizes all
+stay keeps its offsets.
 
     bytes         ┌───────┐
              ┌────┤   c   │     c stands on a and b, b on a, a on nothing.
@@ -15,189 +16,241 @@ them is below and can never overlap. A few look-ups a block, nothing more.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import add
+from functools import cached_property
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from arenite.errors import InvalidArgument
+from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
 from arenite.memory.fit import within_capacity
-from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region, Slot
-from arenite.memory.profile import LiveProfile
-from arenite.memory.values import ARENA_REGIONS, ValueId, align_up
+from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region
+from arenite.memory.profile import Lives
+from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, ValueId, align_up
+
+#: For each box, the boxes directly below it.
+Below = Sequence[Sequence[int]]
 
 
-@dataclass(slots=True)
-class _Box:
-    """A block of the known plan: its values move together."""
+@dataclass(frozen=True, slots=True)
+class _Boxes:
+    """The blocks of a region, from the ground up: the values of each move together."""
 
-    offset: int
-    alignment: int
-    start: int
-    end: int
-    pinned: bool
-    members: list[Slot]
+    rows: Numbers  # of the region's values, those of one box side by side
+    firsts: Numbers  # where the rows of each box begin
+    box_of: Numbers  # of each of the rows
+    offset: Numbers  # in the region
+    alignment: Numbers
+    start: Numbers
+    end: Numbers
+    is_pinned: list[bool]
 
-    def add(self, slot: Slot) -> None:
-        self.members.append(slot)
-        self.offset = min(self.offset, slot.offset)
-        self.alignment = max(self.alignment, slot.alignment)
-        self.pinned |= slot.pinned
-        if slot.lifetime.start < slot.lifetime.end:
-            self.start = min(self.start, slot.lifetime.start)
-            self.end = max(self.end, slot.lifetime.end)
+    @classmethod
+    def of(cls, columns: SlotColumns, region: Region) -> _Boxes:
+        rows = np.flatnonzero(columns.region == REGIONS.index(region.name))
+        _, first, box_of = np.unique(columns.block[rows], return_index=True, return_inverse=True)
+        offset = np.full(len(first), MAX_NUMBER)
+        np.minimum.at(offset, box_of, columns.offset[rows])
+        rank = np.empty(len(first), np.int64)
+        rank[np.lexsort((first, offset))] = np.arange(len(first))
+        box_of = rank[box_of]
+        by_box = np.argsort(box_of, kind="stable")
+        rows, box_of = rows[by_box], box_of[by_box]
+        firsts = np.searchsorted(box_of, np.arange(len(first)))
+        start, end = columns.start[rows], columns.end[rows]
+        births, deaths = start[firsts], end[firsts]
+        lives = np.flatnonzero(start < end)
+        np.minimum.at(births, box_of[lives], start[lives])
+        np.maximum.at(deaths, box_of[lives], end[lives])
+        if not len(firsts):
+            nothing = np.empty(0, np.int64)
+            return cls(rows, firsts, box_of, nothing, nothing, births, deaths, [])
+        return cls(
+            rows,
+            firsts,
+            box_of,
+            np.minimum.reduceat(columns.offset[rows], firsts) - region.base,
+            np.maximum.reduceat(columns.alignment[rows], firsts),
+            births,
+            deaths,
+            np.logical_or.reduceat(columns.pinned[rows], firsts).tolist(),
+        )
 
-    def padded_nbytes(self, nbytes: Mapping[ValueId, int]) -> int:
-        """Bytes the block takes when its values have these sizes; aliases lie inside owners."""
-        most = 0
-        for slot in self.members:
-            if slot.alias_of is None:
-                most = max(most, align_up(nbytes.get(slot.id, slot.nbytes), slot.alignment))
-        return most
+    def sizes(self, capacity: Numbers, is_alias: np.ndarray[Any, np.dtype[np.bool_]]) -> Numbers:
+        """Bytes each box takes when its values take these; aliases lie inside owners."""
+        if not len(self.firsts):
+            return np.empty(0, np.int64)
+        own = np.where(is_alias[self.rows], 0, capacity[self.rows])
+        return np.maximum.reduceat(own, self.firsts)
+
+
+class _Stack:
+    """One region of a known plan: its boxes, and who stands on whom."""
+
+    def __init__(self, columns: SlotColumns, region: Region, below: Below | None) -> None:
+        self.region = region
+        self.boxes = _Boxes.of(columns, region)
+        self._ids = columns.ids
+        self._known_below = below
+        self.alignment = max([REGION_ALIGNMENT, *self.boxes.alignment.tolist()])
+
+    @cached_property
+    def lives(self) -> Lives:
+        return Lives.of(self.boxes.start, self.boxes.end)
+
+    @cached_property
+    def below(self) -> Below:
+        if self._known_below is not None:
+            return self._known_below
+        return _look_down(self.boxes.start.tolist(), self.boxes.end.tolist())
+
+    def restacked(self, sizes: Numbers) -> Numbers:
+        """New offsets in the region, each box on the highest top below it."""
+        boxes = self.boxes
+        offsets: list[int] = []
+        tops: list[int] = []
+        for k, (size, alignment, beneath) in enumerate(
+            zip(sizes.tolist(), boxes.alignment.tolist(), self.below, strict=True)
+        ):
+            base = 0
+            for j in beneath:
+                if tops[j] > base:
+                    base = tops[j]
+            base = -(-base // alignment) * alignment
+            if boxes.is_pinned[k]:
+                base = self._pin(k, base)
+            offsets.append(base)
+            tops.append(base + size)
+        return np.array(offsets, np.int64)
+
+    def _pin(self, box: int, base: int) -> int:
+        pin = int(self.boxes.offset[box])
+        if base > pin:
+            value = self._ids[int(self.boxes.rows[self.boxes.firsts[box]])]
+            raise InvalidArgument(
+                f"value {value!r} is pinned to offset {pin}, and what lies below it now ends at "
+                f"{base}; plan anew"
+            )
+        return pin
 
 
 class Replay:
     """Who stands on whom in a plan, found once; then a new plan for any sizes."""
 
-    def __init__(self, known: MemoryPlan) -> None:
+    def __init__(self, known: MemoryPlan, below: Mapping[str, Below] | None = None) -> None:
+        """`below`: what `below_of` found for this very plan."""
         self.known = known
-        self._boxes = {name: _boxes(known, name) for name in known.regions}
-        self._below = {name: _look_down(boxes) for name, boxes in self._boxes.items()}
-        self._lifetimes = {
-            name: (np.array([b.start for b in boxes]), np.array([b.end for b in boxes]))
-            for name, boxes in self._boxes.items()
-        }
-        arena = [b for name, boxes in self._boxes.items() if name in ARENA_REGIONS for b in boxes]
-        self._arena_lifetimes = ([box.start for box in arena], [box.end for box in arena])
+        self.columns = SlotColumns.of(known.slots)
+        self._is_alias = self.columns.alias_of != NO_ROW
+        given = below or {}
+        self._stacks = [
+            _Stack(self.columns, region, given.get(name)) for name, region in known.regions.items()
+        ]
+
+    def below_of(self, region: str) -> Below:
+        """For each box of a region, from the ground up, the boxes directly below it."""
+        return next(stack.below for stack in self._stacks if stack.region.name == region)
 
     def resize(self, nbytes: Mapping[ValueId, int]) -> MemoryPlan:
-        """The plan for values of these sizes; those not named keep theirs.
+        """The plan for values of these sizes; those not named keep theirs."""
+        sizes = self.columns.nbytes.copy()
+        for value_id, size in nbytes.items():
+            if value_id not in self.columns.rows or size < 0:
+                raise InvalidArgument(f"{value_id!r} with {size} bytes is no value of the plan")
+            sizes[self.columns.rows[value_id]] = size
+        return self.resize_rows(sizes)
+
+    def resize_rows(self, nbytes: Numbers) -> MemoryPlan:
+        """The plan for values of these sizes, in the order of the plan.
 
         An alias keeps its distance from its owner's first byte. DoesNotFit when the plan's
         capacity is passed, InvalidArgument when a value would grow into a pinned one: plan anew.
         """
         began = perf_counter()
+        known = self.columns
         self._check(nbytes)
-        slots: dict[ValueId, Slot] = {}
+        padded = -(-nbytes // known.alignment) * known.alignment
+        capacity = np.where(self._is_alias, nbytes, padded)
+        is_same = capacity == known.capacity
+        offset = known.offset.copy()
         regions: dict[str, Region] = {}
-        arena_sizes: list[int] = []
         top_of_arena = 0
-        for name, boxes in self._boxes.items():
-            sizes = [box.padded_nbytes(nbytes) for box in boxes]
-            offsets = _restack(boxes, self._below[name], sizes)
-            high = max(map(add, offsets, sizes), default=0)
-            profile = LiveProfile.of(*self._lifetimes[name], sizes)
-            base = 0
-            if name in ARENA_REGIONS:
-                alignment = max([REGION_ALIGNMENT, *(box.alignment for box in boxes)])
-                base = align_up(top_of_arena, alignment)
-                top_of_arena = base + high
-                arena_sizes += sizes
-            regions[name] = Region(name, base, high, profile.peak_nbytes)
-            for box, offset in zip(boxes, offsets, strict=True):
-                for slot in box.members:
-                    slots[slot.id] = _moved(slot, base + offset + slot.offset - box.offset, nbytes)
+        arena_sizes: list[Numbers] = []
+        for stack in self._stacks:
+            region, boxes = stack.region, stack.boxes
+            in_arena = region.name in ARENA_REGIONS
+            base = align_up(top_of_arena, stack.alignment) if in_arena else 0
+            sizes = boxes.sizes(capacity, self._is_alias)
+            if bool(is_same[boxes.rows].all()):
+                regions[region.name] = replace(region, base=base)
+                offset[boxes.rows] += base - region.base
+            else:
+                offsets = stack.restacked(sizes)
+                high = int((offsets + sizes).max(initial=0))
+                least = stack.lives.profile(sizes).peak_nbytes
+                regions[region.name] = Region(region.name, base, high, least)
+                moves = base - region.base + offsets - boxes.offset
+                offset[boxes.rows] += moves[boxes.box_of]
+            if in_arena:
+                top_of_arena = base + regions[region.name].nbytes
+                arena_sizes.append(sizes)
+        is_new = bool(arena_sizes) and not bool(is_same.all())
         made = replace(
             self.known,
-            slots={value_id: slots[value_id] for value_id in self.known.slots},
+            slots=known.moved(offset, nbytes, capacity),
             regions=regions,
-            peak_tick=LiveProfile.of(*self._arena_lifetimes, arena_sizes).peak_tick,
+            peak_tick=(
+                self._arena_lives.profile(np.concatenate(arena_sizes)).peak_tick
+                if is_new
+                else self.known.peak_tick
+            ),
             method="replay",
             work=0,
             seconds=perf_counter() - began,
         )
         return within_capacity(made)
 
-    def _check(self, nbytes: Mapping[ValueId, int]) -> None:
-        slots = self.known.slots
-        for value_id, size in nbytes.items():
-            if value_id not in slots or size < 0:
-                raise InvalidArgument(f"{value_id!r} with {size} bytes is no value of the plan")
-        for slot in slots.values():
-            if slot.alias_of is not None:
-                owner = slots[slot.alias_of]
-                end = slot.offset - owner.offset + nbytes.get(slot.id, slot.nbytes)
-                if end > nbytes.get(owner.id, owner.nbytes):
-                    raise InvalidArgument(
-                        f"value {slot.id!r} is an alias that would end {end} bytes into "
-                        f"{owner.id!r}, behind its last byte"
-                    )
+    @cached_property
+    def _arena_lives(self) -> Lives:
+        boxes = [one.boxes for one in self._stacks if one.region.name in ARENA_REGIONS]
+        starts, ends = ([getattr(one, name) for one in boxes] for name in ("start", "end"))
+        return Lives.of(np.concatenate(starts), np.concatenate(ends))
+
+    def _check(self, nbytes: Numbers) -> None:
+        known = self.columns
+        for row in np.flatnonzero(self._is_alias).tolist():
+            owner = int(known.alias_of[row])
+            end = int(known.offset[row] - known.offset[owner] + nbytes[row])
+            if end > nbytes[owner]:
+                raise InvalidArgument(
+                    f"value {known.ids[row]!r} is an alias that would end {end} bytes into "
+                    f"{known.ids[owner]!r}, behind its last byte"
+                )
 
 
-def _boxes(known: MemoryPlan, region: str) -> list[_Box]:
-    """The blocks of a region, from the ground up."""
-    boxes: dict[int, _Box] = {}
-    for slot in known.slots.values():
-        if slot.region == region:
-            if slot.block not in boxes:
-                span = slot.lifetime
-                boxes[slot.block] = _Box(slot.offset, 1, span.start, span.end, False, [])
-            boxes[slot.block].add(slot)
-    return sorted(boxes.values(), key=lambda box: box.offset)
-
-
-def _look_down(boxes: list[_Box]) -> list[tuple[int, ...]]:
+def _look_down(starts: list[int], ends: list[int]) -> list[tuple[int, ...]]:
     """For each box, by position, the boxes directly below it."""
     below: list[tuple[int, ...]] = []
     # The skyline: segment k spans [borders[k], borders[k + 1]) with box `tops[k]` on top.
     borders, tops = [-1], [-1]
-    for i, box in enumerate(boxes):
-        if box.start >= box.end:
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if start >= end:
             below.append(())
             continue
-        first = bisect_right(borders, box.start) - 1
-        last = bisect_left(borders, box.end)
+        first = bisect_right(borders, start) - 1
+        last = bisect_left(borders, end)
         seen = dict.fromkeys(tops[first:last])
         seen.pop(-1, None)
         below.append(tuple(seen))
-        new_borders, new_tops = [box.start], [i]
-        if borders[first] < box.start:
-            new_borders, new_tops = [borders[first], box.start], [tops[first], i]
-        if last == len(borders) or borders[last] > box.end:
-            new_borders.append(box.end)
+        new_borders, new_tops = [start], [i]
+        if borders[first] < start:
+            new_borders, new_tops = [borders[first], start], [tops[first], i]
+        if last == len(borders) or borders[last] > end:
+            new_borders.append(end)
             new_tops.append(tops[last - 1])
         borders[first:last] = new_borders
         tops[first:last] = new_tops
     return below
-
-
-def _restack(boxes: list[_Box], below: list[tuple[int, ...]], sizes: list[int]) -> list[int]:
-    """New offsets, each box on the highest top below it."""
-    offsets: list[int] = []
-    tops: list[int] = []
-    for box, size, beneath in zip(boxes, sizes, below, strict=True):
-        base = 0
-        for j in beneath:
-            if tops[j] > base:
-                base = tops[j]
-        base = -(-base // box.alignment) * box.alignment
-        if box.pinned:
-            if base > box.offset:
-                raise InvalidArgument(
-                    f"value {box.members[0].id!r} is pinned to offset {box.offset}, and what lies "
-                    f"below it now ends at {base}; plan anew"
-                )
-            base = box.offset
-        offsets.append(base)
-        tops.append(base + size)
-    return offsets
-
-
-def _moved(slot: Slot, offset: int, nbytes: Mapping[ValueId, int]) -> Slot:
-    size = nbytes.get(slot.id, slot.nbytes)
-    capacity = size if slot.alias_of is not None else align_up(size, slot.alignment)
-    return Slot(
-        slot.id,
-        slot.region,
-        offset,
-        size,
-        capacity,
-        slot.alignment,
-        slot.lifetime,
-        slot.block,
-        slot.pinned,
-        slot.alias_of,
-        slot.took_over,
-    )

@@ -1,0 +1,77 @@
+"""A plan as bytes that are read back in place: for programs on disk, where every start reads it.
+
+Its JSON text is for people and other programs; this is the same, as columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from arenite.errors import InvalidPlan
+from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
+from arenite.memory.flat import flattened, unflattened
+from arenite.memory.plan import MADE_FOR, MemoryPlan, Price, Region
+from arenite.memory.values import MAX_NUMBER, REGIONS
+
+_ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "made_for", "reuse_edges")
+
+
+def plan_to_bytes(plan: MemoryPlan) -> bytes:
+    columns = SlotColumns.of(plan.slots)
+    data = {
+        "about": [getattr(plan, name) for name in _ABOUT],
+        "instead": None if plan.instead is None else list(asdict(plan.instead).values()),
+        "regions": [[r.name, r.base, r.nbytes, r.lower_bound] for r in plan.regions.values()],
+        "ids": list(columns.ids),
+    }
+    arrays = {name: getattr(columns, name) for name in ("region", "pinned", *NUMBERS)}
+    return flattened(data, arrays)
+
+
+def plan_from_bytes(content: memoryview) -> MemoryPlan:
+    """The plan, of which it was proven before it was saved that no values collide; InvalidPlan
+    where a number or a name cannot be one of a plan."""
+    try:
+        data, arrays = unflattened(content)
+        about = dict(zip(_ABOUT, data["about"], strict=True))
+        instead = data["instead"]
+        columns = SlotColumns(data["ids"], **arrays)
+        _check(columns)
+        regions = {name: Region(name, *map(_number, some)) for name, *some in data["regions"]}
+        plan = MemoryPlan(
+            slots=columns,
+            regions=regions,
+            instead=None if instead is None else Price(*map(_number, instead)),
+            **about,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidPlan(f"a saved plan that cannot be read: {error!r}") from None
+    if not set(regions) <= set(REGIONS) or plan.made_for not in MADE_FOR:
+        raise InvalidPlan(f"a saved plan of regions {list(regions)}, made for {plan.made_for!r}")
+    return plan
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"{value!r} is no number of a plan")
+    return value
+
+
+def _check(columns: SlotColumns) -> None:
+    n = len(columns.ids)
+    if len(columns.rows) != n or not all(type(one) in (int, str) for one in columns.ids):
+        raise ValueError("a value is named twice, or by no name")
+    if any(len(getattr(columns, name)) != n for name in ("region", "pinned", *NUMBERS)):
+        raise ValueError(f"not every column has {n} rows")
+    for name in NUMBERS:
+        column, is_row = getattr(columns, name), name in ("alias_of", "took_over")
+        if column.dtype != np.int64:
+            raise ValueError(f"column {name} is {column.dtype}")
+        low, high = (NO_ROW, n - 1) if is_row else (int(name == "alignment"), MAX_NUMBER)
+        if n and not (low <= int(column.min()) and int(column.max()) <= high):
+            raise ValueError(f"column {name} has a number below {low} or above {high}")
+    if bool((columns.region >= len(REGIONS)).any()) or bool((columns.start > columns.end).any()):
+        raise ValueError("a slot is in no region, or ends before it begins")
