@@ -21,8 +21,9 @@ from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.element import held_as, numpy_dtype
 from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node, typed
-from arenite.ir.ops import OPS, Region
+from arenite.ir.ops import OPS, Region, parameter
 from arenite.ir.ops.control import loop_parts, trip_size
+from arenite.ir.ops.unbounded import bind_shape, sizes_entering, sizes_made
 
 Array = NDArray[Any]
 
@@ -76,8 +77,9 @@ class _Evaluation:
         self.bindings = bindings
         #: Who says what the sizes are that are found while running; in a body, each time anew.
         #: Of several cuts of one size the first, which needs none of the others.
-        cuts = (node for node in reversed(graph.nodes) if node.op == "cut")
-        self._cuts = {node.attr("size").name: node for node in cuts}
+        self._cuts = {
+            size.name: node for node in reversed(graph.nodes) for size in sizes_made(node)
+        }
         for name in self._cuts:
             bindings.pop(name, None)
         self.values: dict[Node, Array] = dict(zip(graph.inputs, arrays, strict=True))
@@ -118,6 +120,7 @@ class _Evaluation:
     def _unknown_sizes(self, node: Node) -> list[Node]:
         """The nodes that say what sizes in the type or attributes of `node` are."""
         names = {var.name for var in found_sizes(node) if var.name not in self.bindings}
+        names.difference_update(size.name for size in sizes_made(node))
         return [cut for name in names if (cut := self._cuts.get(name)) not in (None, node)]
 
     def _value(self, node: Node) -> Array:
@@ -129,12 +132,21 @@ class _Evaluation:
             self.bindings[node.attr("size").name] = len(kept)
             return kept
         arrays = [self.values[value] for value in node.inputs]
-        if node.op in ("branch", "loop"):
+        if node.op == "arange":
+            made = np.arange(max(0, int(arrays[0])))
+            self.bindings[node.attr("size").name] = len(made)
+            return made
+        runs = {
+            "branch": self._branch,
+            "loop": self._loop,
+            "growing_loop": self._growing_loop,
+            "specialize": self._specialize,
+        }
+        if node.op in runs:
             attrs = tuple(item for item in node.attrs if item[0] != "index")
             key = (node.op, node.inputs, attrs)
             if key not in self._runs:
-                run = self._branch if node.op == "branch" else self._loop
-                self._runs[key] = run(node, arrays)
+                self._runs[key] = runs[node.op](node, arrays)
             index: int = node.attr("index")
             return self._runs[key][index]
         return evaluate_node(node, arrays, self.bindings)
@@ -159,6 +171,49 @@ class _Evaluation:
                 rows[iteration] = row
             iteration += 1
         return [*carried, *stacked]
+
+    def _growing_loop(self, node: Node, arrays: list[Array]) -> list[Array]:
+        trips, goes_on, *state = arrays
+        parts, n = loop_parts(node), node.attr("carried")
+        carried, captured = state[:n], state[n:]
+        stacked: list[list[Array]] = [[] for _ in parts.rows]
+        iteration = 0
+        while iteration < int(trips) and goes_on:
+            for size in sizes_entering(node):
+                self.bindings.pop(size.name, None)
+            for one, array in zip(parts.carried, carried, strict=True):
+                bind_shape("a carried value", one.shape, array.shape, sizes_entering(node),
+                           self.bindings)  # fmt: skip
+            given = [np.asarray(iteration, np.int64), *carried, *captured]
+            goes_on, *made = self._inside(node.attr("body"), given)
+            carried = made[:n]
+            for rows, row in zip(stacked, made[n:], strict=True):
+                rows.append(row)
+            iteration += 1
+        if iteration:
+            return self._learned(node, [*carried, *map(np.stack, stacked)])
+        shapes = node.attr("shapes")[n:]
+        known = self.bindings | {size.name: 0 for size in sizes_made(node)}
+        none = [
+            np.zeros([evaluate_dim(size, known) for size in shape], numpy_dtype(row.dtype))
+            for shape, row in zip(shapes, parts.rows, strict=True)
+        ]
+        return self._learned(node, [*carried, *none])
+
+    def _specialize(self, node: Node, arrays: list[Array]) -> list[Array]:
+        n = node.attr("n_values")
+        given = [parameter(value.shape, value.dtype) for value in node.inputs[n:]]
+        results = tuple(node.attr("function").function(arrays[:n], given))
+        return self._learned(node, self._inside(Region(tuple(given), results), arrays[n:]))
+
+    def _learned(self, node: Node, arrays: list[Array]) -> list[Array]:
+        """The results of a node that finds sizes by making them."""
+        for size in sizes_made(node):
+            self.bindings.pop(size.name, None)
+        for shape, array in zip(node.attr("shapes"), arrays, strict=True):
+            bind_shape(f"a result of {node.op}", shape, array.shape, sizes_made(node),
+                       self.bindings)  # fmt: skip
+        return arrays
 
     def _no_rows(self, trips: Node, row: Node) -> Array:
         size = trip_size(trips)

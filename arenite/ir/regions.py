@@ -18,6 +18,7 @@ from arenite.ir.node import Node, Origins
 from arenite.ir.ops import OPS, Region, full, make, parameter
 from arenite.ir.ops.control import cut
 from arenite.ir.ops.define import BOOL, INT64
+from arenite.ir.ops.unbounded import sizes_made
 
 #: Sources that a body makes up for itself.
 _CHEAP = frozenset({"constant", "full", "iota", "size"})
@@ -43,10 +44,15 @@ def rebuilt(
 
 
 def closed(
-    parameters: Sequence[Node], results: Sequence[Node], origins: Origins | None = None
+    parameters: Sequence[Node],
+    results: Sequence[Node],
+    origins: Origins | None = None,
+    sizes: Collection[Found] = (),
 ) -> tuple[Region, tuple[Node, ...]]:
-    """The region, and the captures that stand for its parameters behind the given ones."""
-    captures = {node: parameter(node.shape, node.dtype) for node in _taken_out(parameters, results)}
+    """The region, and the captures that stand for its parameters behind the given ones; `sizes` are
+    found by whoever enters it."""
+    outside = _taken_out(parameters, results, sizes)
+    captures = {node: parameter(node.shape, node.dtype) for node in outside}
     new = rebuilt(results, captures, origins)
     region = Region((*parameters, *captures.values()), tuple(new[node] for node in results))
     return region, tuple(captures)
@@ -92,13 +98,15 @@ _originals: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 _READS_WHOLE = frozenset({"indexing", "sort", "scan"})
 
 
-def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node]:
+def _taken_out(
+    parameters: Sequence[Node], results: Sequence[Node], sizes: Collection[Found] = ()
+) -> list[Node]:
     """The largest expressions that depend on none of the parameters, and are worth computing once.
 
     Where only one side of an `if` needs it, nothing that may fail: it would fail before the choice.
     """
     order = topological(results)
-    depends = _dependent(order, parameters)
+    depends = _dependent(order, parameters, sizes)
     inside: set[Node] = set()  # made up where it is needed
     may_fail: set[Node] = set()
     for node in order:
@@ -134,10 +142,13 @@ def _taken_out(parameters: Sequence[Node], results: Sequence[Node]) -> list[Node
     return [node for node in found if node not in parameters]
 
 
-def _dependent(order: Sequence[Node], parameters: Sequence[Node]) -> set[Node]:
-    """The nodes that depend on parameters: on their values, or on a size found with these."""
+def _dependent(
+    order: Sequence[Node], parameters: Sequence[Node], sizes: Collection[Found]
+) -> set[Node]:
+    """The nodes that depend on parameters: on their values, or on a size found with these; on
+    `sizes` too."""
     depends: set[Node] = set(parameters)
-    found: set[Found] = set()
+    found: set[Found] = set(sizes)
     n_known = -1
     while len(found) > n_known:
         n_known = len(found)
@@ -147,7 +158,7 @@ def _dependent(order: Sequence[Node], parameters: Sequence[Node]) -> set[Node]:
                 or (found and not found.isdisjoint(found_sizes(node)))
             ):
                 depends.add(node)
-        found = {node.attr("size") for node in depends if node.op == "cut"}
+        found = {*sizes, *(size for node in depends for size in sizes_made(node))}
     return depends
 
 

@@ -14,6 +14,7 @@ from arenite.ir.node import Node, is_interned, typed
 from arenite.ir.ops import OPS
 from arenite.ir.ops.control import Region, regions_of
 from arenite.ir.ops.define import check_call
+from arenite.ir.ops.unbounded import sizes_entering, sizes_made
 
 
 def verify(graph: Graph) -> None:
@@ -38,7 +39,8 @@ def verify(graph: Graph) -> None:
 
 def _check_sizes(graph: Graph) -> None:
     """Sizes found while running are found somewhere."""
-    names = {node.attr("size").name for node in graph.everything if node.op == "cut"}
+    nodes = graph.everything
+    names = {size.name for node in nodes for size in (*sizes_made(node), *sizes_entering(node))}
     missing = [var.name for var in graph.found if var.name not in names]
     if missing:
         raise InvalidGraph(f"no cut of the graph says what size {missing[0]} is")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ from arenite.ir import (
     size,
 )
 from arenite.ir.dim import Found
+from arenite.ir.growing import Body, growing
 from arenite.ir.ops.host import HostFunction
+from arenite.ir.ops.unbounded import Specialization, any_size, specialize
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
 BOOL, U8, I8, I4 = (BY_NAME[name] for name in ("bool", "uint8", "int8", "int4"))
@@ -70,6 +72,24 @@ def _loop() -> Node:
     body = Region((number, state, step), (always, make("add", state, step)))
     inputs = (full((), 3, I64), always, x(3, 4), x(3, 4, index=1))
     return make("loop", *inputs, body=body, carried=1, index=0)
+
+
+def _growing_loop() -> Node:
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        [rows] = carried
+        return Body([make("concat", rows, x(3, 4), axis=0)])
+
+    [made] = growing(full((), 2, I64), [x(3, 4)], build)
+    return made
+
+
+def _specialize() -> Node:
+    def turned(values: Sequence[NDArray[Any]], given: Sequence[Node]) -> list[Node]:
+        return [make("permute", given[0], axes=tuple(map(int, values[0])))]
+
+    axes = constant(np.array([1, 0]))
+    [made] = specialize(Specialization(turned), [axes], [x(3, 4)], [((any_size(), 3), F32)])
+    return made
 
 
 def _weights(*experts: int) -> Node:
@@ -240,6 +260,9 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "branch": _branch,
     "cut": lambda: make("cut", x(3, 4), full((), 2, I64), size=Found("found", 0, 3)),
     "loop": _loop,
+    "arange": lambda: make("arange", full((), 3, I64), size=any_size()),
+    "growing_loop": _growing_loop,
+    "specialize": _specialize,
     "parameter": lambda: parameter((3, 4), F32),
 }
 

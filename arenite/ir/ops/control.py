@@ -130,7 +130,7 @@ def is_always(condition: Node) -> bool:
     return condition.op == "full" and bool(condition.attr("value"))
 
 
-def _need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> None:
+def need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> None:
     if node.dtype != dtype:
         raise TypeMismatch(
             f"{what} is {typed(node.shape, node.dtype)}, not {typed(shape, dtype)}: another dtype"
@@ -143,8 +143,8 @@ def _need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> Non
 
 def _infer_if(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     condition, then, otherwise = inputs
-    _need_type("if: the condition", condition, (), BOOL)
-    _need_type("if: what stands for false", otherwise, then.shape, then.dtype)
+    need_type("if: the condition", condition, (), BOOL)
+    need_type("if: what stands for false", otherwise, then.shape, then.dtype)
     return then.shape, then.dtype
 
 
@@ -159,7 +159,7 @@ def _need_index(op: str, index: int, count: int) -> None:
 
 def _infer_branch(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     condition, *captures = inputs
-    _need_type("branch: the condition", condition, (), BOOL)
+    need_type("branch: the condition", condition, (), BOOL)
     then, otherwise = attrs["then"], attrs["otherwise"]
     for region in (then, otherwise):
         _need_parameters("branch", region.parameters, captures)
@@ -171,7 +171,7 @@ def _infer_branch(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     index = attrs["index"]
     _need_index("branch", index, len(then.results))
     made = then.results[index]
-    _need_type("branch: the other result", otherwise.results[index], made.shape, made.dtype)
+    need_type("branch: the other result", otherwise.results[index], made.shape, made.dtype)
     return made.shape, made.dtype
 
 
@@ -181,7 +181,7 @@ def _need_parameters(op: str, parameters: Sequence[Node], given: Sequence[Node])
     for k, (one, value) in enumerate(zip(parameters, given, strict=True)):
         if one.op != "parameter":
             raise InvalidArgument(f"{op}: parameter {k} of a region is {one!r}")
-        _need_type(f"{op}: the value for parameter {k}", value, one.shape, one.dtype)
+        need_type(f"{op}: the value for parameter {k}", value, one.shape, one.dtype)
 
 
 def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -194,13 +194,13 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"{len(body.parameters)} parameters"
         )
     parts = _parts(inputs, body, n)
-    _need_type("loop: the trip count", parts.trips, (), INT64)
-    _need_type("loop: the first condition", parts.condition, (), BOOL)
-    _need_type("loop: the iteration number", parts.iteration, (), INT64)
+    need_type("loop: the trip count", parts.trips, (), INT64)
+    need_type("loop: the first condition", parts.condition, (), BOOL)
+    need_type("loop: the iteration number", parts.iteration, (), INT64)
     _need_parameters("loop", body.parameters[1:], inputs[2:])
-    _need_type("loop: the condition to go on", parts.goes_on, (), BOOL)
+    need_type("loop: the condition to go on", parts.goes_on, (), BOOL)
     for k, (first, following) in enumerate(zip(parts.initial, parts.following, strict=True)):
-        _need_type(f"loop: carried value {k}, as the body gives it,", following, first.shape,
+        need_type(f"loop: carried value {k}, as the body gives it,", following, first.shape,
                    first.dtype)  # fmt: skip
     _need_index("loop", index, n + len(parts.rows))
     if index < n:
@@ -217,7 +217,7 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, count = inputs
-    _need_type("cut: the count", count, (), INT64)
+    need_type("cut: the count", count, (), INT64)
     if not x.ndim:
         raise ShapeMismatch(f"cut: {typed(x.shape, x.dtype)} has no rows")
     if attrs["size"].low != 0 or attrs["size"].high < bounds(x.shape[0])[1]:

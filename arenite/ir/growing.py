@@ -1,0 +1,135 @@
+"""Loops whose values change their sizes: which axes grow is found by building the body.
+
+In: a function that builds the body over parameters. It is called with the sizes the values have
+before the loop; an axis that comes out with another size gets a size of its own, without a bound,
+and the body is built again until nothing changes. Out: the results of a `growing_loop`, or of a
+plain loop where no axis grows and the rows have a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, Found, found_in
+from arenite.ir.node import Node, Origins, Shape, typed
+from arenite.ir.ops import full, make, parameter
+from arenite.ir.ops.control import trip_size
+from arenite.ir.ops.define import BOOL, INT64
+from arenite.ir.ops.unbounded import any_size
+from arenite.ir.regions import closed, loop
+
+#: Iterations of a loop that only its condition ends.
+FOR_EVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the body of a loop gives."""
+
+    following: Sequence[Node]
+    rows: Sequence[Node] = ()
+    goes_on: Node | None = None  # always
+
+
+def growing(
+    trips: Node,
+    initial: Sequence[Node],
+    build: Callable[[Node, Sequence[Node]], Body],
+    *,
+    condition: Node | None = None,
+    origins: Origins | None = None,
+) -> list[Node]:
+    """The carried values after the last iteration, then the rows of all iterations, stacked.
+
+    `build` gets the iteration number and the carried values; `condition` is that before the first
+    iteration.
+    """
+    number = parameter((), INT64)
+    shapes = [node.shape for node in initial]
+    entering: list[Found] = []
+    while True:
+        carried = [
+            parameter(shape, node.dtype) for shape, node in zip(shapes, initial, strict=True)
+        ]
+        body = build(number, carried)
+        made = _widened(carried, body.following, entering)
+        if made == shapes:
+            break
+        shapes = made
+    bound = trip_size(trips)
+    if not entering and (not body.rows or (bound is not None and bound != FOR_EVER)):
+        return loop(
+            trips,
+            initial,
+            ((number, *carried), body.following),
+            rows=body.rows,
+            condition=condition,
+            goes_on=body.goes_on,
+            cut_rows=True,
+            origins=origins,
+        )
+    always = full((), True, BOOL)
+    results = (body.goes_on if body.goes_on is not None else always, *body.following, *body.rows)
+    region, captures = closed((number, *carried), results, origins, entering)
+    leaving = {size: any_size() for size in entering}
+    n_rows = any_size()
+    final = [tuple(_of(size, leaving) for size in shape) for shape in shapes]
+    known = {var for node in (*initial, *captures) for size in node.shape for var in found_in(size)}
+    inner: dict[Dim, Found] = {}
+    for row in body.rows:
+        sizes = [
+            size if found_in(size) <= known else inner.setdefault(size, any_size())
+            for size in row.shape
+        ]
+        final.append((n_rows, *sizes))
+    inputs = (trips, condition if condition is not None else always, *initial, *captures)
+    return [
+        make(
+            "growing_loop",
+            *inputs,
+            body=region,
+            carried=len(initial),
+            entering=tuple(entering),
+            shapes=tuple(final),
+            sizes=(*leaving.values(), *((n_rows,) if body.rows else ()), *inner.values()),
+            index=index,
+        )
+        for index in range(len(final))
+    ]
+
+
+def _of(size: Dim, leaving: dict[Found, Found]) -> Dim:
+    return leaving.get(size, size) if isinstance(size, Found) else size
+
+
+def _widened(
+    carried: Sequence[Node], following: Sequence[Node], entering: list[Found]
+) -> list[Shape]:
+    """The shapes of carried values, with new sizes where the body changes them."""
+    if len(following) != len(carried):
+        raise InvalidArgument(
+            f"a loop carries {len(carried)} values, and its body gives {len(following)}"
+        )
+    shapes: list[Shape] = []
+    for k, (one, made) in enumerate(zip(carried, following, strict=True)):
+        if made.dtype != one.dtype:
+            raise TypeMismatch(
+                f"carried value {k} is {typed(one.shape, one.dtype)} and becomes "
+                f"{typed(made.shape, made.dtype)}: another dtype"
+            )
+        if made.ndim != one.ndim:
+            raise ShapeMismatch(
+                f"carried value {k} is {typed(one.shape, one.dtype)} and becomes "
+                f"{typed(made.shape, made.dtype)}: sizes may change in a loop, the number of axes "
+                "may not"
+            )
+        sizes: list[Dim] = []
+        for before, after in zip(one.shape, made.shape, strict=True):
+            if before != after and before not in entering:
+                before = any_size()
+                entering.append(before)
+            sizes.append(before)
+        shapes.append(tuple(sizes))
+    return shapes
