@@ -141,7 +141,7 @@ def _integer_division(op: str, a: Vec, b: Vec, is_signed: bool) -> Vec:
 def _constant_divisor(b: Vec) -> int | None:
     """The value of a constant that is the same in all lanes, as LLVM's text has it."""
     number = b.text.removesuffix(")").split(" ")[-1]
-    return int(number) if b.text[0] != "%" and number.lstrip("-").isdigit() else None
+    return int(number) if b.is_constant and number.lstrip("-").isdigit() else None
 
 
 def _quotient(a: Vec, b: Vec, is_signed: bool) -> Vec:

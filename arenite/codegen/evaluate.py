@@ -64,7 +64,7 @@ class Evaluator:
         lanes = 1 if self.vector is None else self.vector.lanes
         if x.type.lanes == lanes:
             return x
-        if x.text[0] != "%":
+        if x.is_constant:
             return self.builder.broadcast(x, lanes)
         key = (id(expr), f"x{lanes}")
         info = self.scope.info(expr)

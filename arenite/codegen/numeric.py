@@ -53,6 +53,7 @@ def maximum(a: Vec, b: Vec) -> Vec:
     if not a.builder.target.is_x86:
         return a.builder.intrinsic("maximum", a, b)
     # The instruction gives b unless a > b, so NaN in b is handed on and NaN in a is not.
+    a, b = _constant_first(a, b)
     return a.is_nan().select(float("nan"), a.gt(b).select(a, b))
 
 
@@ -60,7 +61,13 @@ def minimum(a: Vec, b: Vec) -> Vec:
     """The lesser; NaN if one of them is."""
     if not a.builder.target.is_x86:
         return a.builder.intrinsic("minimum", a, b)
+    a, b = _constant_first(a, b)
     return a.is_nan().select(float("nan"), a.lt(b).select(a, b))
+
+
+def _constant_first(a: Vec, b: Vec) -> tuple[Vec, Vec]:
+    """The two, a constant before what is none: whether that is NaN is known."""
+    return (b, a) if b.is_constant else (a, b)
 
 
 def round_even(x: Vec) -> Vec:

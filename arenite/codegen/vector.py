@@ -126,6 +126,10 @@ class Vec:
         self.text = text
         self.type = type_
 
+    @property
+    def is_constant(self) -> bool:
+        return self.text[0] != "%"
+
     def _binary(self, op: str, other: Vec | float) -> Vec:
         b = self.builder
         return b.emit(f"{op} {self.type} {self.text}, {b.text(other, self.type)}", self.type)
@@ -339,7 +343,7 @@ class Builder:
         if lanes == x.type.lanes:
             return x
         t = x.type._replace(lanes=lanes)
-        if x.text[0] != "%":  # a scalar constant
+        if x.is_constant:
             return Vec(self, f"splat ({x.type} {x.text})", t)
         first = self.emit(f"insertelement {t} poison, {x.type} {x.text}, i64 0", t)
         return self.shuffle(first, None, [0] * lanes)
