@@ -1,4 +1,4 @@
-"""Our side of `bench.layers`: kernels by the weights they read, and those that quantise for them."""
+"""Our side of `bench.layers`: kernels by the weights they read, and what quantises for them."""
 
 from __future__ import annotations
 
