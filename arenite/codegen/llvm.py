@@ -11,34 +11,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arenite.codegen.identity import FUNCTION_ATTRIBUTES as FUNCTION_ATTRIBUTES
+from arenite.codegen.identity import PASSES
 from arenite.codegen.target import Target
 from arenite.errors import CompileFailed
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
-
-#: For the `define` line of every function. no-builtins: zero loops would become calls of memset;
-#: nounwind and no uwtable: no unwind tables; the widths are a ceiling that narrow targets ignore.
-FUNCTION_ATTRIBUTES = (
-    'nounwind "no-builtins" "frame-pointer"="none" "no-stack-arg-probe" '
-    '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
-)
-
-#: In this order. As fast as O2 in every family of kernels, at an eighth of its time. Strength
-#: reduction is left to code generation: as a pass of its own it can break what the next one needs.
-PASSES = (
-    "always_inliner",
-    "sroa",
-    "instruction_combine",
-    "simplify_cfg",
-    "loop_rotate",
-    "new_gvn",
-    "instruction_combine",
-)
 
 
 def compile_object(module_ir: str, target: Target) -> bytes:
@@ -71,19 +52,6 @@ def functions_defined(module_ir: str) -> list[str]:
 
 
 _DEFINITION = re.compile(r'^\s*define\b([^@\n]*)@(?:"([^"\n]+)"|([\w.$-]+))', re.MULTILINE)
-
-
-@lru_cache(maxsize=1)
-def compiler_identity() -> str:
-    """llvmlite's version and our passes, without importing llvmlite: part of every cache key."""
-    spec = find_spec("llvmlite")
-    folders = spec.submodule_search_locations if spec is not None else None
-    version = "none"
-    if folders:
-        text = (Path(folders[0]) / "_version.py").read_text()
-        found = re.search(r"['\"](\d+\.\d+[^'\"]*)['\"]", text)
-        version = found[1] if found is not None else "unknown"
-    return f"llvmlite={version} passes={','.join(PASSES)} attributes={FUNCTION_ATTRIBUTES}"
 
 
 def _optimised(module_ir: str, target: Target, machine: llvm.TargetMachine) -> llvm.ModuleRef:

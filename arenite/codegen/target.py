@@ -2,23 +2,18 @@
 
 In: the machine this process runs on, or a name. Out: a frozen `Target`. Code is always ELF for a
 bare system, whatever the host runs, so that one linker serves all. `host()` asks LLVM and belongs
-to the compiling side; `host_identity()` names the same machine without importing llvmlite.
+to the compiling side; `identity.host_identity()` names the same machine without it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 
-from arenite.errors import DeviceUnavailable, InvalidArgument
-
-KIB = 2**10
-MIB = 2**20
+from arenite.codegen.identity import KIB, MIB, cache_nbytes, machine
+from arenite.errors import InvalidArgument
 
 X86_64_TRIPLE = "x86_64-unknown-none-elf"
 AARCH64_TRIPLE = "aarch64-unknown-none-elf"
@@ -152,59 +147,3 @@ def with_caches(target: Target) -> Target:
         l2_nbytes=found.get(2, target.l2_nbytes),
         l3_nbytes=found.get(3, target.l3_nbytes),
     )
-
-
-def cache_nbytes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[int, int]:
-    """Bytes of the data cache at each level that the system tells of."""
-    found: dict[int, int] = {}
-    for index in sorted(folder.glob("index*")):
-        try:
-            kind = (index / "type").read_text().strip()
-            level = int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-            factor = {"K": KIB, "M": MIB, "G": KIB * MIB}.get(size[-1:], 1)
-            nbytes = int(size.rstrip("KMG")) * factor
-        except (OSError, ValueError):
-            continue
-        if kind in ("Data", "Unified") and nbytes > 0:
-            found[level] = nbytes
-    return found
-
-
-@lru_cache(maxsize=1)
-def host_identity() -> str:
-    """Text that names this machine in cache keys, from what the system tells of its CPU."""
-    try:
-        about = _first_processor(Path("/proc/cpuinfo").read_text())
-    except OSError:
-        import platform
-
-        about = f"{platform.processor()} {platform.version()}"
-    caches = " ".join(f"l{level}={nbytes}" for level, nbytes in sorted(cache_nbytes().items()))
-    digest = hashlib.sha256(f"{about}\n{caches}".encode()).hexdigest()[:32]
-    return f"{machine()}-{sys.platform}-{digest}"
-
-
-#: What two processors of one kind have in common; clock rates and core numbers change.
-_CPUINFO_FIELDS = (
-    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
-    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
-)
-
-
-def _first_processor(cpuinfo: str) -> str:
-    kept = []
-    for line in cpuinfo.split("\n\n")[0].splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in _CPUINFO_FIELDS:
-            kept.append(f"{name.strip()}:{' '.join(sorted(value.split()))}")
-    return "\n".join(sorted(kept))
-
-
-def machine() -> str:
-    """x86_64 or aarch64."""
-    name = os.uname().machine
-    name = {"amd64": "x86_64", "AMD64": "x86_64", "arm64": "aarch64"}.get(name, name)
-    if name not in ("x86_64", "aarch64"):
-        raise DeviceUnavailable(f"code is generated for x86-64 and aarch64; this is {name!r}")
-    return name

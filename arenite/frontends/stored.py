@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from arenite import device
-from arenite.device import Buffer
+from arenite.device.buffer import Buffer
+from arenite.device.registry import get
 from arenite.dtype import DType
-from arenite.dtype.blocks import byteswapped
+from arenite.ir.data import BufferSource
 
 
-@dataclass(frozen=True, slots=True)
 class StoredTensor:
     """A tensor of a file whose place was checked against the file's size.
 
@@ -18,22 +15,50 @@ class StoredTensor:
     bytes from the start of the file.
     """
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
-    file: Buffer = field(repr=False)  # the whole file, mapped
-    is_swapped: bool = False  # the file has the other byte order than this machine
+    __slots__ = ("_source", "dtype", "file", "is_swapped", "name", "nbytes", "offset", "shape")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        shape: tuple[int, ...],
+        offset: int,
+        nbytes: int,
+        file: Buffer,
+        is_swapped: bool = False,
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.offset = offset
+        self.nbytes = nbytes
+        self.file = file  # the whole file, mapped
+        self.is_swapped = is_swapped  # the file has the other byte order than this machine
+        self._source: BufferSource | None = None
+
+    @property
+    def source(self) -> BufferSource:
+        """The tensor for graphs, the same each time."""
+        if self._source is None:
+            self._source = BufferSource(self.buffer())
+        return self._source
 
     def buffer(self) -> Buffer:
         """The tensor's bytes in place; of a file in the other byte order a converted copy."""
         if not self.is_swapped:
             return self.file.view(self.offset, self.nbytes, self.dtype, self.shape)
+        from arenite.dtype.blocks import byteswapped
+
         raw = self.file.view(self.offset, self.nbytes).as_array()
-        copy = Buffer(device.get("cpu"), self.dtype, self.shape)
+        copy = Buffer(get("cpu"), self.dtype, self.shape)
         copy.copyin(byteswapped(raw, self.dtype))
         return copy
+
+    def __repr__(self) -> str:
+        return (
+            f"StoredTensor({quoted(self.name)}, {self.dtype}, {self.shape}, offset={self.offset}, "
+            f"nbytes={self.nbytes})"
+        )
 
 
 def quoted(name: str) -> str:

@@ -18,6 +18,7 @@ from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
+from arenite.pipeline.outlines import outline_of
 
 #: The longest context where nothing is asked for.
 DEFAULT_CONTEXT = 4096
@@ -34,13 +35,13 @@ def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int
     if memory is None:
         return most
     least = min(LEAST_CONTEXT, most)
-    graph = file.graph(context=least, block=min(block, least), kv=kv)
+    outline = outline_of(file.recipe(context=least, block=min(block, least), kv=kv))
     wanted = json.dumps(["context", memory, most, str(kv), block])
 
     def find() -> str:
         return str(_search(file, memory, kv, block, least, most))
 
-    return int(cached_fact(graph, wanted, find))
+    return int(cached_fact(outline, wanted, find))
 
 
 def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context: int) -> None:
@@ -67,14 +68,19 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
         file, description=replace(file.description, n_layers=min(2, file.description.n_layers))
     )
 
+    def planned(file: LanguageFile, context: int) -> MemoryPlan:
+        return plan_graph(
+            outline_of(file.recipe(context=context, block=min(block, context), kv=kv))
+        )
+
     @remembered
     def work(context: int) -> int:
         """Bytes that are needed beside weights and states."""
-        plan = plan_graph(small.graph(context=context, block=min(block, context), kv=kv))
+        plan = planned(small, context)
         regions = plan.regions.values()
         return sum(r.nbytes for r in regions if r.name in ("work", "io"))
 
-    base = plan_graph(file.graph(context=least, block=min(block, least), kv=kv))
+    base = planned(file, least)
     check_fits(file, base, memory, least)
     a_token = base.regions["state"].nbytes // least
 
@@ -85,7 +91,7 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
     candidates: list[int] = [*range(least, most, STEP), most]
     n_fitting = bisect_right(candidates, memory, key=expected)
     for context in reversed(candidates[: max(n_fitting, 1)]):
-        plan = plan_graph(file.graph(context=context, block=min(block, context), kv=kv))
+        plan = planned(file, context)
         if plan.total_nbytes <= memory:
             return context
     return least

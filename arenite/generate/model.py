@@ -21,10 +21,9 @@ from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.language import LanguageFile
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
-from arenite.ir import Graph
-from arenite.memory import MemoryPlan
 from arenite.memory.amounts import parse_nbytes
-from arenite.pipeline import compile_graph, plan_graph
+from arenite.pipeline import compile_graph, plan_graph, saved_program
+from arenite.pipeline.outlines import outline_of
 from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
 
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
     from arenite.generate.generation import Piece
     from arenite.generate.tokenizer import Tokenizer
+    from arenite.ir.graph import Graph
+    from arenite.ir.outline import Outline
+    from arenite.memory.plan import MemoryPlan
 
 #: What keys and values may be kept as.
 KV_DTYPES = ("float16", "int8", "float32")
@@ -67,15 +69,21 @@ class Settings:
         self.block = context if file.is_embedding else min(block, context)
 
     @cached_property
+    def outline(self) -> Outline:
+        """What a run needs to know of the graph; the graph is not built where it was once."""
+        return outline_of(self.file.recipe(context=self.context, block=self.block, kv=self.kv))
+
+    @property
     def graph(self) -> Graph:
-        if self.file.is_embedding:
-            return self.file.embedding_graph(block=self.block, kv=self.kv)
-        return self.file.graph(context=self.context, block=self.block, kv=self.kv)
+        return self.outline.graph
 
     @cached_property
     def plan(self) -> MemoryPlan:
         """Every byte that will be needed; DoesNotFit where that is over the budget."""
-        plan = plan_graph(self.graph)
+        return self.checked(plan_graph(self.outline))
+
+    def checked(self, plan: MemoryPlan) -> MemoryPlan:
+        """The plan; DoesNotFit where it is over the budget."""
         check_fits(self.file, plan, self.memory, self.context)
         return plan
 
@@ -93,11 +101,14 @@ class LanguageModel(Closing):
         self.settings = settings
         self.file = settings.file
         tell = on_progress or (lambda what, done, total: None)
-        if settings.memory is not None:
-            tell("planning", 0, None)
+        tell("planning", 0, None)
+        found = saved_program(settings.outline, threads=threads)
+        if found is not None:
+            settings.checked(found.plan)
+        elif settings.memory is not None:
             _ = settings.plan
         tell("compiling", 0, None)
-        self.executable: Executable = compile_graph(settings.graph, threads=threads)
+        self.executable: Executable = found or compile_graph(settings.outline, threads=threads)
         #: What the states hold: keys and values of these tokens.
         self._held: list[int] = []
         self._lock = threading.Lock()

@@ -24,6 +24,10 @@ class ConstantData:
     def __init__(self, array: Array, dtype: DType, digest: str) -> None:
         self.array, self.dtype, self.digest = array, dtype, digest
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
     def held(self) -> Array:
         """The memory as kernels read it."""
         if self.dtype.bits < 8:

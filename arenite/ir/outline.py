@@ -29,7 +29,8 @@ class Port(NamedTuple):
 
 
 class Outline:
-    """`build` makes the graph, `digest` is the graph's."""
+    """`build` makes the graph, `digest` is the graph's; `kept_as` is the key in the cache of one
+    that was not made of a graph."""
 
     def __init__(
         self,
@@ -39,11 +40,13 @@ class Outline:
         constants: Sequence[Constant],
         digest: str | None,
         build: Callable[[], Graph],
+        kept_as: str | None = None,
     ) -> None:
         self.inputs = inputs
         self.states = states  # by name
         self.vars = variables  # by name
         self.constants = constants
+        self.kept_as = kept_as
         self._digest = digest
         self._build = build
         self._graph: Graph | None = None

@@ -12,80 +12,115 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from arenite.errors import DamagedCache, NotSupported
-from arenite.ir.graph import Graph, topological
-from arenite.ir.node import Node
-from arenite.memory import MemoryPlan
-from arenite.memory.plan import MEMORY
+from arenite.ir.outline import Outline
+from arenite.memory.plan import MEMORY, MemoryPlan
 from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
+from arenite.pipeline.outlines import fits
 from arenite.runtime import cache
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from arenite.ir.graph import Graph
+    from arenite.ir.node import Node
 
 log = logging.getLogger("arenite.pipeline")
 
 
 def compile_graph(
-    graph: Graph, *, threads: int | None = None, memory: int | None = None, plan: str = MEMORY
+    graph: Graph | Outline,
+    *,
+    threads: int | None = None,
+    memory: int | None = None,
+    plan: str = MEMORY,
 ) -> Executable:
     """An Executable for this machine: from the cache, where it has been compiled before.
 
     `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
     "concurrency".
     """
-    key = _key("model", graph, memory, plan)
-    store = cache.default()
+    found = saved_program(graph, threads=threads, memory=memory, plan=plan)
+    if found is not None:
+        return found
+    outline = Outline.of(graph)
+    if outline.kept_as is not None:
+        outline = Outline.of(outline.graph)
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(graph, memory, plan))
+        built.append(compile_anew(outline.graph, memory, plan))
         return built[0].sections()
 
-    sections = store.obtain(key, build_sections)
-    if built:
-        return Executable(graph, built[0], threads)
+    sections = cache.default().obtain(_key("model", outline, memory, plan), build_sections)
+    try:
+        program = built[0] if built else Compiled.from_sections(sections)
+    except DamagedCache:
+        program = compile_anew(outline.graph, memory, plan)
+    return Executable(outline, program, threads)
+
+
+def saved_program(
+    graph: Graph | Outline,
+    *,
+    threads: int | None = None,
+    memory: int | None = None,
+    plan: str = MEMORY,
+) -> Executable | None:
+    """What `compile_graph` makes, where the cache has it; what there is of no use is dropped."""
+    outline = Outline.of(graph)
+    key = _key("model", outline, memory, plan)
+    store = cache.default()
+    sections = store.get(key)
+    if sections is None:
+        return None
     try:
         program = Compiled.from_sections(sections)
     except DamagedCache as damage:
         log.info("a damaged program is compiled anew: %s", damage)
         store.drop(key)
-        program = compile_anew(graph, memory, plan)
-    return Executable(graph, program, threads)
+        return None
+    if outline.kept_as is not None and not fits(outline, program):
+        log.info("what was kept of a graph does not fit its program, and is dropped")
+        store.drop(outline.kept_as)
+        return None
+    return Executable(outline, program, threads)
 
 
-def plan_graph(graph: Graph) -> MemoryPlan:
+def plan_graph(graph: Graph | Outline) -> MemoryPlan:
     """The plan an Executable would have, without making its code; kept in the cache too."""
+    outline = Outline.of(graph)
     store = cache.default()
-    compiled = store.get(_key("model", graph, None))
+    compiled = store.get(_key("model", outline, None))
     if compiled is not None:
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
-    key = _key("plan", graph, None)
+    key = _key("plan", outline, None)
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import draft
 
-        return {"plan": draft(graph).plan.to_json().encode()}
+        return {"plan": draft(outline.graph).plan.to_json().encode()}
 
     sections = store.obtain(key, build_sections)
     return MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
-def cached_fact(graph: Graph, question: str, find: Callable[[], str]) -> str:
+def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:
     """The answer to a question about a graph, found once and kept in the cache."""
-    key = cache.key_of(_key("fact", graph, None), question)
+    key = cache.key_of(_key("fact", Outline.of(graph), None), question)
     sections = cache.default().obtain(key, lambda: {"fact": find().encode()})
     return bytes(sections["fact"]).decode()
 
 
-def _key(kind: str, graph: Graph, memory: int | None, plan: str = MEMORY) -> str:
-    choices = str(choices_of(graph))
-    return cache.key_of(kind, graph.digest(), str(memory), plan, choices, *identity())
+def _key(kind: str, outline: Outline, memory: int | None, plan: str = MEMORY) -> str:
+    choices = str(choices_of(outline))
+    return cache.key_of(kind, outline.digest(), str(memory), plan, choices, *identity())
 
 
 def compile_anew(graph: Graph, memory: int | None = None, plan: str = MEMORY) -> Compiled:
@@ -97,6 +132,8 @@ def compile_anew(graph: Graph, memory: int | None = None, plan: str = MEMORY) ->
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     """The values of nodes that depend on no input."""
+    from arenite.ir.graph import Graph, topological
+
     if not nodes:
         return []
     for node in topological(nodes):

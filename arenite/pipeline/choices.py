@@ -12,11 +12,14 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from arenite.ir.graph import Graph
+from arenite.ir.outline import Outline
 from arenite.pipeline.identity import identity
 from arenite.runtime import cache
+
+if TYPE_CHECKING:
+    from arenite.ir.graph import Graph
 
 _SECTION = "tuning"
 _log = logging.getLogger("arenite.pipeline")
@@ -50,7 +53,7 @@ def all_choices() -> dict[str, str]:
     return {}
 
 
-def choices_of(graph: Graph) -> dict[str, str]:
+def choices_of(graph: Graph | Outline) -> dict[str, str]:
     """Those of them that are about kernels of this graph."""
     chosen = all_choices()
     if not chosen:
@@ -60,7 +63,7 @@ def choices_of(graph: Graph) -> dict[str, str]:
     if found is None:
         from arenite.pipeline.contents import contents_of
 
-        found = dict.fromkeys(contents_of(graph), True)
+        found = dict.fromkeys(contents_of(Outline.of(graph).graph), True)
         _write(key, found)
     return {content: chosen[content] for content in found if content in chosen}
 

@@ -3,26 +3,60 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 
-from arenite.codegen import target
-from arenite.codegen.llvm import compiler_identity
+from arenite.codegen.identity import compiler_identity, host_identity
+from arenite.runtime import cache
 
-_FOLDERS = ("ir", "passes", "schedule", "codegen", "memory", "runtime", "pipeline")
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Where graphs come from, and what makes code of them.
+_FOLDERS = {
+    "graphs": ("dtype", "ir", "frontends"),
+    "programs": ("ir", "passes", "schedule", "codegen", "memory", "runtime", "pipeline"),
+}
 
 
 def identity() -> tuple[bytes, str, str]:
     """Parts of every key under which code, or what was measured of it, is kept."""
-    return (_sources(), compiler_identity(), target.host_identity())
+    return (_sources("programs"), compiler_identity(), host_identity())
 
 
-@lru_cache(maxsize=1)
-def _sources() -> bytes:
-    """Our own sources, hashed by content."""
-    here = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for folder in _FOLDERS:
-        for file in sorted((here / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.digest()
+def graph_sources() -> bytes:
+    """Our own sources that decide which graph a file becomes."""
+    return _sources("graphs")
+
+
+@lru_cache(maxsize=2)
+def _sources(of: str) -> bytes:
+    """Our own sources, hashed by content. Reading them takes longer than the rest of a warm start,
+    so the digest is kept under what the system says of the files: a file that is written, or put
+    in another's place, has another time of change, whatever its other times are set to."""
+    files = _files([os.path.join(_HERE, folder) for folder in _FOLDERS[of]])
+    key = cache.key_of("sources", repr(files))
+
+    def hashed() -> dict[str, bytes]:
+        digest = hashlib.sha256()
+        for path, *_ in files:
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        return {"digest": digest.digest()}
+
+    return bytes(cache.default().obtain(key, hashed)["digest"])
+
+
+def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """The sources in some folders, each with what tells one state of it from another."""
+    found = []
+    pending = [*folders]
+    while pending:
+        with suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    state = entry.stat()
+                    times = (state.st_mtime_ns, state.st_ctime_ns)
+                    found.append((entry.path, state.st_ino, state.st_size, *times))
+                elif entry.is_dir():
+                    pending.append(entry.path)
+    return sorted(found)

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from arenite.codegen.llvm import compile_object, compiler_identity, functions_defined
-from arenite.codegen.target import Target, host_identity
+from arenite.codegen.identity import compiler_identity, host_identity
+from arenite.codegen.llvm import compile_object, functions_defined
+from arenite.codegen.target import Target
 from arenite.errors import CompileFailed
 from arenite.runtime import cache
 from arenite.runtime.compile_child import (

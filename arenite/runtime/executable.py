@@ -38,15 +38,14 @@ from arenite.runtime.hosts import HostCalls
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.load_step import LoadStep
 from arenite.runtime.native import Outcome, OutcomeKind
-from arenite.runtime.profile import Profile
-from arenite.runtime.stamps import Stamps
 from arenite.runtime.state import HeldState, States
-from arenite.runtime.table import LaunchTable
-from arenite.runtime.table_check import check_table
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.passes import Record
+    from arenite.runtime.profile import Profile
+    from arenite.runtime.stamps import Stamps
+    from arenite.runtime.table import LaunchTable
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -325,6 +324,7 @@ class Executable(Closing):
         if self._assembly.is_straight and not self._binder.state_numbers:
             return
         from arenite.runtime.dataflow import check_dataflow, given_values
+        from arenite.runtime.table_check import check_table
 
         check_table(table)
         given = given_values(self.compiled, self.graph.states)
@@ -334,6 +334,9 @@ class Executable(Closing):
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
+        from arenite.runtime.profile import Profile
+        from arenite.runtime.stamps import Stamps
+
         with self._turn():
             self._check_failure()
             fitting = self._arguments.fitting([np.asarray(array) for array in arrays])

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.identity import FUNCTION_ATTRIBUTES
 
 
 @dataclass(frozen=True)

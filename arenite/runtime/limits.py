@@ -13,15 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arenite import device
-from arenite.codegen.llvm import compiler_identity
-from arenite.codegen.target import Target, host_identity
+from arenite.codegen.identity import compiler_identity, host_identity
 from arenite.device import Buffer
 from arenite.dtype import uint8
 from arenite.runtime import cache
 from arenite.runtime.loader import load_code
 from arenite.runtime.model_file import code_sections, parse_code
+
+if TYPE_CHECKING:
+    from arenite.codegen.target import Target
 
 #: Multiply-adds in flight: enough for any core's latency times its units.
 N_CHAINS = 12

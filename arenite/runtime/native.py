@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.codegen.llvm import compiler_identity
-from arenite.codegen.target import NEON, X86_64, Target, machine
+from arenite.codegen.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.runtime import cache, layout
 from arenite.runtime.layout import Imports, Run, Worker
@@ -275,7 +274,7 @@ def stop_team() -> bool:
 def _load() -> Runtime:
     if sys.platform != "linux":
         raise DeviceUnavailable(f"native code runs on Linux so far, not on {sys.platform}")
-    key = cache.key_of("runtime image", _sources(), compiler_identity(), _target().identity)
+    key = cache.key_of("runtime image", _sources(), compiler_identity(), machine())
     store = cache.default()
     try:
         code, entries = parse_code(store.obtain(key, _build))
@@ -286,24 +285,22 @@ def _load() -> Runtime:
 
 
 def _build() -> dict[str, bytes]:
+    from arenite.codegen.target import NEON, X86_64
     from arenite.runtime.compile_pool import compile_modules
     from arenite.runtime.driver_ir import runtime_module
     from arenite.runtime.link import link_objects
 
-    target = _target()
+    # The plainest CPU of this kind: a driver gains nothing from more, and asks LLVM nothing.
+    target = X86_64 if machine() == "x86_64" else NEON
     image = link_objects(compile_modules([runtime_module(target)], target))
     return code_sections(image.image, image.entries)
 
 
-def _target() -> Target:
-    """The plainest CPU of this kind: a driver gains nothing from more, and asks LLVM nothing."""
-    return X86_64 if machine() == "x86_64" else NEON
-
-
 def _sources() -> bytes:
     here = Path(__file__).parent
+    files = [here.parent / "codegen/target.py", *(here / f"{name}.py" for name in _SOURCES)]
     try:
-        return b"".join((here / f"{name}.py").read_bytes() for name in _SOURCES)
+        return b"".join(file.read_bytes() for file in files)
     except OSError:
         return b""  # installed without sources: the version alone tells
 

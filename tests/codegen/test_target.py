@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from arenite.codegen import target
+from arenite.codegen import identity, target
+from arenite.codegen.identity import cache_nbytes
 from arenite.codegen.target import (
     AVX2,
     AVX512,
     NEON,
     X86_64,
-    cache_nbytes,
     host,
     named,
     of_features,
@@ -60,20 +60,20 @@ def test_identities_differ_when_anything_differs() -> None:
 
 def test_the_warm_side_names_the_host_without_llvm() -> None:
     code = (
-        "import sys; from arenite.codegen import llvm, target\n"
-        "print(target.host_identity(), llvm.compiler_identity())\n"
+        "import sys; from arenite.codegen import identity\n"
+        "print(identity.host_identity(), identity.compiler_identity())\n"
         "assert 'llvmlite' not in sys.modules"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.startswith(target.host_identity())
+    assert run.stdout.startswith(identity.host_identity())
     assert "llvmlite=0." in run.stdout
 
 
 def test_a_processor_is_known_by_what_does_not_change() -> None:
     one = "processor: 0\nmodel name: Fast 3\ncpu MHz: 2500\nflags: b a\n\nprocessor: 1\nflags: x"
     other = "processor: 0\nmodel name: Fast 3\ncpu MHz: 1200\nflags: a b\n"
-    assert target._first_processor(one) == target._first_processor(other)
-    assert target._first_processor(one) != target._first_processor(one.replace("b a", "a"))
+    assert identity._first_processor(one) == identity._first_processor(other)
+    assert identity._first_processor(one) != identity._first_processor(one.replace("b a", "a"))
 
 
 def test_cache_sizes_are_read_where_the_system_tells(tmp_path: Path) -> None:
@@ -97,4 +97,4 @@ def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "uname", uname)
     with pytest.raises(DeviceUnavailable, match="riscv64"):
-        target.machine()
+        identity.machine()

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from arenite.dtype import DType
-from arenite.errors import InvalidArgument, NotSupported
-from arenite.frontends.gguf import GgufFile
-from arenite.frontends.language.bert import bert
-from arenite.frontends.language.builder import Builder
+from arenite.errors import NotSupported
 from arenite.frontends.language.description import Description
-from arenite.frontends.language.folder import open_folder
-from arenite.frontends.language.gguf import described
-from arenite.frontends.language.llama import llama
-from arenite.frontends.language.weights import Weights
+from arenite.frontends.language.recipe import Recipe
 from arenite.frontends.stored import StoredTensor, quoted
-from arenite.ir import Graph, Node
 
-#: How the rows of each architecture are computed, by the name in files.
-ARCHITECTURES: dict[str, Callable[[Builder], Node]] = {
-    "bert": bert,
-    "llama": llama,
-    "qwen2": llama,
-    "qwen2moe": llama,
-    "qwen3": llama,
-    "qwen3moe": llama,
-}
+if TYPE_CHECKING:
+    from arenite.dtype import DType
+    from arenite.frontends.gguf import GgufFile
+    from arenite.ir.graph import Graph
+
+#: The architectures that graphs are made of, by the name in files.
+ARCHITECTURES = ("bert", "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,9 +35,14 @@ class LanguageFile:
         """Read a GGUF file (any shard of it) or a Hugging Face folder; no weights are read."""
         given = os.fspath(path)
         if os.path.isdir(given) or given.endswith((".safetensors", ".safetensors.index.json")):
+            from arenite.frontends.language.folder import open_folder
+
             description, tensors = open_folder(given)
             made = cls(given, description, tensors, None)
         else:
+            from arenite.frontends.gguf import GgufFile
+            from arenite.frontends.language.gguf import described
+
             gguf = GgufFile.open(given)
             architecture = gguf.metadata.text("general.architecture")
             if architecture not in ARCHITECTURES:
@@ -67,26 +63,15 @@ class LanguageFile:
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal
 
+    def recipe(self, *, context: int, block: int, kv: DType) -> Recipe:
+        """How a graph of the model is made. Of text: of a block of tokens and the position of the
+        first it makes the logits after the last token, and keys and values of up to `context`
+        tokens are states. Of embeddings: of all tokens of one text it makes one row."""
+        return Recipe(self, context=context, block=block, kv=kv)
+
     def graph(self, *, context: int, block: int, kv: DType) -> Graph:
-        """Of a block of tokens and the position of the first: the logits after the last token; keys
-        and values of up to `context` tokens are states."""
-        if self.is_embedding:
-            raise InvalidArgument(f"{self.path} is a model for embeddings, not for text")
-        builder = self._builder(context, block, kv)
-        rows = ARCHITECTURES[self.description.architecture](builder)
-        return builder.graph({"logits": builder.logits(builder.last(rows))})
-
-    def embedding_graph(self, *, block: int, kv: DType) -> Graph:
-        """Of the tokens of one text: one row, pooled as the file says, of length 1."""
-        builder = self._builder(block, block, kv)
-        rows = ARCHITECTURES[self.description.architecture](builder)
-        return builder.graph({"embedding": builder.pooled(rows)})
-
-    def _builder(self, context: int, block: int, kv: DType) -> Builder:
-        if not 1 <= block <= context:
-            raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
-        weights = Weights(self.path, self.tensors)
-        return Builder(self.description, weights, context=context, block=block, kv=kv)
+        """The graph of a recipe."""
+        return self.recipe(context=context, block=block, kv=kv).build()
 
     def __repr__(self) -> str:
         d = self.description

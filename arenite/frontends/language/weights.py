@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from arenite.dtype import Kind
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.stored import StoredTensor, quoted
-from arenite.ir import Node, Origin, Origins, buffer
+from arenite.ir import BufferSource, Node, Origin, Origins, make
 
 
 class Weights:
@@ -17,7 +17,8 @@ class Weights:
         self.path = path
         self.tensors = tensors
         self.origins = Origins()
-        self._nodes: dict[str, Node] = {}
+        #: The tensors that were asked for.
+        self.used: dict[str, BufferSource] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
@@ -39,8 +40,7 @@ class Weights:
                 f"{self.path}: tensor {quoted(stored.name)} is of {stored.dtype}; it should hold "
                 "floating-point numbers"
             )
-        known = self._nodes.get(name)
-        if known is None:
-            known = self._nodes[name] = buffer(stored.buffer())
-            self.origins.add(known, Origin(self.path, name=stored.name))
-        return known
+        source = self.used[name] = stored.source
+        node = make("buffer", source=source)
+        self.origins.add(node, Origin(self.path, name=stored.name))
+        return node

@@ -1,0 +1,59 @@
+"""Recipe: one graph of a file, known before it is built.
+
+In: a file, and what the graph is to be made for. Out: a key that differs whenever the graph may,
+the graph itself when it is asked for, and the tensors it reads, by name. A graph depends on what
+the file says of the model and on names, shapes and types of tensors; on no content.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from arenite.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from arenite.dtype import DType
+    from arenite.frontends.language.file import LanguageFile
+    from arenite.ir.data import BufferSource
+    from arenite.ir.graph import Graph
+
+
+class Recipe:
+    """`block` is the most tokens that come in at once, `kv` what keys and values are kept as."""
+
+    def __init__(self, file: LanguageFile, *, context: int, block: int, kv: DType) -> None:
+        if not 1 <= block <= context:
+            raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
+        self.file = file
+        self.context = context
+        self.block = block
+        self.kv = kv
+        self._names: dict[int, str] = {}
+
+    @cached_property
+    def key(self) -> str:
+        """Everything that decides the graph."""
+        tensors = sorted(
+            (name, tensor.name, tensor.dtype.name, tensor.shape)
+            for name, tensor in self.file.tensors.items()
+        )
+        return repr((self.file.description, self.context, self.block, self.kv.name, tensors))
+
+    def build(self) -> Graph:
+        """The graph; InvalidFile where the file lacks something that it needs."""
+        from arenite.frontends.language.builder import Builder
+        from arenite.frontends.language.graphs import embedding_graph, text_graph
+        from arenite.frontends.language.weights import Weights
+
+        weights = Weights(self.file.path, self.file.tensors)
+        builder = Builder(
+            self.file.description, weights, context=self.context, block=self.block, kv=self.kv
+        )
+        graph = (embedding_graph if self.file.is_embedding else text_graph)(builder)
+        self._names = {source.id: name for name, source in weights.used.items()}
+        return graph
+
+    def name_of(self, source: BufferSource) -> str | None:
+        """The name of a tensor that the graph, which was built, reads."""
+        return self._names.get(source.id)

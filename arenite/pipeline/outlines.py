@@ -1,0 +1,164 @@
+"""Outlines in the cache: a graph that was built once need not be built again to be run.
+
+In: a recipe. Out: the outline of its graph: the one that was kept under the recipe's key, or that
+of the graph, built now. An entry names tensors, never their content: that comes from the recipe. It
+holds the key it was kept under, so that one that got into another's place is not believed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from arenite import dtype as dtypes
+from arenite.errors import AreniteError
+from arenite.ir.data import ConstantData
+from arenite.ir.dim import Var
+from arenite.ir.outline import Constant, Outline, Port
+from arenite.pipeline.identity import graph_sources
+from arenite.runtime import cache
+from arenite.runtime.compiled import dim_from_json, dim_to_json
+
+if TYPE_CHECKING:
+    from arenite.frontends.language.recipe import Recipe
+    from arenite.runtime.compiled import Compiled
+
+_log = logging.getLogger("arenite.pipeline")
+
+
+def outline_of(recipe: Recipe) -> Outline:
+    """What a run needs to know of a recipe's graph."""
+    key = cache.key_of("outline", graph_sources(), recipe.key)
+    store = cache.default()
+    sections = store.get(key)
+    if sections is not None:
+        try:
+            return _read(sections, key, recipe)
+        except (AreniteError, LookupError, TypeError, ValueError) as problem:
+            _log.info("what was kept of a graph is dropped: %r", problem)
+            store.drop(key)
+    outline = Outline.of(recipe.build())
+    written = _written(outline, key, recipe)
+    if written is not None:
+        store.put(key, written)
+    return outline
+
+
+def fits(outline: Outline, program: Compiled) -> bool:
+    """Whether a program is one of the graph: whether inputs, states and constants are of the types
+    that it counts on."""
+    ports: dict[str, Sequence[Port | Constant]] = {
+        "input": outline.inputs,
+        "state": outline.states,
+        "constant": outline.constants,
+    }
+    for value in program.values:
+        if value.kind not in ports or value.source < 0:
+            continue
+        if value.source >= len(ports[value.kind]):
+            return False
+        port = ports[value.kind][value.source]
+        if port.shape != value.shape or port.dtype != value.dtype:
+            return False
+    return True
+
+
+class _Constants(Sequence[Constant]):
+    """Arrays of a graph, made when they are asked for: most of a file, some kept."""
+
+    def __init__(self, kinds: list[Any], data: memoryview, recipe: Recipe) -> None:
+        self._kinds = kinds
+        self._data = data
+        self._recipe = recipe
+        self._made: dict[int, Constant] = {}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    @overload
+    def __getitem__(self, number: int) -> Constant: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Constant]: ...
+    def __getitem__(self, number: int | slice) -> Constant | Sequence[Constant]:
+        if isinstance(number, slice):
+            return [self[k] for k in range(*number.indices(len(self)))]
+        if number not in self._made:
+            self._made[number] = self._make(self._kinds[number])
+        return self._made[number]
+
+    def _make(self, kind: Any) -> Constant:
+        if isinstance(kind, str):
+            return self._recipe.file.tensors[kind].source
+        name, shape, digest, start, nbytes = kind
+        dtype = dtypes.of(name)
+        array = np.frombuffer(self._data[start : start + nbytes], dtype.to_numpy()).reshape(shape)
+        array = array.copy()
+        array.flags.writeable = False
+        return ConstantData(array, dtype, digest)
+
+
+def _written(outline: Outline, key: str, recipe: Recipe) -> dict[str, bytes] | None:
+    """An outline as sections; None where it has arrays that cannot be kept."""
+    kinds: list[Any] = []
+    data = bytearray()
+    for constant in outline.constants:
+        if not isinstance(constant, ConstantData):
+            name = recipe.name_of(constant)
+            if name is None:
+                return None
+            kinds.append(name)
+        elif constant.dtype.has_numpy:
+            raw = constant.array.tobytes()
+            kinds.append(
+                [constant.dtype.name, constant.array.shape, constant.digest, len(data), len(raw)]
+            )
+            data += raw
+        else:
+            return None
+    content = {
+        "key": key,
+        "digest": outline.digest(),
+        "inputs": [_port_to_json(port) for port in outline.inputs],
+        "states": [_port_to_json(port) for port in outline.states],
+        "vars": [[var.name, var.low, var.high] for var in outline.vars],
+        "constants": kinds,
+    }
+    return {"outline": json.dumps(content).encode(), "data": bytes(data)}
+
+
+def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> Outline:
+    content = json.loads(bytes(sections["outline"]))
+    if content["key"] != key:
+        raise ValueError("it was kept under another key")
+    digest, kinds, data = content["digest"], content["constants"], sections["data"]
+    if type(digest) is not str:
+        raise ValueError("a digest is a text")
+    for kind in kinds:
+        if not isinstance(kind, str):
+            name, shape, _, start, nbytes = kind
+            if dtypes.of(name).nbytes(tuple(shape)) != nbytes or start + nbytes > len(data):
+                raise ValueError("a constant is not where it should be")
+        elif kind not in recipe.file.tensors:
+            raise ValueError(f"there is no tensor {kind!r}")
+    return Outline(
+        tuple(map(_port_from_json, content["inputs"])),
+        tuple(map(_port_from_json, content["states"])),
+        tuple(Var(name, low, high) for name, low, high in content["vars"]),
+        _Constants(kinds, data, recipe),
+        digest,
+        recipe.build,
+        kept_as=key,
+    )
+
+
+def _port_to_json(port: Port) -> list[Any]:
+    return [port.name, [dim_to_json(size) for size in port.shape], port.dtype.name]
+
+
+def _port_from_json(data: list[Any]) -> Port:
+    name, shape, dtype = data
+    return Port(str(name), tuple(map(dim_from_json, shape)), dtypes.of(dtype))
