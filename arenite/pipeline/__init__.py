@@ -143,5 +143,7 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
                 "of a function that is being compiled, or an argument of the body of a loop; "
                 "choose with arenite.where or arenite.cond, repeat with arenite.while_loop"
             )
-    with compile_graph(Graph.of(nodes)) as program:
+    from arenite.pipeline.program import compile_program
+
+    with compile_program(Graph.of(nodes)) as program:
         return program.run({})

@@ -32,6 +32,7 @@ from arenite.tensor.host import host_call
 from arenite.tensor.random import Generator
 from arenite.tensor.recurrent import gru, lstm
 from arenite.tensor.spec import TensorSpec, spec, static
+from arenite.tensor.specialize import any_size, specialize
 from arenite.tensor.state import State
 from arenite.tensor.tensor import Tensor, realize_all
 
@@ -41,6 +42,7 @@ __all__ = [
     "State",
     "Tensor",
     "TensorSpec",
+    "any_size",
     "arange",
     "asarray",
     "broadcast_arrays",
@@ -68,6 +70,7 @@ __all__ = [
     "realize_all",
     "scan",
     "spec",
+    "specialize",
     "stack",
     "static",
     "vstack",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class _Source:
 
     def compile_for(self, values: tuple[Any, ...]) -> Variant:
         """Trace the function with these values of its static arguments, and compile it."""
-        from arenite.pipeline import compile_graph
+        from arenite.pipeline.program import compile_program
 
         left = iter(values)
         inputs: list[Node] = []
@@ -93,8 +93,11 @@ class _Source:
         updates = states.updates
         origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
         graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
-        executable = compile_graph(graph, threads=self.threads, memory=self.memory, plan=self.plan)
-        return Variant(values, executable, structure)
+        executable = compile_program(
+            graph, threads=self.threads, memory=self.memory, plan=self.plan
+        )
+        # One in segments is called and looked at in the same way.
+        return Variant(values, cast("Executable", executable), structure)
 
 
 class CompiledFunction(Closing):

@@ -3,6 +3,10 @@
 Functions are called once, with tensors that stand for what they get; what they return says what is
 computed, and none of it is computed yet. Values are tensors, or tuples, lists and dicts of them.
 What a body uses from outside needs no mention. Nothing returns to Python between iterations.
+
+With `grows`, sizes of the state may change from iteration to iteration (not its number of axes); a
+body is called again for each axis that turns out to. Such sizes have no bound, so a program is cut
+there into segments, each planned when it is entered.
 """
 
 from __future__ import annotations
@@ -13,18 +17,15 @@ from typing import Any
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast, reshape
-from arenite.ir.dim import Dim, Expr
+from arenite.ir.dim import Expr
+from arenite.ir.growing import FOR_EVER, Body, growing
 from arenite.ir.node import Node, typed
-from arenite.ir.ops import full, make, parameter
+from arenite.ir.ops import full, make
 from arenite.ir.ops import size as size_node
-from arenite.ir.regions import loop
 from arenite.tensor.base import ORIGINS, Base, described, node_of, operand_of
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import BOOL, INT64, INTEGERS
 from arenite.tensor.structure import Leaves, need_same, put_together, taken_apart
-
-#: Iterations of a loop that only its condition ends.
-FOR_EVER = 2**63 - 1
 
 
 def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
@@ -46,91 +47,103 @@ def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
     return put_together(structure, chosen)
 
 
-def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any) -> Any:
+def while_loop(
+    condition: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    initial: Any,
+    *,
+    grows: bool = False,
+) -> Any:
     """`state = body(state)` as long as `condition(state)` holds; the last state."""
-    carry = _Carry("while_loop", initial)
+    carry = _Carry("while_loop", initial, grows)
     first = _truth(condition(carry.wrapped(carry.nodes)), "the condition of while_loop")
-    state = carry.wrapped(carry.parameters)
-    following = carry.following(body(state))
-    goes_on = _truth(condition(carry.wrapped(following)), "the condition of while_loop")
-    made = loop(
-        full((), FOR_EVER, INT64),
-        carry.nodes,
-        ((parameter((), INT64), *carry.parameters), following),
-        condition=first,
-        goes_on=goes_on,
-        origins=ORIGINS,
-    )
-    return carry.wrapped(made)
+
+    def build(_: Node, carried: Sequence[Node]) -> Body:
+        following = carry.following(body(carry.wrapped(carried)), carried)
+        goes_on = _truth(condition(carry.wrapped(following)), "the condition of while_loop")
+        return Body(following, goes_on=goes_on)
+
+    trips = full((), FOR_EVER, INT64)
+    return carry.wrapped(growing(trips, carry.nodes, build, condition=first, origins=ORIGINS))
 
 
-def fori_loop(trips: Any, body: Callable[[Any, Any], Any], initial: Any) -> Any:
+def fori_loop(
+    trips: Any, body: Callable[[Any, Any], Any], initial: Any, *, grows: bool = False
+) -> Any:
     """`state = body(i, state)` for i from 0 to trips - 1; the last state.
 
     `trips` is a number, a size (a Var, or an expression of Vars), or an integer tensor without
     axes, whose value may be found while running.
     """
-    carry = _Carry("fori_loop", initial)
-    number = parameter((), INT64)
-    following = carry.following(body(wrap(number), carry.wrapped(carry.parameters)))
-    parameters = (number, *carry.parameters)
-    made = loop(_trips(trips), carry.nodes, (parameters, following), origins=ORIGINS)
-    return carry.wrapped(made)
+    carry = _Carry("fori_loop", initial, grows)
+
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        return Body(carry.following(body(wrap(number), carry.wrapped(carried)), carried))
+
+    return carry.wrapped(growing(_trips(trips), carry.nodes, build, origins=ORIGINS))
 
 
 def scan(
-    body: Callable[[Any, Any], Any], initial: Any, xs: Any = None, length: Dim | None = None
+    body: Callable[[Any, Any], Any],
+    initial: Any,
+    xs: Any = None,
+    length: Any = None,
+    *,
+    grows: bool = False,
 ) -> tuple[Any, Any]:
     """`state, y = body(state, x)` for each x along axis 0 of `xs`; (last state, all y stacked).
 
     `xs` is a structure of tensors with one size on axis 0, of which the body gets a row of each;
-    without them `length` says how often, and x is None. Rows are read and written in place.
+    without them `length` says how often, and x is None. Rows are read and written in place. A
+    length that is a tensor is found while running, and there are as many rows.
     """
-    carry = _Carry("scan", initial)
+    carry = _Carry("scan", initial, grows)
     structure, leaves = taken_apart(xs)
     arrays = [(path, node_of(leaf)) for path, leaf in leaves]
     trips = _length(arrays, length)
-    number = parameter((), INT64)
-    rows = [wrap(make("gather", node, number, axis=0)) for _, node in arrays]
-    returned = body(carry.wrapped(carry.parameters), put_together(structure, rows))
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise InvalidArgument(
-            f"the body of scan returns (state, y), not {type(returned).__name__}; y may be None"
-        )
-    following = carry.following(returned[0])
-    out_structure, outs = taken_apart(returned[1])
-    made = loop(
-        _trips(trips),
-        carry.nodes,
-        ((number, *carry.parameters), following),
-        rows=[node_of(leaf) for _, leaf in outs],
-        origins=ORIGINS,
-    )
+    shown: list[Any] = []
+
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        rows = [wrap(make("gather", node, number, axis=0)) for _, node in arrays]
+        returned = body(carry.wrapped(carried), put_together(structure, rows))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise InvalidArgument(
+                f"the body of scan returns (state, y), not {type(returned).__name__}; y may be None"
+            )
+        out_structure, outs = taken_apart(returned[1])
+        shown[:] = [out_structure]
+        made = [node_of(leaf) for _, leaf in outs]
+        return Body(carry.following(returned[0], carried), made)
+
+    made = growing(_trips(trips), carry.nodes, build, origins=ORIGINS)
     n = len(carry.nodes)
     stacked = [wrap(node) for node in made[n:]]
-    return carry.wrapped(made[:n]), put_together(out_structure, stacked)
+    return carry.wrapped(made[:n]), put_together(shown[0], stacked)
 
 
 class _Carry:
-    """The state of a loop: its structure, where it begins, and parameters that stand for it."""
+    """The state of a loop: its structure, where it begins, and whether its sizes may change."""
 
-    def __init__(self, what: str, initial: Any) -> None:
+    def __init__(self, what: str, initial: Any, grows: bool) -> None:
         self.what = what
+        self.grows = grows
         self.structure, self.leaves = taken_apart(initial)
         self.nodes = [node_of(leaf) for _, leaf in self.leaves]
-        self.parameters = [parameter(node.shape, node.dtype) for node in self.nodes]
 
     def wrapped(self, nodes: Sequence[Node]) -> Any:
         return put_together(self.structure, [wrap(node) for node in nodes])
 
-    def following(self, returned: Any) -> list[Node]:
+    def following(self, returned: Any, carried: Sequence[Node]) -> list[Node]:
         """What the body makes of the state, of the types it had."""
         structure, leaves = taken_apart(returned)
         need_same(f"the state that the body of {self.what} returns", structure, self.structure)
         made = []
-        for (path, leaf), one in zip(leaves, self.parameters, strict=True):
+        for (path, leaf), one in zip(leaves, carried, strict=True):
             node = _as_type(leaf, one.dtype, one)
-            _need_like(f"the state{_at(path)} that the body of {self.what} returns", node, one)
+            # Which sizes change, and that the number of axes does not, is looked at by `growing`.
+            if not self.grows or node.dtype != one.dtype:
+                what = f"the state{_at(path)} that the body of {self.what} returns"
+                _need_like(what, node, one, "; with grows=True sizes may change")
             made.append(node)
         return made
 
@@ -139,7 +152,7 @@ def _at(path: str) -> str:
     return f" at {path}" if path else ""
 
 
-def _need_like(what: str, node: Node, wanted: Node) -> None:
+def _need_like(what: str, node: Node, wanted: Node, hint: str = "") -> None:
     """The same shape and dtype, or an error that says which of them differs."""
     if node.dtype != wanted.dtype:
         raise TypeMismatch(
@@ -149,7 +162,7 @@ def _need_like(what: str, node: Node, wanted: Node) -> None:
     if node.shape != wanted.shape:
         raise ShapeMismatch(
             f"{what} is {described(node)}, not {typed(wanted.shape, wanted.dtype)}: its shape is "
-            f"{node.shape}, not {wanted.shape}"
+            f"{node.shape}, not {wanted.shape}{hint if node.ndim == wanted.ndim else ''}"
         )
 
 
@@ -191,7 +204,7 @@ def _trips(trips: Any) -> Node:
     return cast(node, INT64)
 
 
-def _length(arrays: Leaves, length: Dim | None) -> Dim:
+def _length(arrays: Leaves, length: Any) -> Any:
     """How many rows all of them have."""
     if not arrays:
         if length is None:

@@ -15,16 +15,26 @@ from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import Number, binary, cast
+from arenite.ir.compose.found import counted, filled
 from arenite.ir.dim import Dim, Expr, ceildiv
 from arenite.ir.dim import maximum as larger_dim
 from arenite.ir.node import Node
 from arenite.ir.ops import buffer, make
 from arenite.ir.ops import full as full_node
-from arenite.tensor.base import DTypeLike, array_of, axis_of, node_of_array, record_origin, shape_of
+from arenite.ir.ops import size as size_node
+from arenite.tensor.base import (
+    DTypeLike,
+    array_of,
+    axis_of,
+    described,
+    node_of_array,
+    record_origin,
+    shape_of,
+)
 from arenite.tensor.elementwise import arithmetic, choose
 from arenite.tensor.linear import summed_products
 from arenite.tensor.movement import joined
-from arenite.tensor.promote import FLOAT64, INT64
+from arenite.tensor.promote import FLOAT64, INT64, INTEGERS
 from arenite.tensor.tensor import Tensor
 
 Shape = Dim | Sequence[Dim]
@@ -55,6 +65,10 @@ def from_dlpack(producer: Any) -> Tensor:
 
 def full(shape: Shape, value: Number, dtype: DTypeLike | None = None) -> Tensor:
     wanted = dtype_of(np.asarray(value).dtype) if dtype is None else dtype_of(dtype)
+    given = shape if isinstance(shape, Sequence) else (shape,)
+    if any(_is_found(size) for size in given):
+        sizes = [_counted(size) if _is_found(size) else sizes_of((size,))[0] for size in given]
+        return wrap(filled(sizes, value, wanted))
     return wrap(full_node(sizes_of(shape), value, wanted))
 
 
@@ -89,9 +103,15 @@ def arange(
     step: float = 1,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """start, start + step, ... before stop; sizes may be given for whole steps."""
+    """start, start + step, ... before stop; sizes may be given for whole steps, and integer tensors
+    whose value is found while running."""
     if stop is None:
         start, stop = 0, start
+    if _is_found(start) or _is_found(stop):
+        if type(step) is not int or step == 0:
+            raise InvalidArgument(f"arange: tensors go with a whole step, not with {step!r}")
+        made = counted(_counted(start), _counted(stop), step)
+        return wrap(cast(made, INT64 if dtype is None else dtype_of(dtype)))
     if step == 0:
         raise InvalidArgument("arange: the step is 0")
     if isinstance(start, Expr) or isinstance(stop, Expr):
@@ -104,6 +124,19 @@ def arange(
     # As NumPy does it: the step is the distance of the first two, after rounding.
     delta = step if exact else (start + step) - start
     return wrap(cast(binary("add", binary("mul", steps, delta), start), wanted))
+
+
+def _is_found(size: Any) -> bool:
+    """Whether a size or a number is a tensor whose value is not there yet."""
+    return isinstance(size, Tensor) and not size.is_realized
+
+
+def _counted(size: Any) -> Node:
+    """One integer, as a node."""
+    node = size.node if isinstance(size, Tensor) else size_node(size, INT64)
+    if node.shape != () or node.dtype.kind not in INTEGERS:
+        raise InvalidArgument(f"one integer is needed for a size, not {described(node)}")
+    return cast(node, INT64)
 
 
 def _count(start: float, stop: float, step: float) -> int:

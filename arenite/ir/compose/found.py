@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from arenite.ir.compose.basic import INT64, binary, cast, iota, reshape, size_like, where
-from arenite.ir.dim import product
+from collections.abc import Sequence
+
+from arenite.dtype import DType
+from arenite.ir.compose.basic import (
+    INT64,
+    Number,
+    along,
+    binary,
+    broadcast_to,
+    cast,
+    iota,
+    reshape,
+    size_like,
+    where,
+)
+from arenite.ir.dim import Dim, product
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.control import cut
+from arenite.ir.ops.unbounded import arange
 
 
 def nonzero(mask: Node) -> Node:
@@ -21,6 +36,29 @@ def nonzero(mask: Node) -> Node:
     room = full((n + 1,), 0, INT64)
     scattered = make("scatter_elements", room, places, iota(n), axis=0, reduction="none")
     return cut(scattered, make("sum", ones, axes=(0,)))
+
+
+def counted(start: Node, stop: Node, step: int) -> Node:
+    """start, start + step, ... before stop, of integers that are found while running: int64."""
+    if step == 1 and start is full((), 0, INT64):
+        return arange(stop)
+    distance = binary("sub", stop, start) if step > 0 else binary("sub", start, stop)
+    count = binary("floordiv", binary("add", distance, abs(step) - 1), abs(step))
+    return binary("add", binary("mul", arange(count), step), start)
+
+
+def filled(shape: Sequence[Dim | Node], value: Number, dtype: DType) -> Node:
+    """One value in a shape whose sizes may be integers that are found while running."""
+    # Each such size is that of a range which the result is made of, so that it is found before.
+    ranges = {k: arange(size) for k, size in enumerate(shape) if isinstance(size, Node)}
+    sizes = tuple(
+        ranges[k].shape[0] if isinstance(size, Node) else size for k, size in enumerate(shape)
+    )
+    zeros = full((), 0, INT64)
+    for k, made in ranges.items():
+        zeros = binary("add", zeros, binary("mul", along(made, k, len(shape)), 0))
+    wanted = full(sizes, value, dtype)
+    return where(binary("eq", broadcast_to(zeros, sizes), 0), wanted, wanted)
 
 
 def positions_on_axes(mask: Node) -> list[Node]:

@@ -18,6 +18,7 @@ returns before each of these: the sizes or the values are read, and what follows
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ NO_BOUND = 2**48
 CUTTING = frozenset({"arange", "growing_loop", "specialize"})
 
 _numbers = itertools.count(1)
+#: Sizes by the number they are.
+_counted: weakref.WeakKeyDictionary[Node, Found] = weakref.WeakKeyDictionary()
 
 
 class Specialization:
@@ -56,10 +59,12 @@ class Specialization:
     __slots__ = ("function", "name")
 
     def __init__(
-        self, function: Callable[[Sequence[Array], Sequence[Node]], Sequence[Node]]
+        self,
+        function: Callable[[Sequence[Array], Sequence[Node]], Sequence[Node]],
+        name: str | None = None,
     ) -> None:
         self.function = function
-        self.name: str = getattr(function, "__qualname__", type(function).__name__)
+        self.name = name or getattr(function, "__qualname__", type(function).__name__)
 
     def __repr__(self) -> str:
         return f"Specialization({self.name})"
@@ -76,8 +81,11 @@ def is_bounded(size: Dim) -> bool:
 
 
 def arange(count: Node) -> Node:
-    """0, 1, ... before a number that is found while running."""
-    return make("arange", count, size=any_size())
+    """0, 1, ... before a number that is found while running; of one number there is one size."""
+    size = _counted.get(count)
+    if size is None:  # another thread may have been quicker
+        size = _counted.setdefault(count, any_size())
+    return make("arange", count, size=size)
 
 
 def specialize(

@@ -1,0 +1,126 @@
+"""What a program that is cut holds between its segments, counted: arrays, and arenas.
+
+In: arrays as they come and go, arenas as they are opened. Out: how many bytes are there now and
+were at most; DoesNotFit, with what fills it, before a budget is overstepped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import DoesNotFit, ShapeMismatch
+
+Array = NDArray[Any]
+
+#: Values named in a message; the exception carries all of them.
+NAMED_VALUES = 8
+
+
+class Held:
+    """Bytes of arrays that segments made. What the caller gave is the caller's and counts not."""
+
+    def __init__(self, budget: int | None, arenas: Callable[[], int]) -> None:
+        self.budget = budget
+        self.nbytes = 0
+        self.peak_nbytes = 0
+        self._arenas = arenas  # bytes of all that are open
+        self._count: dict[int, int] = {}
+        self._arrays: dict[int, tuple[str, Array]] = {}  # keeps them, and so their ids
+
+    def lend(self, array: Array) -> None:
+        """An array that is not ours."""
+        self._count[id(array)] = 1
+        self._arrays[id(array)] = ("", array)
+
+    def add(self, array: Array, name: str) -> None:
+        key = id(array)
+        self._count[key] = self._count.get(key, 0) + 1
+        if key not in self._arrays:
+            self._arrays[key] = (name, array)
+            self.nbytes += _nbytes(array)
+            self.peak_nbytes = max(self.peak_nbytes, self.nbytes + self._arenas())
+
+    def drop(self, array: Array) -> None:
+        key = id(array)
+        self._count[key] -= 1
+        if not self._count[key]:
+            del self._count[key]
+            name, _ = self._arrays.pop(key)
+            self.nbytes -= _nbytes(array) if name else 0
+
+    def fits(self, nbytes: int) -> bool:
+        """Whether so many more bytes are within the budget."""
+        return self.budget is None or self.nbytes + self._arenas() + nbytes <= self.budget
+
+    def need(self, nbytes: int, what: str) -> None:
+        """DoesNotFit, unless so many more bytes are within the budget."""
+        if self.fits(nbytes):
+            return
+        assert self.budget is not None
+        live = self._live()
+        named = ", ".join(f"{name} ({size})" for name, size in live[:NAMED_VALUES])
+        if len(live) > NAMED_VALUES:
+            named += f" and {len(live) - NAMED_VALUES} more"
+        total = self.nbytes + self._arenas() + nbytes
+        raise DoesNotFit(
+            f"{what} takes {nbytes} bytes more, {total} in all, and the budget is {self.budget}. "
+            f"Between segments are held: {named or 'nothing'}",
+            capacity=self.budget,
+            lower_bound=self.nbytes,
+            smallest_known=total,
+            peak_tick=0,
+            live=live,
+        )
+
+    def _live(self) -> tuple[tuple[str, int], ...]:
+        """Names and bytes of what is held, largest first."""
+        found = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
+        return tuple(sorted(found, key=lambda one: -one[1]))
+
+
+class Rows:
+    """Rows of all iterations of a loop, in an array with room for twice as many when it is full."""
+
+    def __init__(self, held: Held, name: str) -> None:
+        self._held = held
+        self._name = name
+        self._room: Array | None = None
+        self._n = 0
+
+    def append(self, row: Array) -> None:
+        room = self._room
+        if room is not None and room.shape[1:] != row.shape:
+            raise ShapeMismatch(
+                f"{self._name} have the shape {room.shape[1:]}, and that of iteration {self._n} "
+                f"has {row.shape}: what is stacked is of one shape"
+            )
+        if room is None or self._n == len(room):
+            n = max(8, 2 * self._n)
+            self._held.need(n * row.nbytes, f"room for {n} rows of {self._name}")
+            larger = np.empty((n, *row.shape), row.dtype)
+            self._held.add(larger, self._name)
+            if room is not None:
+                larger[: self._n] = room
+                self._held.drop(room)
+            room = self._room = larger
+        room[self._n] = row
+        self._n += 1
+
+    def take(self) -> Array | None:
+        """The rows, which are no longer held here."""
+        room, self._room = self._room, None
+        if room is None:
+            return None
+        made = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
+        self._held.drop(room)
+        return made
+
+
+def _nbytes(array: Array) -> int:
+    """What an array keeps: all of what it is a view of."""
+    base = array.base
+    return base.nbytes if isinstance(base, np.ndarray) else array.nbytes

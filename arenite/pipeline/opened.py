@@ -1,0 +1,146 @@
+"""The segments of a program as they are compiled: for sizes, within the budget, a few at a time.
+
+A segment is compiled when it is entered first with sizes that no program of it has room for. Its
+arena stays until a budget needs the room, or many others were entered since.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from arenite.errors import DoesNotFit
+from arenite.memory.plan import MEMORY
+from arenite.pipeline.held import Held
+from arenite.pipeline.segment import SegmentSizes, Sized
+from arenite.pipeline.segmented_plan import PlannedSegment
+from arenite.pipeline.stages import Segment
+from arenite.runtime.executable import Executable
+
+#: Programs of segments that are kept open.
+MAX_OPEN = 32
+
+
+@dataclass(eq=False, slots=True)
+class Opened:
+    """A segment for some capacities."""
+
+    segment: Segment
+    sized: Sized
+    capacities: dict[str, int]
+    executable: Executable
+    n_entered: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Those of its arena."""
+        return self.executable.plan.peak_nbytes
+
+    def planned(self) -> PlannedSegment:
+        return PlannedSegment(
+            self.segment.number,
+            self.capacities,
+            len(self.executable.kernels),
+            self.n_entered,
+            self.executable.plan,
+        )
+
+
+class OpenSegments:
+    """Programs by segment and capacities, the one entered last at the end."""
+
+    def __init__(self, threads: int | None, made_for: str = MEMORY) -> None:
+        self._threads = threads
+        self._made_for = made_for
+        self._sizes: dict[Segment, SegmentSizes] = {}
+        self._open: OrderedDict[tuple[Segment, tuple[int, ...]], Opened] = OrderedDict()
+        self.n_compiled = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arenas that are open."""
+        return sum(one.nbytes for one in self._open.values())
+
+    def sizes_of(self, segment: Segment) -> SegmentSizes:
+        found = self._sizes.get(segment)
+        if found is None:
+            found = self._sizes[segment] = SegmentSizes(segment)
+        return found
+
+    def obtain(self, segment: Segment, sizes: Mapping[str, int], held: Held) -> Opened:
+        """The segment with room for these sizes, open and within the budget."""
+        about = self.sizes_of(segment)
+        refusal: DoesNotFit | None = None
+        wider = (about.capacities(sizes), about.tight(sizes, 8), about.tight(sizes, 0))
+        for capacities in dict.fromkeys(wider):
+            try:
+                return self._with_room(about, capacities, sizes, held)
+            except DoesNotFit as problem:
+                refusal = problem
+        assert refusal is not None
+        raise refusal
+
+    def compile_first(self, segment: Segment, held: Held) -> None:
+        """Compile a segment that needs no size to be found before."""
+        about = self.sizes_of(segment)
+        if not about.outside:
+            found = self._opened(about, ())
+            held.need(found.nbytes, f"segment {segment.number}")
+            self._open[segment, ()] = found
+
+    def _with_room(
+        self,
+        about: SegmentSizes,
+        capacities: tuple[int, ...],
+        sizes: Mapping[str, int],
+        held: Held,
+    ) -> Opened:
+        key = (about.segment, capacities)
+        found = self._open.pop(key, None)
+        if found is None:
+            found = self._opened(about, capacities)
+        outputs = found.sized.outputs_nbytes(sizes)
+        room = found.nbytes + outputs
+        while self._open and not held.fits(room):
+            self._close(next(iter(self._open)))
+        named = [f"{name} up to {size}" for name, size in found.capacities.items()]
+        what = f"segment {about.segment.number}{' with ' * bool(named)}{', '.join(named)}"
+        try:
+            held.need(room, what)
+        except DoesNotFit:
+            found.executable.close()
+            raise
+        self._open[key] = found
+        while len(self._open) > MAX_OPEN:
+            self._close(next(iter(self._open)))
+        return found
+
+    def _opened(self, about: SegmentSizes, capacities: tuple[int, ...]) -> Opened:
+        from arenite.pipeline import compile_graph
+
+        sized = about.sized(capacities)
+        named = {size.name: c for size, c in zip(about.unbounded, capacities, strict=True)}
+        self.n_compiled += 1
+        executable = compile_graph(sized.graph, threads=self._threads, plan=self._made_for)
+        return Opened(about.segment, sized, named, executable)
+
+    def forget(self, segments: Iterable[Segment]) -> None:
+        """Close all programs of segments that are entered no more."""
+        gone = set(segments)
+        for key in [key for key in self._open if key[0] in gone]:
+            self._close(key)
+        for segment in gone:
+            self._sizes.pop(segment, None)
+
+    def _close(self, key: tuple[Segment, tuple[int, ...]]) -> None:
+        self._open.pop(key).executable.close()
+
+    def close(self) -> None:
+        for key in list(self._open):
+            self._close(key)
+
+    def __iter__(self) -> Iterator[Opened]:
+        """In the order of the program."""
+        found = sorted(self._open.items(), key=lambda item: (item[0][0].number, item[0][1]))
+        return iter([one for _, one in found])

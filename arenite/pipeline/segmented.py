@@ -1,0 +1,245 @@
+"""A program that native code must leave: segments, and what is done between them.
+
+Native code runs a segment and returns; a size is read, a loop goes on with values of other sizes,
+or structure is known now; the next segment is planned inside the budget, or refused, and entered.
+To its caller it is an Executable.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidArgument, RunFailed
+from arenite.ir.graph import Graph
+from arenite.ir.outline import Port
+from arenite.memory.plan import MEMORY
+from arenite.pipeline.held import Held
+from arenite.pipeline.opened import Opened, OpenSegments
+from arenite.pipeline.segmented_plan import SegmentedPlan
+from arenite.pipeline.segmented_profile import joined
+from arenite.pipeline.segmented_run import SegmentedRun, Specializations
+from arenite.pipeline.stages import Staging
+from arenite.runtime import forks
+from arenite.runtime.arguments import Arguments, write_to
+from arenite.runtime.closing import Closing
+from arenite.runtime.executable import Executable
+from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.profile import Profile
+from arenite.runtime.state import HeldState, States
+
+if TYPE_CHECKING:
+    from arenite.passes import Record
+
+Array = NDArray[Any]
+
+
+class SegmentedExecutable(Closing):
+    """Call it with arrays, in the order of the graph's inputs. `memory` is the most bytes that
+    arenas, and what is held between segments, may take."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        threads: int | None = None,
+        memory: int | None = None,
+        plan: str = MEMORY,
+    ) -> None:
+        self.graph = graph
+        self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        if self.threads < 1:
+            raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+        self._memory = memory
+        self._staging = Staging()
+        self._frame = self._staging.frame(graph)
+        self._open = OpenSegments(self.threads, plan)
+        self._special = Specializations(self._staging, self._open)
+        ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
+        self._arguments = Arguments(ports, graph.vars)
+        self._states = {
+            node: np.zeros(tuple(map(int, map(str, node.shape))), node.dtype.to_numpy())
+            for node in graph.states
+        }
+        self._peak_nbytes = 0
+        self._lock = threading.RLock()
+        self._running: SegmentedRun | None = None
+        self._is_running = False
+        self._is_closed = False
+        forks.watch(self)
+        self._compile_bounded()
+
+    def _compile_bounded(self) -> None:
+        """Compile what needs no size to be found: what does not fit is refused before a run."""
+        held = Held(self._memory, lambda: 0)
+        for segment in self._frame.segments:
+            self._open.compile_first(segment, held)
+
+    # Calling.
+
+    def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
+        """Run; the outputs as new arrays, or written into `out`."""
+        results = self._run(arrays, lambda opened, given: opened.executable(*given))
+        return results if out is None else write_to(out, results)
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """Run with inputs by name."""
+        names = [node.attr("name") for node in self.graph.inputs]
+        if set(names) != set(inputs):
+            raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
+        return self(*(inputs[name] for name in names))
+
+    def run_checked(self, *arrays: Any) -> list[Array]:
+        """Run launch by launch, every byte watched: see Executable.run_checked. States are read,
+        and stay as they are."""
+        return self._run(
+            arrays, lambda opened, given: opened.executable.run_checked(*given), keep_states=True
+        )
+
+    def profile(self, *arrays: Any) -> Profile:
+        """Run once with time stamps: a table of kernels with their times, over all segments. Each
+        segment runs twice, of which one run is timed."""
+        made: list[tuple[int, Profile]] = []
+
+        def timed(opened: Opened, given: list[Array]) -> list[Array]:
+            made.append((opened.segment.number, opened.executable.profile(*given)))
+            return opened.executable(*given)
+
+        self._run(arrays, timed)
+        return joined(made)
+
+    def _run(self, arrays: Sequence[Any], enter: Any, keep_states: bool = False) -> list[Array]:
+        with self._turn():
+            given = self._arguments.fitting([np.asarray(array) for array in arrays])
+            sizes = self._arguments.sizes(given) if self._arguments.is_open else {}
+            held = Held(self._memory, lambda: self._open.nbytes)
+            lent = [*given, *(self._states[node] for node in self.graph.states)]
+            self._running = SegmentedRun(self._open, self._special, held, enter)
+            try:
+                results = self._running.whole(self._frame, lent, sizes)
+            finally:
+                self._peak_nbytes = max(self._peak_nbytes, held.peak_nbytes)
+            n = len(self.graph.outputs)
+            if not keep_states:
+                for (state, _), array in zip(self.graph.updates, results[n:], strict=True):
+                    self._states[state][...] = array
+            return results[:n]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Alone with the memory, of an Executable that is open and in no run."""
+        with self._lock:
+            self._check_idle()
+            if self._is_closed:
+                raise RunFailed("this Executable was closed; compile again to get another")
+            self._is_running = True
+            try:
+                yield
+            finally:
+                self._is_running, self._running = False, None
+
+    def _check_idle(self) -> None:
+        if self._is_running:
+            raise RunFailed(
+                "this Executable is in the middle of a run on this very thread: what a signal "
+                "handler, or a function of the host, does while it runs can only cancel() it"
+            )
+
+    def cancel(self) -> None:
+        """End the run in progress, from another thread."""
+        running = self._running
+        if running is not None:
+            running.cancel()
+
+    # State.
+
+    @property
+    def state(self) -> States:
+        """What lives from run to run, by name."""
+        held = []
+        for node, array in self._states.items():
+            port = Port(node.attr("name"), node.shape, node.dtype)
+            held.append(HeldState(port, self._opener(array)))
+        return States(held)
+
+    def _opener(self, array: Array) -> Any:
+        @contextmanager
+        def opened() -> Iterator[NDArray[np.uint8]]:
+            with self._turn():
+                yield array.reshape(-1).view(np.uint8)
+
+        return opened
+
+    def reset_state(self) -> None:
+        """Make all states zero, as they were before the first run."""
+        for one in self.state.values():
+            one.clear()
+
+    # What it shows.
+
+    @property
+    def segments(self) -> tuple[Opened, ...]:
+        """Those that are compiled now."""
+        return tuple(self._open)
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """The programs of these segments."""
+        return tuple(one.executable for one in self._open)
+
+    @property
+    def n_segments(self) -> int:
+        """Segments that are known so far: in bodies, and for the values of structure that came."""
+        return len(self._frame.segments) + self._special.n_segments
+
+    @property
+    def plan(self) -> SegmentedPlan:
+        planned = tuple(one.planned() for one in self._open)
+        most = max((one.plan.peak_nbytes for one in planned), default=0)
+        return SegmentedPlan(planned, self.n_segments, max(self._peak_nbytes, most), self._memory)
+
+    @property
+    def kernels(self) -> tuple[CachedKernel, ...]:
+        """Those of the segments that are compiled now."""
+        return tuple(kernel for one in self.executables for kernel in one.kernels)
+
+    @property
+    def passes(self) -> tuple[Record, ...]:
+        """The graphs of these segments after each pass."""
+        return tuple(record for one in self.executables for record in one.passes)
+
+    def verify(self) -> None:
+        """Check the plans and prove the orders of all segments; RaceFound or InvalidPlan."""
+        for one in self.executables:
+            one.verify()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self.threads} threads"
+        return (
+            f"<SegmentedExecutable: {self.n_segments} segments, {len(self.kernels)} kernels, "
+            f"{self.plan.peak_nbytes} bytes at most so far, {state}>"
+        )
+
+    # Ending.
+
+    def reset(self) -> None:
+        """Make what failed usable again; states stay as they are."""
+        with self._lock:
+            for one in self.executables:
+                one.reset()
+
+    def close(self) -> None:
+        """Give every byte back to the system. Returned arrays are the caller's and stay."""
+        with self._lock:
+            self._check_idle()
+            self._is_closed = True
+            self._open.close()
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: a run in progress is another process's now."""
+        self._lock, self._is_running, self._running = threading.RLock(), False, None

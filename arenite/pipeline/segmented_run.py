@@ -1,0 +1,262 @@
+"""One run of a program that is cut: from segment to segment.
+
+In: the stages of a graph, and arrays. Out: arrays. Values live from the stage that makes them to
+the last that reads them, and are counted as long as they live.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import RunCancelled, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import evaluate
+from arenite.ir.element import numpy_dtype
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node, typed
+from arenite.ir.ops import parameter
+from arenite.ir.ops.control import loop_parts
+from arenite.ir.ops.unbounded import bind_shape, sizes_entering, sizes_made
+from arenite.pipeline.held import Held, Rows
+from arenite.pipeline.opened import Opened, OpenSegments
+from arenite.pipeline.segment import extra_inputs
+from arenite.pipeline.stages import Call, Frame, Segment, Staging
+
+Array = NDArray[Any]
+Values: TypeAlias = dict[Node, Array]
+Sizes: TypeAlias = dict[str, int]
+
+#: Values of structure whose programs are kept, for each place that asks for them.
+MAX_VALUES = 16
+
+
+class Specializations:
+    """Frames by the values of structure that they are for."""
+
+    def __init__(self, staging: Staging, segments: OpenSegments) -> None:
+        self._staging = staging
+        self._segments = segments
+        self._frames: dict[Call, OrderedDict[object, Frame]] = {}
+        self.n_made = 0
+
+    def obtain(self, call: Call, values: Sequence[Array]) -> Frame:
+        """What the function gives for these values, in stages; made when they come first."""
+        known = self._frames.setdefault(call, OrderedDict())
+        key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in values)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._staging.frame(self._graph(call.node, values))
+            self.n_made += 1
+            if len(known) > MAX_VALUES:
+                _, gone = known.popitem(last=False)
+                self._segments.forget(gone.segments)
+        known.move_to_end(key)
+        return found
+
+    def _graph(self, node: Node, values: Sequence[Array]) -> Graph:
+        function = node.attr("function")
+        given = tuple(parameter(one.shape, one.dtype) for one in node.inputs[len(values) :])
+        results = tuple(function.function([array.copy() for array in values], given))
+        wanted = list(zip(node.attr("shapes"), node.attr("dtypes"), strict=True))
+        if len(results) != len(wanted):
+            raise ShapeMismatch(
+                f"{function.name} was to give {len(wanted)} results and gave {len(results)}"
+            )
+        for made, (shape, dtype) in zip(results, wanted, strict=True):
+            if made.ndim != len(shape) or made.dtype != dtype:
+                problem = TypeMismatch if made.dtype != dtype else ShapeMismatch
+                raise problem(
+                    f"{function.name} was to give {typed(shape, dtype)} and gave "
+                    f"{typed(made.shape, made.dtype)}; correct it, or what it is said to give"
+                )
+        return Graph(given, results)
+
+    @property
+    def n_segments(self) -> int:
+        frames = [frame for known in self._frames.values() for frame in known.values()]
+        return sum(len(frame.segments) for frame in frames)
+
+
+class SegmentedRun:
+    """`enter` runs a segment on arrays."""
+
+    def __init__(
+        self,
+        segments: OpenSegments,
+        special: Specializations,
+        held: Held,
+        enter: Callable[[Opened, list[Array]], list[Array]],
+    ) -> None:
+        self._segments = segments
+        self._special = special
+        self._held = held
+        self._enter = enter
+        self._is_cancelled = False
+        self._inside: Opened | None = None  # what native code is in
+        self._calls = {
+            "arange": self._arange,
+            "branch": self._branch,
+            "growing_loop": self._growing_loop,
+            "loop": self._loop,
+            "specialize": self._specialize,
+        }
+
+    def whole(self, frame: Frame, arrays: Sequence[Array], sizes: Sizes) -> list[Array]:
+        """The results of the outermost frame, as arrays of their own."""
+        for array in arrays:
+            self._held.lend(array)
+        results = self._frame(frame, arrays, dict(sizes))
+        taken = set(map(id, arrays))
+        made = []
+        for array in results:
+            made.append(array.copy() if id(array) in taken else array)
+            taken.add(id(array))
+        return made
+
+    def cancel(self) -> None:
+        """From another thread: end the segment that runs now, and enter no other."""
+        self._is_cancelled = True
+        inside = self._inside
+        if inside is not None:
+            inside.executable.cancel()
+
+    def _frame(self, frame: Frame, arrays: Sequence[Array], sizes: Sizes) -> list[Array]:
+        """The results; `sizes` learns those that are found on the way."""
+        values: Values = {}
+        try:
+            for node, array in zip(frame.inputs, arrays, strict=True):
+                self._keep(values, node, array)
+            for stage in frame.stages:
+                if stage.segment is not None:
+                    self._segment(stage.segment, values, sizes)
+                for call in stage.calls:
+                    self._calls[call.node.op](call, values, sizes)
+                for node in stage.dropped:
+                    if node in values:
+                        self._held.drop(values.pop(node))
+            return [values[node] for node in frame.results]
+        finally:
+            for array in values.values():
+                self._held.drop(array)
+
+    def _keep(self, values: Values, node: Node, array: Array) -> None:
+        values[node] = array
+        self._held.add(array, f"{node.op} {typed(array.shape, node.dtype)}")
+
+    def _segment(self, segment: Segment, values: Values, sizes: Sizes) -> None:
+        if self._is_cancelled:
+            raise RunCancelled("the run was cancelled; the Executable can be called again")
+        opened = self._segments.obtain(segment, sizes, self._held)
+        opened.n_entered += 1
+        given = [values[node] for node in segment.inputs]
+        self._inside = opened
+        try:
+            results = self._enter(opened, [*given, *extra_inputs(opened.sized, sizes)])
+        finally:
+            self._inside = None
+        n = len(segment.outputs)
+        for node, array in zip(segment.outputs, results[:n], strict=True):
+            self._keep(values, node, array)
+        for cut, count in zip(segment.cuts, results[n:], strict=True):
+            sizes[cut.attr("size").name] = int(count)
+
+    # What is done between segments.
+
+    def _arange(self, call: Call, values: Values, sizes: Sizes) -> None:
+        """The range itself is made up where it is read."""
+        count = int(values[call.node.inputs[0]])
+        sizes[call.node.attr("size").name] = max(0, count)
+
+    def _branch(self, call: Call, values: Values, sizes: Sizes) -> None:
+        condition, *given = (values[node] for node in call.node.inputs)
+        otherwise, then = call.frames
+        results = self._frame(then if condition else otherwise, given, sizes)
+        self._made(call, values, results)
+
+    def _specialize(self, call: Call, values: Values, sizes: Sizes) -> None:
+        given = [values[node] for node in call.node.inputs]
+        n = call.node.attr("n_values")
+        results = self._frame(self._special.obtain(call, given[:n]), given[n:], sizes)
+        self._learn(call.node, results, sizes)
+        self._made(call, values, results)
+
+    def _loop(self, call: Call, values: Values, sizes: Sizes) -> None:
+        """A plain loop with a cut in its body: rows of iterations that were left out are zero."""
+        node = call.node
+        n = node.attr("carried")
+        results = self._iterated(call, values, sizes)
+        for k, row in enumerate(loop_parts(node).rows):
+            made = results[n + k]
+            trips = max(0, int(values[node.inputs[0]]))
+            if made is None or len(made) < trips:
+                shape = [evaluate(size, sizes) for size in row.shape] if made is None else []
+                inner = tuple(shape) if made is None else made.shape[1:]
+                whole = np.zeros((trips, *inner), numpy_dtype(row.dtype))
+                if made is not None:
+                    whole[: len(made)] = made
+                results[n + k] = whole
+        self._made(call, values, [array for array in results if array is not None])
+
+    def _growing_loop(self, call: Call, values: Values, sizes: Sizes) -> None:
+        node = call.node
+        n = node.attr("carried")
+        results = self._iterated(call, values, sizes)
+        none = sizes | {size.name: 0 for size in sizes_made(node)}
+        made = [
+            np.zeros([evaluate(size, none) for size in node.attr("shapes")[k]],
+                     numpy_dtype(loop_parts(node).rows[k - n].dtype))
+            if array is None else array
+            for k, array in enumerate(results)
+        ]  # fmt: skip
+        self._learn(node, made, sizes)
+        self._made(call, values, made)
+
+    def _iterated(self, call: Call, values: Values, sizes: Sizes) -> list[Array | None]:
+        """The carried values, then the rows of all iterations; None where there was none."""
+        parts, n = loop_parts(call.node), call.node.attr("carried")
+        trips, goes_on, *given = (values[node] for node in call.node.inputs)
+        carried, captured = given[:n], given[n:]
+        [body] = call.frames
+        entering = sizes_entering(call.node)
+        rows = [Rows(self._held, f"rows {k} of a loop") for k in range(len(parts.rows))]
+        for k, array in enumerate(carried):
+            self._held.add(array, self._carried_name(k, array))
+        iteration = 0
+        try:
+            while iteration < int(trips) and goes_on:
+                inner = dict(sizes)
+                for size in entering:
+                    inner.pop(size.name, None)
+                for one, array in zip(parts.carried, carried, strict=True):
+                    bind_shape("a carried value", one.shape, array.shape, entering, inner)
+                number = np.asarray(iteration, np.int64)
+                goes_on, *made = self._frame(body, [number, *carried, *captured], inner)
+                for k, array in enumerate(made[:n]):
+                    self._held.add(array, self._carried_name(k, array))
+                    self._held.drop(carried[k])
+                    carried[k] = array
+                for stack, row in zip(rows, made[n:], strict=True):
+                    stack.append(row)
+                iteration += 1
+        finally:
+            for array in carried:
+                self._held.drop(array)
+        return [*carried, *(stack.take() for stack in rows)]
+
+    def _carried_name(self, k: int, array: Array) -> str:
+        return f"carried value {k}, {array.dtype}{list(array.shape)}"
+
+    def _learn(self, node: Node, results: Sequence[Array], sizes: Sizes) -> None:
+        """The sizes that a node finds by making its results."""
+        for size in sizes_made(node):
+            sizes.pop(size.name, None)
+        for shape, array in zip(node.attr("shapes"), results, strict=True):
+            bind_shape(f"a result of {node.op}", shape, array.shape, sizes_made(node), sizes)
+
+    def _made(self, call: Call, values: Values, results: Sequence[Array]) -> None:
+        for node in call.nodes:
+            self._keep(values, node, results[node.attr("index")])

@@ -1,0 +1,228 @@
+"""A graph that native code must leave is cut into stages: a segment, then what ends it.
+
+    stage 0   segment: native code       calls: a size is read, a loop grows, structure is known
+    stage 1   segment over the results   ...
+
+In: a graph with ops that no plan can be made for beforehand (`ir/ops/unbounded.py`), in regions
+too. Out: a Frame. What a segment makes is handed on as arrays; what takes nothing to make up again
+(constants, numbers, views) is made up where it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from arenite.ir.graph import Graph, everything, found_sizes
+from arenite.ir.node import Node, Origins
+from arenite.ir.ops import Region
+from arenite.ir.ops.control import regions_of
+from arenite.ir.ops.unbounded import CUTTING, sizes_made
+from arenite.ir.resize import needs, sized_order
+from arenite.schedule import outline
+
+#: What a frame is given.
+_GIVEN = frozenset({"input", "parameter", "state"})
+#: Made up where it is read.
+_MADE_UP = frozenset({"constant", "buffer", "full", "iota", "size", "arange"})
+_VIEWS = frozenset({"expand", "permute", "reshape", "slice"})
+
+
+@dataclass(eq=False, slots=True)
+class Segment:
+    """Native code between two cuts: `outputs` of `inputs`; `cuts` find sizes that others need."""
+
+    number: int
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    cuts: tuple[Node, ...]
+    origins: Origins
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """What ends a segment: nodes that differ in their index alone, with the frames of bodies."""
+
+    nodes: tuple[Node, ...]
+    frames: tuple[Frame, ...]
+
+    @property
+    def node(self) -> Node:
+        return self.nodes[0]
+
+
+@dataclass(eq=False, slots=True)
+class Stage:
+    """A segment, if there is native work, the calls behind it, and the values nobody needs then."""
+
+    segment: Segment | None
+    calls: tuple[Call, ...]
+    dropped: tuple[Node, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A graph, a body or a branch, in stages."""
+
+    inputs: tuple[Node, ...]
+    results: tuple[Node, ...]
+    stages: tuple[Stage, ...]
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Those of bodies too."""
+        found = []
+        for stage in self.stages:
+            found += [stage.segment] if stage.segment is not None else []
+            found += [
+                one for call in stage.calls for frame in call.frames for one in frame.segments
+            ]
+        return found
+
+
+class Staging:
+    """Makes frames; segments are numbered through all of them."""
+
+    def __init__(self) -> None:
+        self._n_segments = 0
+        self._is_cut: dict[Region, bool] = {}
+
+    def frame(self, graph: Graph) -> Frame:
+        """The stages of a graph; its states are inputs, what they become are results."""
+        if any(node.op == "if" for node in graph.nodes):
+            graph = outline(graph)
+        return _Stages(self, graph).frame()
+
+    def is_called(self, node: Node) -> bool:
+        """Whether native code returns for a node."""
+        return node.op in CUTTING - {"arange"} or any(map(self._cuts, regions_of(node)))
+
+    def _cuts(self, region: Region) -> bool:
+        if region not in self._is_cut:
+            inside = everything((*region.parameters, *region.results))
+            self._is_cut[region] = any(node.op in CUTTING for node in inside)
+        return self._is_cut[region]
+
+    def next_number(self) -> int:
+        self._n_segments += 1
+        return self._n_segments - 1
+
+
+@dataclass(eq=False, slots=True)
+class _Wanted:
+    """What a stage is to hand on."""
+
+    outputs: dict[Node, None] = field(default_factory=dict)
+    cuts: dict[Node, None] = field(default_factory=dict)  # whose sizes others need
+    inputs: dict[Node, None] = field(default_factory=dict)  # what its segment reads
+    calls: list[Call] = field(default_factory=list)
+
+
+class _Stages:
+    def __init__(self, staging: Staging, graph: Graph) -> None:
+        self._staging = staging
+        self._graph = graph
+        self._inputs = (*graph.inputs, *graph.states)
+        self._order = sized_order(graph.results)
+        self._makers: dict[str, Node] = {
+            size.name: node for node in reversed(self._order) for size in sizes_made(node)
+        }
+        self._called = {node for node in self._order if staging.is_called(node)}
+        self._stage_of = self._staged()
+        n_stages = 1 + max(self._stage_of.values(), default=0)
+        self._wanted = [_Wanted() for _ in range(n_stages)]
+
+    def _staged(self) -> dict[Node, int]:
+        """The stage whose segment makes a node, or whose calls do."""
+        stage_of: dict[Node, int] = {}
+        for node in self._order:
+            stage = 0
+            for value in needs(node, self._makers):
+                stage = max(stage, stage_of[value] + (value in self._called))
+            # A range is made up behind the cut at which its size is read.
+            stage_of[node] = stage + (node.op == "arange")
+        return stage_of
+
+    def frame(self) -> Frame:
+        for node in self._graph.results:
+            self._want(node)
+        groups: dict[object, list[Node]] = {}
+        for node in self._order:
+            if node in self._called:
+                attrs = tuple(item for item in node.attrs if item[0] != "index")
+                groups.setdefault((node.op, node.inputs, attrs), []).append(node)
+            elif node.op == "arange":
+                groups[node] = [node]
+        for nodes in groups.values():
+            frames = tuple(
+                self._staging.frame(self._graph.of_region(region))
+                for region in regions_of(nodes[0])
+            )
+            stage = self._stage_of[nodes[0]] - (nodes[0].op == "arange")
+            self._wanted[stage].calls.append(Call(tuple(nodes), frames))
+            for value in nodes[0].inputs:
+                self._want(value)
+            for node in (nodes[0], *nodes[0].inputs):
+                self._want_sizes(node, stage + 1)
+        for stage in reversed(range(len(self._wanted))):
+            self._trace(stage)
+        return Frame(self._inputs, self._graph.results, self._stages())
+
+    def _want(self, node: Node) -> None:
+        """Have a value handed on as an array."""
+        if node.op not in _GIVEN and node not in self._called:
+            self._wanted[self._stage_of[node]].outputs[node] = None
+
+    def _trace(self, stage: int) -> None:
+        """Find what the segment of a stage reads, and have the stages before hand it on."""
+        wanted = self._wanted[stage]
+        pending = [*wanted.outputs, *(cut.inputs[1] for cut in wanted.cuts)]
+        seen: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node in self._called or node.op in _GIVEN:
+                wanted.inputs[node] = None
+                continue
+            is_here = self._stage_of[node] == stage
+            if not (is_here or node.op in _MADE_UP or node.op in _VIEWS):
+                wanted.inputs[node] = None
+                self._want(node)
+                continue
+            self._want_sizes(node, stage)
+            if node.op != "arange":
+                pending += node.inputs
+        for node in (*wanted.inputs, *wanted.cuts):
+            self._want_sizes(node, stage)
+
+    def _want_sizes(self, node: Node, stage: int) -> None:
+        """Have the stages before tell the sizes that a node has."""
+        for region in (node, *(one for r in regions_of(node) for one in everything(r.results))):
+            for size in found_sizes(region):
+                maker = self._makers.get(size.name)
+                if maker is not None and maker.op == "cut" and self._stage_of[maker] < stage:
+                    self._wanted[self._stage_of[maker]].cuts[maker] = None
+
+    def _stages(self) -> tuple[Stage, ...]:
+        last_use: dict[Node, int] = {}
+        for k, wanted in enumerate(self._wanted):
+            values = (*wanted.inputs, *(v for call in wanted.calls for v in call.node.inputs))
+            last_use |= dict.fromkeys(values, k)
+            for node in (*wanted.outputs, *(node for call in wanted.calls for node in call.nodes)):
+                last_use.setdefault(node, k)
+        kept = set(self._graph.results)
+        stages = []
+        for k, wanted in enumerate(self._wanted):
+            segment = None
+            if wanted.outputs or wanted.cuts:
+                segment = Segment(
+                    self._staging.next_number(),
+                    tuple(wanted.inputs),
+                    tuple(wanted.outputs),
+                    tuple(wanted.cuts),
+                    self._graph.origins,
+                )
+            dropped = (node for node, end in last_use.items() if end == k and node not in kept)
+            stages.append(Stage(segment, tuple(wanted.calls), tuple(dropped)))
+        return tuple(stages)
