@@ -20,6 +20,7 @@ from arenite.schedule.access import Index, Source, is_elementwise, is_view, sour
 from arenite.schedule.constructs import construct
 from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of
 from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, space_vars
+from arenite.schedule.order import in_order
 from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
 from arenite.schedule.reduce import reduction_of
@@ -286,7 +287,7 @@ class _Drafts:
             for k, befores in over.after.items()
         }
         steps: list[Step] = []
-        for draft in _in_order(self.works, self.by_node, after):
+        for draft in in_order(self.works, self.by_node, after, outputs):
             made = [stage.node for stage in draft.stages]
             if draft.is_construct:
                 inside = partial(_fused, numbers=numbers)
@@ -327,29 +328,6 @@ def _region_ends(node: Node) -> list[Node]:
     if node.op not in CONSTRUCTS:
         return []
     return [*node.inputs[:1], *(one for region in regions_of(node) for one in region.results)]
-
-
-def _in_order(
-    drafts: Iterable[Draft], by_node: dict[Node, Draft], after: dict[int, list[Draft]]
-) -> list[Draft]:
-    """Producers before consumers, and whom else a draft (by its id) comes after; iterative, depth
-    first from the last."""
-    done: dict[int, Draft] = {}
-    for last in drafts:
-        pending: list[tuple[Draft, bool]] = [(last, False)]
-        while pending:
-            draft, is_ready = pending.pop()
-            if id(draft) in done:
-                continue
-            if is_ready:
-                done[id(draft)] = draft
-                continue
-            pending.append((draft, True))
-            for read in draft.reads:
-                if read in by_node and id(by_node[read].final()) not in done:
-                    pending.append((by_node[read].final(), False))
-            pending += [(one, False) for one in after.get(id(draft), ()) if id(one) not in done]
-    return list(done.values())
 
 
 def _inlined(made: list[Node], by_node: dict[Node, Draft]) -> list[Node]:
