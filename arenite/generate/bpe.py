@@ -1,24 +1,21 @@
 """Byte pairs: texts as bytes, cut into words, neighbours merged in the order of the file's merges.
 
 The bytes of a text are written with 256 printable characters, as GPT-2 began it, and tokens are
-texts of those. Cutting and merging are done by the tokenizers library.
+texts of those.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
-from arenite.frontends.stored import quoted
+from arenite.generate.merges import Merges, Pairs
+from arenite.generate.merging import WordCache, merge
 from arenite.generate.pretokens import WordRule, word_rule
 from arenite.generate.sentencepiece import SPACE, piece_bytes
 from arenite.generate.vocabulary import Kind, Vocabulary
-
-if TYPE_CHECKING:
-    import tokenizers
+from arenite.generate.words import WordCutter
 
 
 def _byte_characters() -> dict[str, int]:
@@ -30,6 +27,7 @@ def _byte_characters() -> dict[str, int]:
 
 
 BYTE_OF_CHARACTER = _byte_characters()
+_CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 
 
 def bytes_of_characters(text: str) -> bytes:
@@ -40,35 +38,66 @@ def bytes_of_characters(text: str) -> bytes:
         return text.encode()
 
 
-class BytePairs:
-    """Encodes plain text by merging."""
+def byte_numbers(n_tokens: int) -> dict[bytes, int]:
+    """Numbers past all tokens that stand for bytes, by their characters, where these are none."""
+    return {text.encode(): n_tokens + byte for text, byte in BYTE_OF_CHARACTER.items()}
 
-    def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule) -> None:
-        # Not the vocabulary itself: its ids by text would be kept for nothing.
-        self._texts, self._kinds = vocabulary.texts, vocabulary.kinds
-        self._user_defined = vocabulary.user_defined
-        self._as_text = rule.as_text
-        self._lacks_bytes = not (rule.as_text or vocabulary.ids.keys() >= BYTE_OF_CHARACTER.keys())
-        self._library = _library_tokenizer(vocabulary, merges, rule)
+
+class BytePairs:
+    """Encodes plain text by merging. A byte without a token gives none, and what stands beside it
+    is not merged across it."""
+
+    def __init__(self, vocabulary: Vocabulary, pairs: Pairs, rule: WordRule) -> None:
+        self._vocabulary, self._rule = vocabulary, rule
+        #: Tokens of bytes; one that has none has a number past all tokens.
+        self._bytes = []
+        for byte in range(256):
+            text = f"<0x{byte:02X}>" if rule.as_text else _CHARACTER_OF_BYTE[byte]
+            token = vocabulary.find(text.encode())
+            self._bytes.append(len(vocabulary) + byte if token is None else token)
+        self._merges = Merges(pairs, len(vocabulary) + 256)
+        self._cutter = WordCutter(rule.patterns)
+        self._cache = WordCache(self._encode_word)
 
     def encode(self, pieces: Sequence[str | int]) -> list[int]:
         tokens: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):
                 tokens.append(piece)
-            else:
-                text = piece.replace(" ", SPACE) if self._as_text else piece
-                tokens += self._library.encode(text, add_special_tokens=False).ids
-        n_tokens = len(self._texts)
-        return [token for token in tokens if token < n_tokens] if self._lacks_bytes else tokens
+                continue
+            text = piece.replace(" ", SPACE) if self._rule.as_text else piece
+            for word in self._cutter.words(text):
+                tokens += self._cache[word]
+        return tokens
 
     def token_bytes(self, token: int) -> bytes:
-        text = self._texts[token]
-        if token in self._user_defined:
+        text = self._vocabulary.texts[token]
+        if token in self._vocabulary.user_defined:
             return text.encode()
-        if self._as_text:
-            return piece_bytes(text, self._kinds[token] == Kind.BYTE)
+        if self._rule.as_text:
+            return piece_bytes(text, self._vocabulary.kinds[token] == Kind.BYTE)
         return bytes_of_characters(text)
+
+    def _encode_word(self, word: str) -> list[int]:
+        raw = word.encode()
+        if self._rule.whole_words:
+            whole = "".join(_CHARACTER_OF_BYTE[byte] for byte in raw)
+            token = self._vocabulary.find(whole.encode())
+            if token is not None:
+                return [token]
+        tokens = self._characters(word) if self._rule.as_text else [self._bytes[b] for b in raw]
+        find, n_tokens = self._merges.find, len(self._vocabulary)
+        starts = merge(tokens, lambda left, right, _: find(tokens[left], tokens[right]))
+        return [tokens[start] for start in starts if tokens[start] < n_tokens]
+
+    def _characters(self, word: str) -> list[int]:
+        """Tokens of characters, or of a character's bytes where it is none and they all are."""
+        tokens, n_tokens = [], len(self._vocabulary)
+        for character in word:
+            token = self._vocabulary.find(character.encode())
+            found = [self._bytes[byte] for byte in character.encode()] if token is None else [token]
+            tokens += found if max(found) < n_tokens else []
+        return tokens
 
 
 def rule_of(metadata: Metadata) -> WordRule:
@@ -83,42 +112,3 @@ def rule_of(metadata: Metadata) -> WordRule:
             stacklevel=4,
         )
     return word_rule(metadata.text(key, "default"), metadata.path)
-
-
-def _library_tokenizer(
-    vocabulary: Vocabulary, merges: Sequence[str], rule: WordRule
-) -> tokenizers.Tokenizer:
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-
-    pairs: list[Any] = [tuple(merge.split(" ", 1)) for merge in merges]
-    ids = vocabulary.ids.copy()
-    for token in vocabulary.controls:  # no text makes these, whatever the merges say
-        del ids[vocabulary.texts[token]]
-    if not rule.as_text:
-        # A byte without a token gives none, and what stands beside it is not merged across it.
-        for index, character in enumerate(BYTE_OF_CHARACTER):
-            ids.setdefault(character, len(vocabulary) + index)
-    try:
-        model = models.BPE(ids, pairs, byte_fallback=rule.as_text, ignore_merges=rule.whole_words)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # what the library raises in a panic is no Exception
-        raise InvalidFile(f"{vocabulary.path}: {_wrong_merge(pairs, ids) or error}") from None
-    library = Tokenizer(model)
-    steps: list[Any] = [
-        pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns
-    ]
-    if not rule.as_text:
-        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    library.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    return library
-
-
-def _wrong_merge(merges: list[tuple[str, ...]], ids: dict[str, int]) -> str | None:
-    for rank, merge in enumerate(merges):
-        if len(merge) != 2:
-            return f"merge {rank} is {quoted(' '.join(merge))}, which is no pair of tokens"
-        for text in (*merge, "".join(merge)):
-            if text not in ids:
-                return f"merge {rank} is {quoted(' '.join(merge))}, and {quoted(text)} is no token"
-    return None

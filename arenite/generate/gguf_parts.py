@@ -7,12 +7,14 @@ import re
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
-from arenite.generate.bpe import BytePairs, rule_of
+from arenite.generate.bpe import BytePairs, byte_numbers, rule_of
+from arenite.generate.merges import read_pairs, without_controls
 from arenite.generate.parts import Encoder, Parts
 from arenite.generate.sentencepiece import ScoredPieces
 from arenite.generate.specials import Specials
 from arenite.generate.template import ChatTemplate
-from arenite.generate.vocabulary import Vocabulary, special_id
+from arenite.generate.texts import Texts
+from arenite.generate.vocabulary import Vocabulary, read_texts, special_id
 from arenite.generate.wordpiece import WordPieces
 
 
@@ -28,19 +30,21 @@ def read_gguf(metadata: Metadata) -> Parts:
 
 
 def _byte_pairs(metadata: Metadata) -> Parts:
-    merges = metadata.texts("tokenizer.ggml.merges")
-    vocabulary = Vocabulary.of(metadata, merges)
-    rule = rule_of(metadata)
+    rule, texts = rule_of(metadata), read_texts(metadata)
+    others = {} if rule.as_text else byte_numbers(len(texts))
+    pairs = read_pairs(metadata, texts, others)
+    vocabulary = Vocabulary.of(metadata, texts, pairs[:, 2])
+    pairs = without_controls(metadata, pairs, vocabulary, others)
     adds_bos = metadata.flag("tokenizer.ggml.add_bos_token", rule.adds_bos)
     adds_eos = metadata.flag("tokenizer.ggml.add_eos_token", False)
     bos = special_id(metadata, len(vocabulary), "bos")
     eos = special_id(metadata, len(vocabulary), "eos")
-    encoder = BytePairs(vocabulary, merges, rule)
+    encoder = BytePairs(vocabulary, pairs, rule)
     return _parts(metadata, vocabulary, encoder, bos, eos, eos, (adds_bos, adds_eos), False)
 
 
 def _scored_pieces(metadata: Metadata) -> Parts:
-    vocabulary = Vocabulary.of(metadata)
+    vocabulary = Vocabulary.of(metadata, read_texts(metadata))
     adds_space = metadata.flag("tokenizer.ggml.add_space_prefix", True)
     adds_bos = metadata.flag("tokenizer.ggml.add_bos_token", True)
     adds_eos = metadata.flag("tokenizer.ggml.add_eos_token", False)
@@ -52,7 +56,7 @@ def _scored_pieces(metadata: Metadata) -> Parts:
 
 def _word_pieces(metadata: Metadata) -> Parts:
     """Texts stand between cls and sep, as BERT calls them; every word begins with a space."""
-    vocabulary = Vocabulary.of(metadata)
+    vocabulary = Vocabulary.of(metadata, read_texts(metadata))
     first = special_id(metadata, len(vocabulary), "bos", 101)
     last = special_id(metadata, len(vocabulary), "seperator", 102)
     eos = special_id(metadata, len(vocabulary), "eos")
@@ -104,7 +108,7 @@ def _parts(
 
 
 def _template(
-    metadata: Metadata, texts: list[str], bos: int | None, eos: int | None
+    metadata: Metadata, texts: Texts, bos: int | None, eos: int | None
 ) -> ChatTemplate | None:
     key = "tokenizer.chat_template"
     if key not in metadata:

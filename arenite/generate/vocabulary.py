@@ -1,27 +1,29 @@
 """Vocabulary: the tokens of a GGUF file, what kind each is, and those with a part of their own.
 
-In: the file's metadata. Out: texts by id and ids by text, checked: no two tokens alike, every list
-as long as the vocabulary, every special id inside it.
+In: the file's metadata. Out: texts and kinds by id, and ids by text, checked: no two tokens alike,
+every list as long as the vocabulary, every special id inside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
+from arenite.generate.texts import Texts
 
 MAX_TOKENS = 2**22
 MAX_TOKEN_LENGTH = 4096  # characters
 
 
-_Kinds: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+_Kinds: TypeAlias = NDArray[np.int64]
 
 
 class Kind(IntEnum):
@@ -58,48 +60,61 @@ _NO_END = {
 }
 
 
+#: All names that decide what a token is.
+NAMES = END_NAMES | GAP_NAMES | frozenset().union(*chain.from_iterable(_NO_END.values()))
+
+
+def read_texts(metadata: Metadata) -> Texts:
+    """The texts of all tokens; one that is empty gets a name."""
+    key = "tokenizer.ggml.tokens"
+    path, tokens = metadata.path, metadata.array(key)
+    if not 0 < len(tokens) <= MAX_TOKENS:
+        raise InvalidFile(f"{path}: a vocabulary of {len(tokens)} tokens; 1 to {MAX_TOKENS} go")
+    raw, starts = tokens.packed_texts()
+    if (np.diff(starts) == 0).any():
+        texts = Texts.of(text or f"[EMPTY_{k}]" for k, text in enumerate(tokens.texts()))
+    else:
+        texts = Texts(raw, starts)
+    if texts.repeated:
+        first, second = texts.repeated
+        raise InvalidFile(f"{path}: tokens {first} and {second} are both {quoted(texts[first])}")
+    longest = int(texts.n_characters().argmax())
+    if len(texts[longest]) > MAX_TOKEN_LENGTH:
+        raise InvalidFile(
+            f"{path}: token {longest} is {quoted(texts[longest])}; at most {MAX_TOKEN_LENGTH} "
+            "characters are read"
+        )
+    return texts
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Tokens by id; `controls` are those that no text makes: control tokens and unknown ones."""
 
     path: str
-    texts: list[str]
-    ids: dict[str, int]
-    kinds: list[int]
+    texts: Texts
+    kinds: bytes  # as in the file; what is no kind is 0
     controls: frozenset[int]
     user_defined: frozenset[int]
     end_tokens: frozenset[int]
 
     @classmethod
-    def of(cls, metadata: Metadata, merges: Sequence[str] = ()) -> Vocabulary:
-        """Read and check it; `merges` are those that make tokens, where the file has such."""
-        path = metadata.path
-        texts = metadata.texts("tokenizer.ggml.tokens")
-        if not 0 < len(texts) <= MAX_TOKENS:
-            raise InvalidFile(f"{path}: a vocabulary of {len(texts)} tokens; 1 to {MAX_TOKENS} go")
-        if "" in texts:
-            texts = [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
-        ids = {text: token for token, text in enumerate(texts)}
-        if len(ids) != len(texts):
-            raise InvalidFile(f"{path}: {_repeated(texts)}")
-        longest = max(texts, key=len)
-        if len(longest) > MAX_TOKEN_LENGTH:
-            raise InvalidFile(
-                f"{path}: token {ids[longest]} is {quoted(longest)}; at most {MAX_TOKEN_LENGTH} "
-                "characters are read"
-            )
+    def of(
+        cls, metadata: Metadata, texts: Texts, merged: NDArray[np.int64] | None = None
+    ) -> Vocabulary:
+        """Read and check it; `merged` are the tokens that merges make, where the file has such."""
         kinds = _kinds(metadata, len(texts))
-        plain = _plain_words(ids, kinds, merges)
+        ids = {name: token for name in NAMES if (token := texts.find(name.encode())) is not None}
+        plain = _plain_words(ids, kinds, merged)
         ends = end_tokens(ids) - plain
         ends |= special_ids(metadata, len(texts), "eos eot eom")
         controls = set(np.flatnonzero((kinds == Kind.CONTROL) | (kinds == Kind.UNKNOWN)).tolist())
         controls |= ends | ({ids[name] for name in GAP_NAMES & ids.keys()} - plain)
         user_defined = set(np.flatnonzero(kinds == Kind.USER_DEFINED).tolist())
         return cls(
-            path,
+            metadata.path,
             texts,
-            ids,
-            kinds.tolist(),
+            np.where(np.isin(kinds, list(Kind)), kinds, 0).astype(np.uint8).tobytes(),
             frozenset(controls),
             frozenset(user_defined - controls),
             frozenset(ends),
@@ -107,6 +122,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def find(self, text: bytes) -> int | None:
+        """The token that a text in UTF-8 may become; None for a control token's."""
+        token = self.texts.find(text)
+        return None if token in self.controls else token
 
 
 def end_tokens(ids: dict[str, int]) -> set[int]:
@@ -151,18 +171,9 @@ def _kinds(metadata: Metadata, n_tokens: int) -> _Kinds:
     return kinds.astype(np.int64)
 
 
-def _plain_words(ids: dict[str, int], kinds: _Kinds, merges: Sequence[str]) -> set[int]:
+def _plain_words(ids: dict[str, int], kinds: _Kinds, merged: NDArray[np.int64] | None) -> set[int]:
     """Tokens that are called like an end and that merges make out of text, such as a tag `</s>`."""
-    names = (END_NAMES | GAP_NAMES) & ids.keys()
-    named = [text for text in names if kinds[ids[text]] == Kind.NORMAL]
-    making = {f"{text[:k]} {text[k:]}": ids[text] for text in named for k in range(1, len(text))}
-    return {making[merge] for merge in merges if merge in making}
-
-
-def _repeated(texts: list[str]) -> str:
-    seen: dict[str, int] = {}
-    for token, text in enumerate(texts):
-        first = seen.setdefault(text, token)
-        if first != token:
-            return f"tokens {first} and {token} are both {quoted(text)}"
-    raise AssertionError("every text is there once")
+    if merged is None:
+        return set()
+    named = (ids[name] for name in (END_NAMES | GAP_NAMES) & ids.keys())
+    return {token for token in named if kinds[token] == Kind.NORMAL and (merged == token).any()}

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
+from arenite.generate.merging import WordCache
 from arenite.generate.sentencepiece import SPACE
 from arenite.generate.vocabulary import Vocabulary, special_id
 
@@ -26,7 +27,6 @@ _IDEOGRAPHS = (
     range(0xF900, 0xFB00),
     range(0x2F800, 0x2FA20),
 )
-_MAX_CACHED_WORDS = 2**16
 
 
 class WordPieces:
@@ -43,11 +43,8 @@ class WordPieces:
                 "(tokenizer.ggml.unknown_token_id)"
             )
         self._unknown = unknown
-        self._ids = vocabulary.ids.copy()
-        for token in vocabulary.controls:
-            del self._ids[vocabulary.texts[token]]
-        self._longest = max(map(len, self._ids), default=0)
-        self._cache: dict[str, list[int]] = {}
+        self._longest = int(vocabulary.texts.n_characters().max())
+        self._cache = WordCache(self._encode_word)
 
     def encode(self, pieces: Sequence[str | int]) -> list[int]:
         tokens: list[int] = []
@@ -56,7 +53,7 @@ class WordPieces:
                 tokens.append(piece)
             else:
                 for word in self._words(piece):
-                    tokens += self._encode_word(word)
+                    tokens += self._cache[word]
         return tokens
 
     def token_bytes(self, token: int) -> bytes:
@@ -79,18 +76,14 @@ class WordPieces:
         return [word for word in words if word]
 
     def _encode_word(self, word: str) -> list[int]:
-        found = self._cache.get(word)
-        if found is None:
-            found = self._cover(SPACE + word) or [self._unknown]
-            if len(self._cache) < _MAX_CACHED_WORDS:
-                self._cache[word] = found
-        return found
+        return self._cover(SPACE + word) or [self._unknown]
 
     def _cover(self, word: str) -> list[int]:
+        """The longest tokens from the left; none where something is not covered."""
         tokens, start = [], 0
         while start < len(word):
             for end in range(min(len(word), start + self._longest), start, -1):
-                token = self._ids.get(word[start:end])
+                token = self._vocabulary.find(word[start:end].encode())
                 if token is not None:
                     tokens.append(token)
                     start = end
@@ -110,7 +103,7 @@ def _lower(character: str) -> str:
     return lowered if len(lowered) == 1 else character
 
 
-@lru_cache(maxsize=2**14)
+@lru_cache(maxsize=2**12)
 def _part(character: str) -> str:
     """What a character does in a text: space, none, accent, sign or letter."""
     code, category = ord(character), unicodedata.category(character)

@@ -8,9 +8,11 @@ checks that they lie in the file; it decodes none, so a vocabulary of 150,000 to
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -72,23 +74,47 @@ class MetadataArray:
 
     def texts(self) -> list[str]:
         """Strings, in order."""
+        raw, starts = self.packed_texts()
+        return [raw[start:end].decode() for start, end in pairwise(starts.tolist())]
+
+    def packed_texts(self) -> tuple[bytes, NDArray[np.int64]]:
+        """Strings one after the other in UTF-8, and where each starts; the last number is where
+        the last one ends."""
         cursor = self._cursor()
         if self.kind != STRING:
             cursor.fail(f"{self.place} holds {KINDS[self.kind]}, not text")
-        raw, position = bytes(cursor.data[self.start : self.end]), 0
+        section, position = bytes(cursor.data[self.start : self.end]), 0
         unpack = struct.Struct(cursor.order + "Q").unpack_from
-        found = []
+        ends = array("q", [0])
+        for _ in range(self.length):  # bounds were checked when the file was opened
+            position += 8 + unpack(section, position)[0]
+            ends.append(position)
+        stored = np.frombuffer(ends, np.int64)
+        is_text = np.ones(len(section), np.bool_)
+        for offset in range(8):  # lengths
+            is_text[stored[:-1] + offset] = False
+        raw = np.frombuffer(section, np.uint8)[is_text].tobytes()
+        starts = stored - 8 * np.arange(len(stored))
+        self._check_utf8(raw, starts)
+        return raw, starts
+
+    def _check_utf8(self, raw: bytes, starts: NDArray[np.int64]) -> None:
+        """All of it has to be UTF-8, and no string may start inside a character."""
+        firsts = np.frombuffer(raw, np.uint8)[starts[:-1][np.diff(starts) > 0]]
         try:
-            for _ in range(self.length):  # bounds were checked when the file was opened
-                begin = position + 8
-                position = begin + unpack(raw, position)[0]
-                found.append(raw[begin:position].decode())
-        except UnicodeDecodeError as error:
-            cursor.fail(
-                f"element {len(found)} of {self.place} is not UTF-8: {error.reason}",
-                self.start + begin,
-            )
-        return found
+            str(raw, "utf-8")
+            if not (firsts & 0xC0 == 0x80).any():
+                return
+        except UnicodeDecodeError:
+            pass
+        for index, (start, end) in enumerate(pairwise(starts.tolist())):
+            try:
+                raw[start:end].decode()
+            except UnicodeDecodeError as error:
+                self._cursor().fail(
+                    f"element {index} of {self.place} is not UTF-8: {error.reason}",
+                    self.start + start + 8 * (index + 1),
+                )
 
     def tolist(self) -> list[Any]:
         """The elements as Python values, inner arrays as lists."""

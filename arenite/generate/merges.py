@@ -1,0 +1,104 @@
+"""Merges of byte pairs: two tokens, the rank of their merge and the token that it makes.
+
+In: the file's list, best first, each "left right". Out: `Merges`, 16 bytes a merge.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.errors import InvalidFile
+from arenite.frontends.gguf import Metadata
+from arenite.frontends.stored import quoted
+from arenite.generate.texts import Places, Texts
+from arenite.generate.vocabulary import Vocabulary
+
+_KEY = "tokenizer.ggml.merges"
+
+#: Left, right and what they make, a row for each merge.
+Pairs = NDArray[np.int64]
+
+
+def read_pairs(metadata: Metadata, texts: Texts, others: Mapping[bytes, int]) -> Pairs:
+    """The file's merges by the numbers of tokens; `others` has numbers for texts that may be merged
+    without being tokens."""
+    raw, places = metadata.array(_KEY).packed_texts()
+    starts, ends = places[:-1], places[1:]
+    characters = np.frombuffer(raw, np.uint8)
+    blanks = np.append(np.flatnonzero(characters == ord(" ")), len(raw))
+    blank = blanks[np.searchsorted(blanks, starts)]  # the first in each
+    _refuse(metadata, ((blank == starts) | (blank + 1 >= ends))[:, None])
+    joined, n_before = np.delete(characters, blank).tobytes(), np.arange(len(starts))
+    sides = (
+        (raw, starts, blank),
+        (raw, blank + 1, ends),
+        (joined, starts - n_before, ends - n_before - 1),
+    )
+    pairs = np.stack([_numbers(texts, others, *side) for side in sides], 1)
+    _refuse(metadata, pairs < 0)
+    return pairs
+
+
+def _numbers(
+    texts: Texts, others: Mapping[bytes, int], raw: bytes, starts: Places, ends: Places
+) -> Places:
+    found = texts.find_all(raw, starts, ends)
+    for row in np.flatnonzero(found < 0).tolist():
+        found[row] = others.get(raw[starts[row] : ends[row]], -1)
+    return found
+
+
+def without_controls(
+    metadata: Metadata, pairs: Pairs, vocabulary: Vocabulary, others: Mapping[bytes, int]
+) -> Pairs:
+    """The merges as text meets them: no text makes a control token. One of `others` stands for
+    what its text means otherwise; without such a merge is wrong."""
+    pairs = pairs.copy()
+    for token in vocabulary.controls:
+        number = others.get(vocabulary.texts.encoded(token))
+        if number is not None:
+            pairs[pairs == token] = number
+    _refuse(metadata, np.isin(pairs, list(vocabulary.controls)))
+    return pairs
+
+
+def _refuse(metadata: Metadata, is_wrong: NDArray[np.bool_]) -> None:
+    """Fail where some part of a merge is wrong, with the first such."""
+    if not is_wrong.any():
+        return
+    rank, part = divmod(int(is_wrong.argmax()), is_wrong.shape[1])
+    merge = metadata.texts(_KEY)[rank]
+    left, _, right = merge.partition(" ")
+    wrong = quoted((left, right, left + right)[part])
+    reason = f"and {wrong} is no token" if left and right else "which is no pair of tokens"
+    raise InvalidFile(f"{metadata.path}: merge {rank} is {quoted(merge)}, {reason}")
+
+
+class Merges:
+    """Pairs by their left token: those of token t are at `first[t]` to `first[t + 1]`, in the order
+    of their right tokens, of equal pairs the first in the file."""
+
+    def __init__(self, pairs: Pairs, n_numbers: int) -> None:
+        keys = pairs[:, 0] << 32 | pairs[:, 1]
+        order = np.argsort(keys, kind="stable")
+        first = np.searchsorted(keys[order], np.arange(n_numbers + 1) << 32)
+        self._first = _compact(first)
+        self._right = _compact(pairs[order, 1])
+        self._rank = _compact(order)
+        self._made = _compact(pairs[order, 2])
+
+    def find(self, left: int, right: int) -> tuple[int, int] | None:
+        """The rank of a pair and the token it makes."""
+        end = self._first[left + 1]
+        at = bisect_left(self._right, right, self._first[left], end)
+        if at == end or self._right[at] != right:
+            return None
+        return self._rank[at], self._made[at]
+
+
+def _compact(numbers: NDArray[np.int64]) -> memoryview[int]:
+    return numbers.astype(np.uint32).data
