@@ -5,10 +5,25 @@ the next one must wait; `order` gives the fewest edges for a whole sequence; `ve
 code of its own, that an order leaves no race. All of them work on bytes of storages alone.
 """
 
-from arenite.hazards.order import Edge, order
-from arenite.hazards.ranges import BufferRange, ByteView, HazardKind, Launch, Role
-from arenite.hazards.tracker import HazardTracker
-from arenite.hazards.verify import Loop, Order, Race, find_race, verify
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arenite.hazards.ordering import Edge, order
+    from arenite.hazards.proof import Loop, Order, Race, find_race, verify
+    from arenite.hazards.ranges import BufferRange, ByteView, HazardKind, Launch, Role
+    from arenite.hazards.tracker import HazardTracker
+else:
+    from arenite.lazy import names_of
+
+    __getattr__ = names_of(
+        "arenite.hazards",
+        {
+            "ordering": "Edge order",
+            "proof": "Loop Order Race find_race verify",
+            "ranges": "BufferRange ByteView HazardKind Launch Role",
+            "tracker": "HazardTracker",
+        },
+    )
 
 __all__ = [
     "BufferRange",

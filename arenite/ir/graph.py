@@ -244,7 +244,7 @@ class Graph:
         return met
 
     def __str__(self) -> str:
-        from arenite.ir.text import text
+        from arenite.ir.printed import text
 
         return text(self)
 

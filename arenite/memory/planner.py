@@ -22,9 +22,6 @@ from arenite.memory.values import ARENA_REGIONS, REGIONS, Value, ValueId, align_
 
 log = logging.getLogger("arenite.memory")
 
-#: Neighbours that each of the two phases may look at by default: about a second in all.
-DEFAULT_EFFORT = 4_000_000
-
 
 @dataclass(slots=True)
 class _Placed:
@@ -41,17 +38,11 @@ class _Placed:
 
 def plan(
     values: Iterable[Value],
-    capacity: int | None = None,
-    *,
-    effort: int | None = DEFAULT_EFFORT,
-    on_progress: OnProgress | None = None,
+    capacity: int | None,
+    effort: int | None,
+    on_progress: OnProgress | None,
 ) -> MemoryPlan:
-    """Place every value so that no two share bytes while both live.
-
-    `capacity` is the most bytes the arena may have; when no plan within it is found DoesNotFit
-    carries the best one. The search ends at the lower bound, at the capacity, when each of its
-    phases has looked at `effort` neighbours (None: no limit), or when `on_progress` answers False.
-    """
+    """What `memory.plan` says."""
     began = perf_counter()
     if capacity is not None and capacity < 0:
         raise InvalidArgument(f"a capacity of {capacity} bytes makes no sense; it must be >= 0")

@@ -263,7 +263,7 @@ def test_many_launches_that_declare_the_same_bytes_twice_are_all_waited_for() ->
 
 def test_the_verifier_shares_no_code_with_what_it_judges() -> None:
     room = Path(arenite.hazards.__file__).parent
-    for name in ("verify.py", "sweep.py"):
+    for name in ("proof.py", "sweep.py"):
         tree = ast.parse((room / name).read_text())
         imported = {
             node.module

@@ -1,0 +1,23 @@
+"""Names of a package that load on first use, so that importing the package is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def names_of(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package; `places` are the modules in it, each with its names. No name
+    may be that of a module: an import of the module would take its place."""
+    modules = {name: module for module, names in places.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{modules[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
