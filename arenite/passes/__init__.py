@@ -6,6 +6,7 @@ from arenite.passes.integers import integers
 from arenite.passes.layout import layout
 from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
+from arenite.passes.panels import panels
 from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.rounded import stay_numbers
@@ -23,6 +24,7 @@ PASSES = (
     Pass("fold", fold, before=stay_numbers),
     Pass("split", split),
     Pass("blocks", blocks),
+    Pass("panels", panels),
     Pass("simplify", simplify),
 )
 

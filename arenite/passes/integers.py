@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8, WORD
 from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.define import INT32, OPS, make
+from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.sources import constant, full
 from arenite.passes.byte_casts import (
     BYTES,
@@ -35,13 +34,11 @@ from arenite.passes.byte_casts import (
     unturned,
     without_turn,
 )
+from arenite.passes.known import is_known
 from arenite.passes.layout import permuted, unpermuted
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.
 FEW_PLACES, FEW_DEPTHWISE_PLACES, ANY_PLACES = 14 * 14, 28 * 28, 1 << 20
-
-#: Families of ops that make constants of constants.
-_PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
 
 #: A zero point: one number, or one for each row or column.
 Zero = int | Node
@@ -64,7 +61,7 @@ def integers(node: Node) -> Node:
     if node.op not in ("matmul", "conv"):
         return node
     a, w = (_factor(value) for value in node.inputs)
-    if a is None or w is None or not _is_known(w.bytes):
+    if a is None or w is None or not is_known(w.bytes):
         return node
     made = _matmul(node, a, w) if node.op == "matmul" else _conv(node, a, w)
     if made is None:
@@ -340,27 +337,3 @@ def _filled(w: Node, shape: Sequence[int]) -> Node:
 
 def _reshaped(node: Node, shape: Sequence[Dim]) -> Node:
     return node if node.shape == tuple(shape) else make("reshape", node, shape=tuple(shape))
-
-
-#: Whether nodes follow from constants alone; a node never changes, nor does the answer.
-_known: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
-
-
-def _is_known(node: Node) -> bool:
-    """Whether a node follows from constants alone."""
-    pending = [node]
-    while pending:
-        current = pending[-1]
-        if current in _known:
-            pending.pop()
-            continue
-        if current.op in ("constant", "buffer", "full"):
-            _known[current] = True
-            continue
-        is_pure = bool(current.inputs) and OPS[current.op].family in _PURE
-        unknown = [value for value in current.inputs if value not in _known]
-        if is_pure and all(_known.get(value, True) for value in current.inputs) and unknown:
-            pending.append(unknown[0])
-        else:
-            _known[current] = is_pure and all(_known.get(value, True) for value in current.inputs)
-    return _known[node]

@@ -2,6 +2,7 @@
 
 sum over axis 1 of x[2, 3]      space (2, 3), axis 1 goes;       x[i, j]
 matmul a[b, m, k], b[b, k, n]   space (b, m, n, k), k goes;      a[b, m, k] * b[b, k, n]
+matmul_panels                   as matmul; columns lie in panels
 conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] * w[o, c, r]
 conv_last x[n, h, c]            space (n, p, o, r, c), r, c go;  taps before channels
 depthwise_last x[n, h, c]       space (n, p, c, r), r goes;      x[n, p + r, c] * w[r, c]
@@ -54,6 +55,8 @@ def reduction_of(node: Node) -> Reduction | None:
         )
     if node.op == "matmul":
         return _matmul(node)
+    if node.op == "matmul_panels":
+        return _matmul_panels(node)
     if node.op == "conv":
         return _conv(node)
     if node.op == "conv_last":
@@ -150,6 +153,19 @@ def _depthwise_last(node: Node) -> Reduction:
 
     space = (*node.shape, *w.shape[:-1])
     return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _matmul_panels(node: Node) -> Reduction:
+    a, panels = node.inputs
+    lanes = panels.shape[-1]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        panel = column // lanes
+        return Source(a, (*rows, k)), Source(panels, (panel, k, column - panel * lanes))
+
+    space = (*node.shape, a.shape[-1])
+    return Reduction("add", space, (len(space) - 1,), factors)
 
 
 def _matmul_bytes(node: Node) -> Reduction:

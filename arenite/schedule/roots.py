@@ -46,11 +46,12 @@ COSTS = (
 
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
 CONTRACTIONS = frozenset(
-    "matmul conv conv_last depthwise_last matmul_bytes conv_bytes matmul_packed".split()
+    "matmul matmul_panels conv conv_last depthwise_last matmul_bytes conv_bytes "
+    "matmul_packed".split()
 )
 
 #: Whose weights are packed: read from memory as they lie there.
-PACKED = frozenset({"conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"})
+PACKED = frozenset({"matmul_panels", "conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"})
 
 #: Whose first operand is read in runs, from memory.
 IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
@@ -127,6 +128,11 @@ def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
         if in_runs and coefficient(position, variables[-1]) != 1:
             return False
     return source.node is not node and source.node.op not in MADE_UP
+
+
+def _is_scattered(node: Node) -> bool:
+    """Whether a node is a view whose rows lie nowhere side by side."""
+    return is_view(node) and not is_readable_in_place(node, in_runs=True)
 
 
 def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]:
@@ -207,6 +213,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             return "depthwise_last reads runs of channels from memory"
         if user.op == "matmul_packed":
             return "matmul_packed reads it from memory"
+        if user.op == "matmul_panels" and _is_scattered(node):
+            return "matmul_panels reads rows from memory"
         if user.op in IN_RUNS and node.op not in ("reshape", *MADE_UP):
             return f"{user.op} reads runs of bytes from memory"
     return None

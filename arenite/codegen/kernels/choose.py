@@ -18,6 +18,7 @@ from arenite.codegen.micro.build import build_product
 from arenite.codegen.micro.bytes_build import build_bytes
 from arenite.codegen.micro.conv_build import build_conv
 from arenite.codegen.micro.depthwise_build import build_depthwise
+from arenite.codegen.micro.panels_build import build_panels
 from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
 from arenite.schedule.kernel import Kernel
@@ -55,6 +56,7 @@ def _build(kernel: Kernel, target: Target, choice: str) -> Built:
         made = (
             build_bytes(kernel, target, choice)
             or build_packed(kernel, target, choice)
+            or build_panels(kernel, target, choice)
             or build_conv(kernel, target, choice)
             or build_depthwise(kernel, target, choice)
             or build_product(kernel, target, choice)

@@ -21,7 +21,7 @@ from arenite.codegen.micro.conv_build import ConvBuilder, Panels
 from arenite.codegen.micro.conv_copy import Copy, Room
 from arenite.codegen.micro.conv_cut import ConvSizes
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Conv, Taps
-from arenite.codegen.micro.conv_sides import ZERO, Side
+from arenite.codegen.micro.conv_sides import ZERO, Side, plain_sides
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
 from arenite.codegen.target import Target
 from arenite.ir.dim import Dim, Var, bounds
@@ -79,10 +79,7 @@ class _BytesBuilder(ConvBuilder):
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
         if self.node.op == "conv_bytes":
             return super()._sides(variables, taps)
-        sizes = self.node.shape[1:-1]
-        return [
-            Side(var, size, size, 1, 1, 1, 0, 0) for var, size in zip(variables, sizes, strict=True)
-        ]
+        return plain_sides(self.node, variables)
 
     def _can_walk(self, lies: Lies) -> bool:
         is_even = self.depth % WORD == 0 or self.panel == PANEL * self.filled

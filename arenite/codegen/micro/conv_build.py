@@ -71,6 +71,18 @@ class Panels:
     channels: int
 
 
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Tiles of `channels` for lines of at most `up_to` pixels."""
+
+    up_to: int
+    channels: int
+    heights: tuple[int, ...]
+
+
+NOT_FEW = Few(0, PANEL, ())
+
+
 class ConvBuilder(LastBuilder):
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         groups, taps, depth = weights.groups, weights.taps, weights.depth
@@ -92,7 +104,7 @@ class ConvBuilder(LastBuilder):
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = self._are_planes(lies)
         sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
-        usual = cut_conv(sizes, self.sum_dtype, target)
+        usual = self._cut(sizes, target)
         ways = conv_ways(usual, sizes, self.sum_dtype, target)
         cut = ways.get(choice, usual)
         n_blocks, place = self._place(cut)
@@ -113,6 +125,7 @@ class ConvBuilder(LastBuilder):
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
         ends = self._ends(walked, cut, len(loops)) if leaves_out else None
+        few = self._few(cut, target) if in_place else NOT_FEW
         made = Product(
             a=Operand(
                 walked.array,
@@ -141,10 +154,10 @@ class ConvBuilder(LastBuilder):
             columns=cut.columns,
             heights=cut.heights,
             copies_b=False,
-            few_up_to=0,
-            few_form="stream",
-            few_columns=PANEL,
-            few_heights=(),
+            few_up_to=few.up_to,
+            few_form="tiles",
+            few_columns=few.channels,
+            few_heights=few.heights,
             epilogue=self.epilogue(),
             is_short=self.epilogue_ops() <= self.short_ops,
         )
@@ -163,6 +176,12 @@ class ConvBuilder(LastBuilder):
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
         kernel = self._finished(replace(plain, arrays=arrays), made, conv)
         return Built(kernel, n_tiles, scratch, tuple(ways))
+
+    def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
+        return cut_conv(sizes, self.sum_dtype, target)
+
+    def _few(self, cut: ConvCut, target: Target) -> Few:
+        return NOT_FEW
 
     def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
         return ConvKernel(

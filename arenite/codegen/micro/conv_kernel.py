@@ -86,6 +86,9 @@ def _(kernel: ConvKernel) -> str:
         for t in conv.loops
     )
     shape = f"{product.columns} x {product.lanes} lanes, heights {product.heights}"
+    if product.few_heights:
+        few = f"{product.few_columns // product.lanes} x {product.lanes} lanes"
+        shape += f"; up to {product.few_up_to} rows {few}, heights {product.few_heights}"
     head = [
         f"// register tiles: {shape}, epilogue {'short' if product.is_short else 'long'}, "
         f"K loops {loops}, panels of {conv.panel} at {expression_text(conv.panels_at)}",
@@ -220,13 +223,15 @@ class ConvDriver(Driver):
         copied = self.convolution.conv.copied
         return (Emit(lambda: self.block(copied)), *super()._panels())
 
-    def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
+    def _panel(
+        self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
+    ) -> ir.Block:
         """One group of columns: for every line of the block its tiles."""
         conv = self.convolution.conv
-        body = (*conv.on_line, Emit(lambda: self._line(columns, is_masked)))
+        body = (*conv.on_line, Emit(lambda: self._line(columns, heights, is_masked)))
         return (ir.For(conv.line, FIRST_LINE, LAST_LINE, body),)
 
-    def _line(self, columns: int, is_masked: bool) -> None:
+    def _line(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
         product = self.product
         size = product.b.dtype.bits // 8
         start = self.value(self.convolution.conv.panels_at, SCALAR) * size
@@ -238,7 +243,7 @@ class ConvDriver(Driver):
 
         ends = self.convolution.conv.ends
         if ends is None:
-            self._rows(product.heights, build, columns_at, self.value(GROUP_REST, SCALAR))
+            self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
             return
         for strip in ends.strips:
             name = (

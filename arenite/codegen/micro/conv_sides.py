@@ -109,6 +109,14 @@ class Side:
         return ir.Binary("min", ir.Binary("max", inside // self.step + 1, ZERO), count)
 
 
+def plain_sides(node: Node, variables: Sequence[Var]) -> list[Side]:
+    """The rows of a product but for the first axis, as axes of one tap."""
+    sizes = node.shape[1:-1]
+    return [
+        Side(var, size, size, 1, 1, 1, 0, 0) for var, size in zip(variables, sizes, strict=True)
+    ]
+
+
 def sides_of(node: Node, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
     """The spatial axes of a convolution with channels last."""
     return [

@@ -13,7 +13,7 @@ the strips there leave them out; of others the pixels at the ends are done one b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -182,7 +182,9 @@ class DepthwiseDriver(Driver):
     def new_function(self, builder: Builder) -> StripFunction:
         return StripFunction(builder, self.kernel_here)
 
-    def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
+    def _panel(
+        self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
+    ) -> ir.Block:
         """One vector of channels: for every line of the block its strips."""
         own = self.kernel_here.depthwise
         body = (*own.on_line, Emit(lambda: self._line(is_masked)))

@@ -104,7 +104,7 @@ class Driver(Kept):
 
     def _panels(self) -> ir.Block:
         product = self.product
-        groups = self._panel_groups()
+        groups = self._panel_groups(product.columns, product.heights)
         if product.copied_groups == 1:
             return self._groups(product.width, groups)
         wide = product.copied_groups * product.width
@@ -119,28 +119,31 @@ class Driver(Kept):
         )
         return (ir.For("_stripe", ir.index(0), n_stripes, body),)
 
-    def _panel_groups(self) -> ir.Block:
+    def _panel_groups(self, columns: int, heights: Sequence[int]) -> ir.Block:
         """What is done for one group of columns, which may be the last and not full."""
         product, lanes = self.product, self.product.lanes
-        width = product.width
-        full = self._panel(ir.index(width), product.columns, is_masked=False)
+        width = columns * lanes
+        full = self._panel(ir.index(width), columns, heights, is_masked=False)
         if not isinstance(product.n_columns, ir.Const):
-            part = self._panel(GROUP_REST, product.columns, is_masked=True)
+            part = self._panel(GROUP_REST, columns, heights, is_masked=True)
             return (ir.If(_is_full(width), full, part),)
         rest = int(product.n_columns.value) % width
         if rest == 0:
             return full
-        part = self._panel(ir.index(rest), -(-rest // lanes), is_masked=rest % lanes != 0)
+        n_vectors = -(-rest // lanes)
+        part = self._panel(ir.index(rest), n_vectors, heights, is_masked=rest % lanes != 0)
         if product.n_columns.value < width:
             return part
         return (ir.If(_is_full(width), full, part),)
 
-    def _panel(self, count: ir.Expr, columns: int, is_masked: bool) -> ir.Block:
+    def _panel(
+        self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
+    ) -> ir.Block:
         """One group of `count` columns: its copy, and its tiles."""
         product = self.product
         if not product.copies_b or product.copied_groups > 1:
-            return (Emit(lambda: self._tiles(columns, is_masked)),)
-        return (self._copy(count), Emit(lambda: self._tiles(columns, is_masked)))
+            return (Emit(lambda: self._tiles(columns, heights, is_masked)),)
+        return (self._copy(count), Emit(lambda: self._tiles(columns, heights, is_masked)))
 
     def _copy(self, count: ir.Expr) -> ir.Stmt:
         """The columns of a group into scratch, those of one k side by side."""
@@ -199,7 +202,12 @@ class Driver(Kept):
         return ir.Store(SCRATCH, _scratch_start(product) + K * product.width + column, value)
 
     def _few(self) -> ir.Block:
-        return self._groups(self.product.few_columns, (Emit(self._few_rows),))
+        product = self.product
+        if product.few_form == "tiles":
+            columns = product.few_columns // product.lanes
+            groups = self._panel_groups(columns, product.few_heights)
+            return self._groups(product.few_columns, groups)
+        return self._groups(product.few_columns, (Emit(self._few_rows),))
 
     def _few_rows(self) -> None:
         b, product = self.builder, self.product
@@ -214,7 +222,7 @@ class Driver(Kept):
 
         self._rows(product.few_heights, build, columns, count)
 
-    def _tiles(self, columns: int, is_masked: bool) -> None:
+    def _tiles(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
         b, product = self.builder, self.product
         if product.copies_b:
             size = product.sum_dtype.bits // 8
@@ -227,7 +235,7 @@ class Driver(Kept):
             name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
             return self._function(name, lambda f: f.tile(rows, columns, is_masked))
 
-        self._rows(product.heights, build, columns_at, self.value(GROUP_REST, SCALAR))
+        self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
 
     def _address(self, operand: Operand, line: Vec) -> str:
         b, size = self.builder, operand.dtype.bits // 8

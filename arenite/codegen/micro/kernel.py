@@ -13,8 +13,9 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.dtype import DType
 
-#: Row dots where A and B lie along K; streams where B lies along its columns.
-FewRows: TypeAlias = Literal["dots", "stream"]
+#: Row dots where A and B lie along K; streams where B lies along its columns; wider register tiles
+#: where it lies in panels.
+FewRows: TypeAlias = Literal["dots", "stream", "tiles"]
 
 #: The name of the finished sum in an epilogue. An underscore begins all names here, but for sizes.
 SUM = "_sum"

@@ -14,6 +14,7 @@ from arenite.ir.ops import (  # noqa: F401
     indexing,
     movement,
     narrow,
+    panels,
     reductions,
     sources,
     unbounded,

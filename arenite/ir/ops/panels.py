@@ -1,0 +1,46 @@
+"""Products of floats with packed weights, as register tiles read them.
+
+    matmul_panels(a[..., M, K], panels[P, K, 16]; columns)
+
+A panel holds 16 columns side by side, for one k after the other; the last one is filled up with
+zeros, which nothing reads but the kernel. Dtypes are those of matmul.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import DType, Kind
+from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.element import rounded
+from arenite.ir.node import Node
+from arenite.ir.ops.contraction import accumulated, product_dtype
+from arenite.ir.ops.convolution import PANEL
+from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_int
+
+
+def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    a, panels = inputs
+    dtype = product_dtype("matmul_panels", a, panels)
+    if dtype.kind is not Kind.FLOAT:
+        raise TypeMismatch(f"matmul_panels multiplies floats, not {a.dtype} and {panels.dtype}")
+    columns: int = attrs["columns"]
+    shapes = f"matmul_panels: a of shape {a.shape}, panels of shape {panels.shape}"
+    if a.ndim < 2 or panels.ndim != 3:
+        raise ShapeMismatch(f"{shapes}: a is [..., M, K], panels are [P, K, {PANEL}]")
+    depth = a.shape[-1]
+    if not isinstance(depth, int) or depth < 1 or columns < 1:
+        raise ShapeMismatch(f"{shapes}: K is a fixed number, and {columns} columns are some")
+    wanted = (-(-columns // PANEL), depth, PANEL)
+    if panels.shape != wanted:
+        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
+    return (*a.shape[:-1], columns), dtype
+
+
+def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    a, panels = (accumulated(array, dtype) for array in arrays)
+    w = panels.transpose(1, 0, 2).reshape(a.shape[-1], -1)[:, : attrs["columns"]]
+    return rounded(np.matmul(a, w), dtype)
+
+
+define(OpDef("matmul_panels", "contraction", (2, 2), _infer, _reference, {"columns": is_int}))

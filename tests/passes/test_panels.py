@@ -1,0 +1,107 @@
+"""Products by constant weights: which read panels, and that no number changes.
+
+Elements are small whole numbers, which floats hold exactly however they are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arenite import ir
+from arenite.dtype import of as dtype_of
+from arenite.ir import reference, verify
+from arenite.ir.dim import Var
+from arenite.ir.graph import Graph
+from arenite.passes import apply
+from arenite.passes.panels import MOST_ROWS, panels
+from arenite.pipeline import compile_graph
+from arenite.tensor import Tensor
+
+Array = NDArray[Any]
+
+
+def whole(*shape: int, dtype: Any = np.float32) -> Array:
+    return np.random.default_rng(sum(shape)).integers(-4, 5, shape).astype(dtype)
+
+
+def given(shape: tuple[Any, ...], dtype: Any = np.float32) -> Tensor:
+    return Tensor.of_node(ir.graph_input("x", 0, shape, dtype_of(np.dtype(dtype))))
+
+
+def known(array: Array) -> Tensor:
+    return Tensor.of_node(ir.constant(array))
+
+
+def ops_of(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def made_of(y: Tensor) -> Graph:
+    made = apply(Graph.of([y.node]), panels)
+    verify(made)
+    return made
+
+
+def is_packed(y: Tensor) -> bool:
+    return "matmul_panels" in ops_of(made_of(y))
+
+
+FORMS: dict[str, Callable[[Any, Any], Any]] = {
+    "x @ w": lambda x, w: x @ w(37, 50),
+    "x @ w.T": lambda x, w: x @ w(50, 37).T,
+    "one matrix for all": lambda x, w: x @ w(1, 1, 37, 50),
+    "weights that are computed": lambda x, w: x @ (w(37, 50) + w(37, 1)),
+    "a view of a value": lambda x, w: x[:, ::2] @ w(37, 50),
+    "axes that come from afar": lambda x, w: x.swapaxes(0, 1).reshape(42, 37) @ w(37, 48),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_products_with_constant_weights_read_panels(form: str) -> None:
+    x = whole(6, 7, 37)
+    expected = FORMS[form](x, whole)
+    y = FORMS[form](given(x.shape), lambda *shape: known(whole(*shape)))
+    made = made_of(y)
+    assert "matmul_panels" in ops_of(made)
+    assert "matmul" not in ops_of(made)
+    np.testing.assert_array_equal(reference.evaluate(made, [x])[0], expected)
+    for threads in (1, 2):
+        with compile_graph(Graph.of([y.node]), threads=threads) as program:
+            np.testing.assert_array_equal(program(x)[0], expected)
+
+
+@pytest.mark.parametrize("n_rows", [1, 5, 64, 200])
+def test_one_program_for_any_number_of_rows(n_rows: int) -> None:
+    x, w = whole(n_rows, 40), whole(40, 33)
+    y = given((Var("tokens", 1, 2048), 40)) @ known(w)
+    assert is_packed(y)
+    with compile_graph(Graph.of([y.node]), threads=2) as program:
+        np.testing.assert_array_equal(program(x)[0], x @ w)
+
+
+def test_what_is_left_as_it_is() -> None:
+    w = known(whole(64, 48))
+    assert not is_packed(given((1, 64)) @ w), "one row"
+    assert not is_packed(given((MOST_ROWS + 1, 64)) @ w), "many rows"
+    assert not is_packed(given((8, 64)) @ known(whole(64, 7))), "few columns"
+    assert not is_packed(known(whole(8, 64)) @ w), "nothing is given"
+    assert not is_packed(known(whole(8, 64)) @ given((64, 48))), "constants on the left"
+    assert not is_packed(given((3, 8, 64)) @ known(whole(3, 64, 48))), "a matrix for each"
+    half = known(whole(64, 48, dtype=np.float16))
+    assert not is_packed(given((8, 64), np.float16) @ half), "narrow weights are read in place"
+
+
+def test_packing_is_done_at_load_and_the_source_is_not_kept() -> None:
+    w = whole(64, 48)
+    y = given((8, 64)) @ known(w)
+    with compile_graph(Graph.of([y.node])) as program:
+        by_region = {
+            slot.region: slot.nbytes for slot in program.plan.slots.values() if slot.nbytes > 4096
+        }
+        assert by_region["packed"] == w.nbytes
+        assert "mapped" not in by_region
