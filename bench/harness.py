@@ -100,10 +100,13 @@ def compare_best(
 
 
 def measure(work: Callable[[], None]) -> float:
-    """Seconds for one run: the best of a few batches, each long enough for the clock."""
+    """Seconds for one run: the best of a few batches, each long enough for the clock; of work that
+    is long itself, one run."""
     began = time.perf_counter()
     work()
     once = time.perf_counter() - began
+    if once >= MEASURE_SECONDS:
+        return once
     repeats = max(1, int(MEASURE_SECONDS / 5 / max(once, 1e-7)))
     best = float("inf")
     until = time.perf_counter() + MEASURE_SECONDS

@@ -20,19 +20,16 @@ import argparse
 from statistics import geometric_mean
 
 from arenite.runtime.limits import limits
-from bench.harness import Side, compare
+from bench.harness import ROUNDS, Side, compare
 from bench.language_cases import CASES, Case
-from bench.language_models import FILES, LARGE, SMOLLM2, path_of, weight_nbytes
+from bench.language_models import FILES, path_of, weight_nbytes
 from bench.language_start import start_of
-
-#: Fewer for large models: each run is seconds.
-ROUNDS = {SMOLLM2: 9, LARGE: 3}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", choices=["speed", "start"])
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
@@ -44,7 +41,7 @@ def main() -> None:
         start(files, given.threads)
 
 
-def speed(cases: list[Case], threads: list[int], rounds: int | None) -> None:
+def speed(cases: list[Case], threads: list[int], rounds: int) -> None:
     print(
         "| case | threads | ours tok/s | llama.cpp tok/s | ratio | quartiles | bar | of reading |"
     )
@@ -67,9 +64,8 @@ def speed(cases: list[Case], threads: list[int], rounds: int | None) -> None:
         print(f"\n{kind}: geometric mean {geometric_mean(found):.2f}, least {min(found):.2f}")
 
 
-def _speed_row(ours: Side, theirs: Side, case: Case, threads: int, rounds: int | None) -> float:
-    n_rounds = rounds or ROUNDS[case.file.split()[0]]
-    result = compare(ours, theirs, str(case), threads, rounds=n_rounds)
+def _speed_row(ours: Side, theirs: Side, case: Case, threads: int, rounds: int) -> float:
+    result = compare(ours, theirs, str(case), threads, rounds=rounds)
     rate = case.n_tokens / result.ours_seconds
     share = "-"
     if case.kind == "decode":
