@@ -1,0 +1,96 @@
+"""Convolution of 3x3 taps by Winograd's F(2x2, 3x3): four outputs of sixteen products, not 36.
+
+    conv_winograd(x[N, H, W, C], panels[P, 16, C, 16]; padding, channels)
+
+    a patch d of 4x4 inputs, two further for each next tile of 2x2 outputs; weights g of 3x3
+    y = AT (G g GT * BT d B) A        the product in the middle summed over the channels of x
+
+Panels hold G g GT, sixteen output channels side by side, the last panel filled up with zeros. Sums
+are those of the convolution but for rounding. What is not finite in a patch may reach all four
+outputs of its tile, as NaN where the convolution has an infinity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import DType, Kind
+from arenite.errors import ShapeMismatch
+from arenite.ir.dim import known_le
+from arenite.ir.element import rounded
+from arenite.ir.node import Node
+from arenite.ir.ops.contraction import accumulated, product_dtype
+from arenite.ir.ops.convolution import PANEL
+from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_dim_pairs, is_int
+
+#: Outputs of a tile along a side, inputs of its patch, and products of a tile and channel.
+TILE, PATCH = 2, 4
+POINTS = PATCH * PATCH
+TAPS = 3
+
+#: What makes points of weights, points of a patch, and outputs of points, along one side.
+WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
+INPUTS = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
+OUTPUTS = ((1, 1, 1, 0), (0, 1, -1, -1))
+
+
+def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    x, panels = inputs
+    channels: int = attrs["channels"]
+    padding = attrs["padding"]
+    shapes = f"conv_winograd: x of shape {x.shape}, panels of shape {panels.shape}"
+    if x.ndim != 4 or panels.ndim != 4 or len(padding) != 2:
+        raise ShapeMismatch(
+            f"{shapes}: x is [N, H, W, C], panels are [P, {POINTS}, C, {PANEL}], padding is "
+            f"{padding}"
+        )
+    wanted = (-(-channels // PANEL), POINTS, x.shape[-1], PANEL)
+    if channels < 1 or panels.shape != wanted:
+        raise ShapeMismatch(f"{shapes}: {channels} channels need panels of shape {wanted}")
+    dtype = product_dtype("conv_winograd", x, panels)
+    if dtype.kind is not Kind.FLOAT:
+        raise ShapeMismatch(f"{shapes}: sums of {dtype} would not be exact; use conv_last")
+    sizes = []
+    for size, (before, after) in zip(x.shape[1:-1], padding, strict=True):
+        if not (known_le(0, before) and known_le(0, after)):
+            raise ShapeMismatch(f"{shapes}: padding {padding} is not negative")
+        if not known_le(TAPS, size + before + after):
+            raise ShapeMismatch(f"{shapes}: {TAPS} taps do not fit {size + before + after}")
+        sizes.append(size + before + after - (TAPS - 1))
+    return (x.shape[0], *sizes, channels), dtype
+
+
+def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    x, panels = (accumulated(array, dtype) for array in arrays)
+    n, height, width, channels = shape
+    weights = np.moveaxis(panels, 0, 2)  # [points, C, P, 16]
+    weights = weights.reshape(PATCH, PATCH, x.shape[-1], -1)[..., :channels]
+    n_lines, n_pixels = -(-height // TILE), -(-width // TILE)
+    more = (n_lines * TILE - height, n_pixels * TILE - width)
+    sides = [
+        (before, after + rest) for (before, after), rest in zip(attrs["padding"], more, strict=True)
+    ]
+    x = np.pad(x, ((0, 0), *sides, (0, 0)))
+    made = np.zeros((n, n_lines, TILE, n_pixels, TILE, channels), x.dtype)
+    inputs, outputs = np.array(INPUTS, x.dtype), np.array(OUTPUTS, x.dtype)
+    for line in range(n_lines):
+        for pixel in range(n_pixels):
+            top, left = TILE * line, TILE * pixel
+            patch = x[:, top : top + PATCH, left : left + PATCH]
+            points = np.einsum("ui,vj,nijc->nuvc", inputs, inputs, patch)
+            sums = np.einsum("nuvc,uvco->nuvo", points, weights)
+            made[:, line, :, pixel] = np.einsum("yu,xv,nuvo->nyxo", outputs, outputs, sums)
+    whole = made.reshape(n, n_lines * TILE, n_pixels * TILE, channels)
+    return rounded(np.ascontiguousarray(whole[:, :height, :width]), dtype)
+
+
+define(
+    OpDef(
+        "conv_winograd",
+        "convolution",
+        (2, 2),
+        _infer,
+        _reference,
+        {"padding": is_dim_pairs, "channels": is_int},
+    )
+)
