@@ -23,6 +23,7 @@ from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.kernel import MicroKernel
+from arenite.codegen.micro.winograd import WinogradDriver, WinogradKernel
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.target import Target
 from arenite.codegen.tile import Tiles
@@ -68,6 +69,8 @@ def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
         return BlocksDriver(builder, kernel)
     if isinstance(kernel, BytesKernel):
         return BytesDriver(builder, kernel)
+    if isinstance(kernel, WinogradKernel):
+        return WinogradDriver(builder, kernel)
     if isinstance(kernel, ConvKernel):
         return ConvDriver(builder, kernel)
     if isinstance(kernel, DepthwiseKernel):

@@ -6,6 +6,7 @@ matmul_panels                   as matmul; columns lie in panels
 conv x[n, c, h], w[o, c, r]     space (n, o, p, c, r), c, r go;  x[n, c, p + r] * w[o, c, r]
 conv_last x[n, h, c]            space (n, p, o, r, c), r, c go;  taps before channels
 depthwise_last x[n, h, c]       space (n, p, c, r), r goes;      x[n, p + r, c] * w[r, c]
+conv_winograd                   space (n, p, o, 4, c): its products; of its factors only some
 matmul_bytes, conv_bytes        as matmul and conv_last, with panels of words of four bytes
 matmul_packed                   as matmul; of its factors only the run and the panel are known
 """
@@ -19,7 +20,9 @@ from arenite.ir.dim import Dim
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.block_forms import BLOCK, PANEL
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
+from arenite.ir.ops.convolution import PANEL as CHANNELS
 from arenite.ir.ops.define import make
+from arenite.ir.ops.winograd import PATCH, TILE
 from arenite.schedule.access import Guard, Index, Source
 
 
@@ -63,6 +66,8 @@ def reduction_of(node: Node) -> Reduction | None:
         return _conv_last(node)
     if node.op == "depthwise_last":
         return _depthwise_last(node)
+    if node.op == "conv_winograd":
+        return _conv_winograd(node)
     if node.op == "matmul_bytes":
         return _matmul_bytes(node)
     if node.op == "conv_bytes":
@@ -153,6 +158,26 @@ def _depthwise_last(node: Node) -> Reduction:
 
     space = (*node.shape, *w.shape[:-1])
     return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
+
+
+def _conv_winograd(node: Node) -> Reduction:
+    x, panels = node.inputs
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        image, *places, out_channel, point, channel = index
+        at: list[Dim] = []
+        guards = []
+        for size, place, pair in zip(x.shape[1:-1], places, node.attr("padding"), strict=True):
+            position = place // TILE * TILE + point - pair[0]
+            at.append(position)
+            guards.append(Guard(position, size))
+        panel = out_channel // CHANNELS
+        lane = out_channel - panel * CHANNELS
+        patch = Source(x, (image, *at, channel), tuple(guards))
+        return patch, Source(panels, (panel, point * PATCH + point, channel, lane))
+
+    space = (*node.shape, PATCH, x.shape[-1])
+    return Reduction("add", space, (node.ndim, node.ndim + 1), factors)
 
 
 def _matmul_panels(node: Node) -> Reduction:

@@ -47,11 +47,13 @@ COSTS = (
 #: Reductions over a space that is no value's shape; only epilogues can be joined to them.
 CONTRACTIONS = frozenset(
     "matmul matmul_panels conv conv_last depthwise_last matmul_bytes conv_bytes "
-    "matmul_packed".split()
+    "matmul_packed conv_winograd".split()
 )
 
 #: Whose weights are packed: read from memory as they lie there.
-PACKED = frozenset({"matmul_panels", "conv_last", "depthwise_last", "matmul_bytes", "conv_bytes"})
+PACKED = frozenset(
+    "matmul_panels conv_last depthwise_last conv_winograd matmul_bytes conv_bytes".split()
+)
 
 #: Whose first operand is read in runs, from memory.
 IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
@@ -209,8 +211,8 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             return f"{user.op} reads it from memory"
         if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
             return f"{user.op} reads it from memory"
-        if user.op == "depthwise_last" and node.op != "slice":
-            return "depthwise_last reads runs of channels from memory"
+        if user.op in ("depthwise_last", "conv_winograd") and node.op != "slice":
+            return f"{user.op} reads runs of channels from memory"
         if user.op == "matmul_packed":
             return "matmul_packed reads it from memory"
         if user.op == "matmul_panels" and _is_scattered(node):

@@ -206,6 +206,13 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "conv_last": lambda: make(
         "conv_last", x(2, 5, 6, 4), x(2, 2, 3, 2, 2, 16, index=1), channels=38, **_CONV
     ),
+    "conv_winograd": lambda: make(
+        "conv_winograd",
+        x(2, 5, 6, 4),
+        x(2, 16, 4, 16, index=1),
+        channels=19,
+        padding=((1, 0), (2, 1)),
+    ),
     "matmul_panels": lambda: make("matmul_panels", x(2, 3, 9), x(2, 9, 16, index=1), columns=20),
     "matmul_bytes": lambda: make(
         "matmul_bytes",

@@ -19,6 +19,7 @@ from arenite.codegen.micro.bytes_build import build_bytes
 from arenite.codegen.micro.conv_build import build_conv
 from arenite.codegen.micro.depthwise_build import build_depthwise
 from arenite.codegen.micro.panels_build import build_panels
+from arenite.codegen.micro.winograd_build import build_winograd
 from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
 from arenite.schedule.kernel import Kernel
@@ -59,6 +60,7 @@ def _build(kernel: Kernel, target: Target, choice: str) -> Built:
             or build_panels(kernel, target, choice)
             or build_conv(kernel, target, choice)
             or build_depthwise(kernel, target, choice)
+            or build_winograd(kernel, target)
             or build_product(kernel, target, choice)
         )
         if made is not None:

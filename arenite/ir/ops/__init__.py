@@ -18,6 +18,7 @@ from arenite.ir.ops import (  # noqa: F401
     reductions,
     sources,
     unbounded,
+    winograd,
 )
 from arenite.ir.ops.control import Region, parameter
 from arenite.ir.ops.define import OPS, OpDef, make
