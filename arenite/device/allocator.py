@@ -15,8 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from arenite.device.raw import RawBuffer
 from arenite.errors import AreniteError, InvalidArgument
@@ -24,23 +23,25 @@ from arenite.errors import AreniteError, InvalidArgument
 MIN_ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
 class BufferOptions:
-    """How memory is wanted. `alignment` under 64 is given as 64; a mapped file has its own."""
+    """How memory is wanted. `alignment` under 64 is given as 64; a mapped file has its own.
+    `file_offset` is where in the file a disk buffer starts."""
 
-    zeroed: bool = False
-    alignment: int = MIN_ALIGNMENT
-    file_offset: int = 0  # where in the file a disk buffer starts
+    __slots__ = ("alignment", "file_offset", "zeroed")
 
-    def __post_init__(self) -> None:
-        if self.alignment < 1 or self.alignment & (self.alignment - 1):
-            raise InvalidArgument(f"alignment {self.alignment} is not a power of two")
-        if self.file_offset < 0:
-            raise InvalidArgument(f"file_offset {self.file_offset} is negative")
+    def __init__(
+        self, zeroed: bool = False, alignment: int = MIN_ALIGNMENT, file_offset: int = 0
+    ) -> None:
+        if alignment < 1 or alignment & (alignment - 1):
+            raise InvalidArgument(f"alignment {alignment} is not a power of two")
+        if file_offset < 0:
+            raise InvalidArgument(f"file_offset {file_offset} is negative")
+        self.zeroed = zeroed
+        self.alignment = alignment
+        self.file_offset = file_offset
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AllocatorStats:
+class AllocatorStats(NamedTuple):
     """A moment of one allocator, in bytes as the system gives them (on the CPU: whole pages)."""
 
     live_nbytes: int = 0

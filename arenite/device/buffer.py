@@ -19,7 +19,6 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.device import dlpack
 from arenite.device.allocator import Allocator, BufferOptions, as_integer
 from arenite.device.cpu import CPU
 from arenite.device.host import BytesLike, bytes_of, target_bytes_of
@@ -105,6 +104,8 @@ class Buffer:
     @classmethod
     def from_dlpack(cls, producer: Any) -> Buffer:
         """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous."""
+        from arenite.device import dlpack
+
         taken = dlpack.take(producer)
         nbytes = taken.dtype.nbytes(taken.shape)
         raw = BorrowedMemory(nbytes, taken.address, True, taken.read_only, taken.release)
@@ -320,6 +321,8 @@ class Buffer:
     def __dlpack_device__(self) -> tuple[int, int]:
         if not self._allocated().cpu_accessible:
             raise NotCpuAccessible(f"{self!r} is not on a device that DLPack names; copy it out")
+        from arenite.device import dlpack
+
         return dlpack.CPU_DEVICE
 
     def __dlpack__(
@@ -333,6 +336,8 @@ class Buffer:
         if stream is not None:
             raise InvalidArgument(f"host memory has no streams; stream must be None, not {stream}")
         data = self._bytes_array(writable=not self._allocated().read_only)
+        from arenite.device import dlpack
+
         return dlpack.export(
             data, self._dtype, self._shape, max_version=max_version, dl_device=dl_device, copy=copy
         )

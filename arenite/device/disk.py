@@ -14,8 +14,7 @@ import mmap
 import os
 import stat
 import sys
-from dataclasses import dataclass, fields
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from arenite.device.allocator import Allocator, AllocatorStats, BufferOptions, Ledger, as_integer
 from arenite.device.buffer import Buffer
@@ -32,8 +31,7 @@ from arenite.errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """What tells one state of one file from another."""
 
     device: int
@@ -74,10 +72,9 @@ class DiskAllocator(Allocator):
             ) from None
         if now != self.identity:
             changes = ", ".join(
-                f"{field.name} was {getattr(self.identity, field.name)} and is "
-                f"{getattr(now, field.name)}"
-                for field in fields(now)
-                if getattr(now, field.name) != getattr(self.identity, field.name)
+                f"{name} was {old} and is {new}"
+                for name, old, new in zip(now._fields, self.identity, now, strict=True)
+                if new != old
             )
             raise FileChanged(f"{self.path} changed since it was opened: {changes}; open it again")
 

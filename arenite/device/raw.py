@@ -3,50 +3,87 @@
 In: an address and what keeps it valid. Out: handles that say how many bytes they have, whether the
 host can reach them and whether they may be written. A handle has no lock: exclusive use while a
 kernel runs is the schedule's duty. A handle is valid until its allocator's `free`; the memory
-behind it stays mapped for as long as the handle lives.
+behind it stays mapped for as long as the handle lives. Handles are equal to themselves alone, and
+never change.
 """
 
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class RawBuffer:
     """Memory of a device. Device rooms derive their own kind and add the handle they need."""
 
-    nbytes: int
-    address: int | None  # on its own device; None where memory has no flat address
-    cpu_accessible: bool
-    read_only: bool
+    __slots__ = ("address", "cpu_accessible", "nbytes", "read_only")
+
+    def __init__(
+        self, nbytes: int, address: int | None, cpu_accessible: bool, read_only: bool
+    ) -> None:
+        self.nbytes = nbytes
+        self.address = address  # on its own device; None where memory has no flat address
+        self.cpu_accessible = cpu_accessible
+        self.read_only = read_only
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(nbytes={self.nbytes}, address={self.address}, "
+            f"cpu_accessible={self.cpu_accessible}, read_only={self.read_only})"
+        )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Mapping:
     """One mapping of the system, in whole pages; unmapped when the last holder lets go."""
 
-    memory: mmap.mmap
-    address: int
-    nbytes: int
+    __slots__ = ("address", "memory", "nbytes")
+
+    def __init__(self, memory: mmap.mmap, address: int, nbytes: int) -> None:
+        self.memory = memory
+        self.address = address
+        self.nbytes = nbytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostMemory(RawBuffer):
+class _Mapped(RawBuffer):
+    """Memory inside a mapping."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(
+        self,
+        nbytes: int,
+        address: int | None,
+        cpu_accessible: bool,
+        read_only: bool,
+        mapping: Mapping,
+    ) -> None:
+        super().__init__(nbytes, address, cpu_accessible, read_only)
+        self.mapping = mapping
+
+
+class HostMemory(_Mapped):
     """Anonymous host memory, aligned to at least 64 bytes."""
 
-    mapping: Mapping
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MappedFile(RawBuffer):
+class MappedFile(_Mapped):
     """A region of a file mapped read-only."""
 
-    mapping: Mapping
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class BorrowedMemory(RawBuffer):
     """Host memory that someone else owns; `owner` keeps it valid."""
 
-    owner: object
+    __slots__ = ("owner",)
+
+    def __init__(
+        self,
+        nbytes: int,
+        address: int | None,
+        cpu_accessible: bool,
+        read_only: bool,
+        owner: object,
+    ) -> None:
+        super().__init__(nbytes, address, cpu_accessible, read_only)
+        self.owner = owner

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import replace
 from functools import cache as remembered
 
 from arenite.device.allocator import readable_nbytes
@@ -64,9 +63,8 @@ def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context
 
 
 def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, most: int) -> int:
-    small = replace(
-        file, description=replace(file.description, n_layers=min(2, file.description.n_layers))
-    )
+    n_layers = min(2, file.description.n_layers)
+    small = file._replace(description=file.description._replace(n_layers=n_layers))
 
     def planned(file: LanguageFile, context: int) -> MemoryPlan:
         return plan_graph(

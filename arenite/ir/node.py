@@ -14,8 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument
@@ -134,8 +133,7 @@ def typed(shape: Iterable[Dim], dtype: DType) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a node comes from: a line of a source file, or a named node of a model file."""
 
     file: str

@@ -11,8 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenite.ir.outline import Outline
 from arenite.pipeline.identity import identity
@@ -25,16 +24,14 @@ _SECTION = "tuning"
 _log = logging.getLogger("arenite.pipeline")
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(NamedTuple):
     """Best seconds of a launch, under each condition; whether its bits were the usual ones."""
 
     seconds: tuple[float, ...]
     is_same: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTimes:
+class KernelTimes(NamedTuple):
     """What was measured of one kernel, by choice, and which choice it is."""
 
     chosen: str

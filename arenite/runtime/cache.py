@@ -21,9 +21,8 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from arenite import __version__
 from arenite.errors import DamagedCache, InvalidArgument
@@ -35,6 +34,9 @@ from arenite.runtime.model_file import (
     write_atomically,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 DEFAULT_CAP_NBYTES = 2 * 2**30
 SUFFIX = ".arenite"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
@@ -45,8 +47,7 @@ Sections = dict[str, memoryview]
 _log = logging.getLogger("arenite")
 
 
-@dataclass(frozen=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """What `arenite cache info` shows."""
 
     folder: Path | None  # None: in memory
@@ -69,17 +70,24 @@ def key_of(*parts: str | bytes) -> str:
 class Cache:
     """Entries in one folder. Any number of threads and processes may share it."""
 
-    def __init__(self, folder: Path, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> None:
+    def __init__(self, folder: str | Path, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> None:
         self.cap_nbytes = cap_nbytes
         self._memory: dict[str, bytes] = {}
         self._builders: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._held: set[int] = set()  # descriptors of lock files
-        self.folder: Path | None = folder
+        self._folder: str | None = os.fspath(folder)
         self._why_in_memory = ""
-        problem = _make_private(folder)
+        problem = _make_private(self._folder)
         if problem:
             self._go_in_memory(problem)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where entries are; None: in memory."""
+        from pathlib import Path
+
+        return None if self._folder is None else Path(self._folder)
 
     def get(self, key: str, machine: int | None = None) -> Sections | None:
         """The sections under a key, or None. What is damaged is dropped on the way."""
@@ -94,7 +102,7 @@ class Cache:
             if os.path.lexists(path):
                 _log.info("a damaged cache entry is dropped: %s", damage)
                 with suppress(OSError):
-                    path.unlink()
+                    os.unlink(path)
             return None
         with suppress(OSError):
             os.utime(path)  # used now: the last to be evicted
@@ -110,7 +118,7 @@ class Cache:
                 self._evict(keep=path)
                 return
             except OSError as error:
-                self._go_in_memory(f"{self.folder} can't be written: {error.strerror or error}")
+                self._go_in_memory(f"{self._folder} can't be written: {error.strerror or error}")
         with self._lock:
             self._memory[key] = content
 
@@ -141,10 +149,10 @@ class Cache:
             self._memory.pop(key, None)
         if path is not None:
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
 
     def info(self) -> CacheInfo:
-        if self.folder is None:
+        if self._folder is None:
             with self._lock:
                 sizes = [len(content) for content in self._memory.values()]
         else:
@@ -156,11 +164,11 @@ class Cache:
         with self._lock:
             n = len(self._memory)
             self._memory.clear()
-        if self.folder is None:
+        if self._folder is None:
             return n
         for path, _ in self._entries():
             with suppress(FileNotFoundError):
-                path.unlink()
+                os.unlink(path)
                 n += 1
         return n
 
@@ -173,10 +181,10 @@ class Cache:
                 os.close(descriptor)
         self._held = set()
 
-    def _path(self, key: str) -> Path | None:
+    def _path(self, key: str) -> str | None:
         if not _KEY.fullmatch(key):
             raise InvalidArgument(f"{key!r} is no key: 16 to 128 hex digits are needed")
-        return None if self.folder is None else self.folder / f"{key}{SUFFIX}"
+        return None if self._folder is None else os.path.join(self._folder, f"{key}{SUFFIX}")
 
     @contextmanager
     def _building(self, key: str) -> Iterator[None]:
@@ -195,17 +203,17 @@ class Cache:
                     os.close(descriptor)
 
     def _lock_path(self, key: str) -> str:
-        return os.path.join(self.folder or "", f"{key}.lock")
+        return os.path.join(self._folder or "", f"{key}.lock")
 
     def _lock_file(self, key: str) -> int | None:
         """Wait for the lock file of a key; None where there is no folder to hold one."""
-        while self.folder is not None:
+        while self._folder is not None:
             path = self._lock_path(key)
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(path, flags, 0o600)
             except OSError as error:
-                self._go_in_memory(f"{self.folder} can't be written: {error.strerror}")
+                self._go_in_memory(f"{self._folder} can't be written: {error.strerror}")
                 return None
             self._held.add(descriptor)
             try:
@@ -222,18 +230,18 @@ class Cache:
             os.close(descriptor)
         return None
 
-    def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        """Entries on disk, the least recently used first."""
+    def _entries(self, begin: str = "", end: str = SUFFIX) -> list[tuple[str, os.stat_result]]:
+        """Entries on disk, or files with other names, the least recently used first."""
         found = []
-        assert self.folder is not None
-        with suppress(OSError):
-            for path in self.folder.iterdir():
-                if path.suffix == SUFFIX:
+        assert self._folder is not None
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(begin) and entry.name.endswith(end):
                     with suppress(OSError):
-                        found.append((path, path.lstat()))
+                        found.append((entry.path, entry.stat(follow_symlinks=False)))
         return sorted(found, key=lambda entry: entry[1].st_mtime_ns)
 
-    def _evict(self, keep: Path) -> None:
+    def _evict(self, keep: str) -> None:
         entries = self._entries()
         total = sum(status.st_size for _, status in entries)
         for path, status in entries:
@@ -241,55 +249,62 @@ class Cache:
                 break
             if path != keep or status.st_size > self.cap_nbytes:
                 with suppress(OSError):
-                    path.unlink()
+                    os.unlink(path)
                 total -= status.st_size
         self._sweep()
 
     def _sweep(self) -> None:
         """Temporary files of writers that were killed."""
-        assert self.folder is not None
         newest = max((status.st_mtime for _, status in self._entries()), default=0.0)
-        with suppress(OSError):
-            for path in self.folder.glob(".new-*"):
+        for path, status in self._entries(".new-", ""):
+            if status.st_mtime < newest - _LEFT_BEHIND_SECONDS:
                 with suppress(OSError):
-                    if path.lstat().st_mtime < newest - _LEFT_BEHIND_SECONDS:
-                        path.unlink()
+                    os.unlink(path)
 
     def _go_in_memory(self, why: str) -> None:
-        if self.folder is not None:
+        if self._folder is not None:
             _log.warning("compiled code is kept in memory only: %s", why)
-        self.folder = None
+        self._folder = None
         self._why_in_memory = why
 
 
 def default_folder() -> Path:
     """ARENITE_CACHE_DIR, else `arenite` in the user's cache folder."""
+    from pathlib import Path
+
+    return Path(_default_folder())
+
+
+def _default_folder() -> str:
     chosen = os.environ.get("ARENITE_CACHE_DIR")
     if chosen:
-        return Path(chosen)
+        return chosen
     base = os.environ.get("XDG_CACHE_HOME")
     if base and os.path.isabs(base):
-        return Path(base) / "arenite"
-    return Path(os.path.expanduser("~")) / ".cache" / "arenite"
+        return os.path.join(base, "arenite")
+    return os.path.join(os.path.expanduser("~"), ".cache", "arenite")
 
 
 def default() -> Cache:
     """The process's cache, in the default folder."""
-    return _cache_at(default_folder())
+    return _cache_at(_default_folder())
 
 
 @lru_cache(maxsize=8)
-def _cache_at(folder: Path) -> Cache:
+def _cache_at(folder: str) -> Cache:
     cache = Cache(folder)
     os.register_at_fork(after_in_child=cache.forget_after_fork)
     return cache
 
 
-def _make_private(folder: Path) -> str:
+def _make_private(folder: str) -> str:
     """Make the folder, for us alone; returns what is wrong with it, or nothing."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
+        if not os.path.isdir(folder):
+            from pathlib import Path
+
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.stat(folder)
     except OSError as error:
         return f"{folder} can't be made: {error.strerror}"
     if not stat.S_ISDIR(status.st_mode):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,16 @@ from arenite import dtype as dtypes
 from arenite.dtype import DType
 from arenite.errors import AreniteError, DamagedCache
 from arenite.ir.dim import Dim, Floordiv, Found, Positive, Var, maximum, product
-from arenite.ir.graph import Graph
 from arenite.ir.node import Origin
-from arenite.ir.ops.host import HostFunction
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.steps import Cell, HostSpec, Pointer, Step, StepKind, written
+
+if TYPE_CHECKING:
+    from arenite.ir.graph import Graph
+    from arenite.ir.ops.host import HostFunction
 
 SCHEMA = 5
 #: Stands for the name of a kernel in saved texts.

@@ -20,15 +20,15 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from arenite.errors import DamagedCache, InvalidArgument
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
@@ -99,13 +99,16 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
     return sections
 
 
-def write_model_file(path: Path, sections: Mapping[str, Content], machine: int) -> None:
+def write_model_file(path: str | Path, sections: Mapping[str, Content], machine: int) -> None:
     """Write by way of a temporary file beside it, so that readers see all of it or nothing."""
     write_atomically(path, model_bytes(sections, machine))
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+def write_atomically(path: str | Path, content: bytes) -> None:
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(path))
+    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -118,7 +121,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def read_model_file(path: Path, machine: int | None = None) -> dict[str, memoryview]:
+def read_model_file(path: str | Path, machine: int | None = None) -> dict[str, memoryview]:
     """The sections of a file; raises DamagedCache, also for a file that others could write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

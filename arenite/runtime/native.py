@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -297,10 +296,13 @@ def _build() -> dict[str, bytes]:
 
 
 def _sources() -> bytes:
-    here = Path(__file__).parent
-    files = [here.parent / "codegen/target.py", *(here / f"{name}.py" for name in _SOURCES)]
+    here = os.path.dirname(os.path.abspath(__file__))
+    content = []
     try:
-        return b"".join(file.read_bytes() for file in files)
+        for name in ("../codegen/target", *_SOURCES):
+            with open(os.path.join(here, f"{name}.py"), "rb") as file:
+                content.append(file.read())
+        return b"".join(content)
     except OSError:
         return b""  # installed without sources: the version alone tells
 

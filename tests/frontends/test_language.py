@@ -186,7 +186,7 @@ def test_experts_are_counted_under_either_name(tmp_path: Path) -> None:
     for names in ({}, {"num_experts": None, "num_local_experts": 4}):
         experts = of_folder(tmp_path, "qwen3_moe", **names).experts
         assert experts is not None
-        assert (experts.count, experts.used, experts.normalised, experts.shared) == (
+        assert (experts.total, experts.used, experts.normalised, experts.shared) == (
             4,
             2,
             True,

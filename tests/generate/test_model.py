@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,7 +131,7 @@ def test_a_budget_is_honoured_or_refused(path: Path) -> None:
 
 def test_the_longest_context_that_fits_is_chosen(path: Path) -> None:
     file = LanguageFile.open(path)
-    file = replace(file, description=replace(file.description, context=1000))
+    file = file._replace(description=file.description._replace(context=1000))
     longest = Settings(file, block=8)
     assert longest.context == 1000
     some = Settings(file, context=300, block=8).plan.total_nbytes

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.runtime import native
+from arenite.runtime.cgroups import cgroup_cpus, default_n_threads
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.team import cgroup_cpus, default_n_threads
 from tests.runtime.kernels import address
 
 END = Outcome(OutcomeKind.END)

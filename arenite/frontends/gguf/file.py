@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import FileMissing, InvalidFile
@@ -20,8 +20,7 @@ from arenite.frontends.stored import StoredTensor, quoted
 SHARD_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
-@dataclass(frozen=True, repr=False)
-class GgufFile:
+class GgufFile(NamedTuple):
     """A model's metadata and tensors; the files stay mapped while anyone holds their buffers."""
 
     path: str

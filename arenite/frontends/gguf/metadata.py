@@ -10,8 +10,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -45,16 +43,23 @@ MAX_WALKED = 2**24  # strings and inner arrays of one file, which are walked one
 LEAST_KEY_NBYTES = 8 + 1 + 4 + 1  # length, a letter, kind, the smallest value
 
 
-@dataclass(frozen=True, slots=True)
 class MetadataArray:
     """An array of the file, not decoded yet."""
 
-    kind: int  # of its elements
-    place: str = field(repr=False)  # for errors
-    start: int = field(repr=False)  # of the elements' bytes
-    end: int = field(repr=False)
-    length: int
-    source: Cursor = field(repr=False, compare=False)
+    __slots__ = ("end", "kind", "length", "place", "source", "start")
+
+    def __init__(
+        self, kind: int, place: str, start: int, end: int, length: int, source: Cursor
+    ) -> None:
+        self.kind = kind  # of its elements
+        self.place = place  # for errors
+        self.start = start  # of the elements' bytes
+        self.end = end
+        self.length = length
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"MetadataArray(kind={self.kind}, length={self.length})"
 
     def __len__(self) -> int:
         return self.length
@@ -143,6 +148,8 @@ class Metadata:
 
     def __getitem__(self, key: str) -> Value:
         if key not in self._values:
+            from difflib import get_close_matches
+
             similar = get_close_matches(key, self._values, 3)
             hint = f"; it has {', '.join(map(quoted, similar))}" if similar else ""
             raise InvalidFile(f"{self.path}: the metadata has no key {quoted(key)}{hint}")

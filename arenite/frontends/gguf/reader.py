@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from arenite.device import Buffer, DiskAllocator
 from arenite.errors import InvalidFile, NotSupported
@@ -34,8 +34,7 @@ MAX_BITS = 2**63  # of one tensor, sizes of zero counted as one
 LEAST_TENSOR_NBYTES = 8 + 1 + 4 + 4 + 8  # length, a letter, number of axes, type, offset
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One file: all of a model, or one shard of it."""
 
     path: str
@@ -48,8 +47,7 @@ class Part:
     file: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """What the header says about a tensor."""
 
     name: str

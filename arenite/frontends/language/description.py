@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ MAX_CONTEXT = 2**31
 MAX_NUMBER = 1e12
 
 
-@dataclass(frozen=True, slots=True)
-class Rope:
+class Rope(NamedTuple):
     """How positions turn queries and keys. `pairs`: elements (0, 1), (2, 3)... are turned
     together, and not element k with element k + half.
 
@@ -73,20 +72,18 @@ class Rope:
         return 1 - np.clip(kept, 0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(NamedTuple):
     """Feed-forward networks of which each token uses a few. `normalised`: the weights of those
     used sum to one; `shared`: one more network is used by all tokens."""
 
-    count: int
+    total: int
     used: int
     normalised: bool
     shared: bool
     scale: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """Sizes in elements; `context` is the longest text the model was made for."""
 
     architecture: str

@@ -14,7 +14,7 @@ def mixed(m: Builder, at: str, x: Node) -> Node:
     rows share, where there is one."""
     experts = m.description.experts
     assert experts is not None
-    scores = neural.softmax(m.linear(f"{at}.ffn_gate_inp", x, experts.count), 1)
+    scores = neural.softmax(m.linear(f"{at}.ffn_gate_inp", x, experts.total), 1)
     shares, chosen = top(scores, experts.used, 1, largest=True)
     if experts.normalised:
         shares = basic.div(shares, reduce("sum", shares, [1], keep=True))
@@ -32,7 +32,7 @@ def mixed(m: Builder, at: str, x: Node) -> Node:
 def _product(m: Builder, name: str, x: Node, chosen: Node, shape: tuple[int, int]) -> Node:
     experts = m.description.experts
     assert experts is not None
-    return m.labelled(matmul_experts(x, m.stacked(name, experts.count, *shape), chosen), name)
+    return m.labelled(matmul_experts(x, m.stacked(name, experts.total, *shape), chosen), name)
 
 
 def _shared(m: Builder, at: str, x: Node) -> Node:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from arenite.errors import NotSupported
 from arenite.frontends.language.description import Description
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = ("bert", "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe")
 
 
-@dataclass(frozen=True, repr=False)
-class LanguageFile:
+class LanguageFile(NamedTuple):
     """A file or folder, mapped; `gguf` is None for a folder of safetensors."""
 
     path: str
