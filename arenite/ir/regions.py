@@ -96,6 +96,8 @@ _originals: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
 #: Families of ops that read their inputs from memory, in an order of their own.
 _READS_WHOLE = frozenset({"indexing", "sort", "scan"})
+#: Ops whose second operand is laid out in memory for them.
+_PACKED = frozenset("matmul_panels matmul_bytes conv_last depthwise_last conv_bytes".split())
 
 
 def _taken_out(
@@ -121,6 +123,9 @@ def _taken_out(
     read_whole = {
         value for node in order if OPS[node.op].family in _READS_WHOLE for value in node.inputs
     }
+    packed = {node.inputs[1] for node in order if node.op in _PACKED}
+    packed = {node for node in packed if OPS[node.op].family == "movement"}
+    read_whole |= packed
     # Products read rows or columns alike; others would read them crosswise in each iteration.
     crossed = {value for node in order if node.op != "matmul" for value in node.inputs}
     crossed |= {*results}
@@ -137,7 +142,7 @@ def _taken_out(
         is_free |= node.op == "permute" and node not in crossed
         if node in depends or is_free or is_lazy:
             pending += reversed(node.inputs)
-        elif node not in inside:
+        elif node not in inside or node in packed:
             found[node] = None
     return [node for node in found if node not in parameters]
 

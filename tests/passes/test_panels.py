@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import arenite
 from arenite import ir
 from arenite.dtype import of as dtype_of
 from arenite.ir import reference, verify
 from arenite.ir.dim import Var
-from arenite.ir.graph import Graph
-from arenite.passes import apply
+from arenite.ir.graph import Graph, topological
+from arenite.passes import PASSES, apply, run
 from arenite.passes.panels import MOST_ROWS, panels
 from arenite.pipeline import compile_graph
 from arenite.tensor import Tensor
@@ -105,3 +106,27 @@ def test_packing_is_done_at_load_and_the_source_is_not_kept() -> None:
         }
         assert by_region["packed"] == w.nbytes
         assert "mapped" not in by_region
+
+
+def test_the_weights_of_a_loop_are_packed_before_it() -> None:
+    w, xs = whole(40, 40), whole(6, 5, 40)
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = (x + h @ known(w).T).clip(-4, 4)
+        return h, h
+
+    last, rows = arenite.scan(step, Tensor(np.zeros((5, 40), np.float32)), given(xs.shape))
+    graph = Graph.of([last.node, rows.node])
+    made, _ = run(graph, PASSES)
+    [loop] = {node.attr("body"): node for node in made.nodes if node.op == "loop"}.values()
+    [product] = [n for n in topological(loop.attr("body").results) if n.op == "matmul_panels"]
+    assert product.inputs[1].op == "parameter"
+    state, expected = np.zeros((5, 40)), []
+    for x in xs:
+        state = np.clip(x + state @ w.T, -4, 4)
+        expected.append(state)
+    for threads in (1, 2):
+        with compile_graph(graph, threads=threads) as program:
+            got = program(xs)
+            np.testing.assert_array_equal(got[0], state)
+            np.testing.assert_array_equal(got[1], expected)
