@@ -91,24 +91,27 @@ class Rows:
         self._room: Array | None = None
         self._n = 0
 
-    def append(self, row: Array) -> None:
+    def extend(self, rows: Array) -> None:
+        """Add some, which are of one shape with all others."""
         room = self._room
-        if room is not None and room.shape[1:] != row.shape:
+        if room is not None and room.shape[1:] != rows.shape[1:]:
             raise ShapeMismatch(
                 f"{self._name} have the shape {room.shape[1:]}, and that of iteration {self._n} "
-                f"has {row.shape}: what is stacked is of one shape"
+                f"has {rows.shape[1:]}: what is stacked is of one shape"
             )
-        if room is None or self._n == len(room):
-            n = max(8, 2 * self._n)
-            self._held.need(n * row.nbytes, f"room for {n} rows of {self._name}")
-            larger = np.empty((n, *row.shape), row.dtype)
+        end = self._n + len(rows)
+        if room is None or end > len(room):
+            n = max(8, 2 * self._n, end)
+            nbytes = n * (rows[:1].nbytes if len(rows) else 0)
+            self._held.need(nbytes, f"room for {n} {self._name}")
+            larger = np.empty((n, *rows.shape[1:]), rows.dtype)
             self._held.add(larger, self._name)
             if room is not None:
-                larger[: self._n] = room
+                larger[: self._n] = room[: self._n]
                 self._held.drop(room)
             room = self._room = larger
-        room[self._n] = row
-        self._n += 1
+        room[self._n : end] = rows
+        self._n = end
 
     def take(self) -> Array | None:
         """The rows, which are no longer held here."""

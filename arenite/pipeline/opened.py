@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from arenite.errors import DoesNotFit
 from arenite.memory.plan import MEMORY
+from arenite.pipeline.growth import Growth, GrowthSizes
 from arenite.pipeline.held import Held
-from arenite.pipeline.segment import SegmentSizes, Sized
+from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.segmented_plan import PlannedSegment
-from arenite.pipeline.stages import Segment
+from arenite.pipeline.sizes import Sized
+from arenite.pipeline.stages import AnySegment, Segment
 from arenite.runtime.executable import Executable
 
 #: Programs of segments that are kept open.
@@ -26,7 +28,7 @@ MAX_OPEN = 32
 class Opened:
     """A segment for some capacities."""
 
-    segment: Segment
+    segment: AnySegment
     sized: Sized
     capacities: dict[str, int]
     executable: Executable
@@ -53,8 +55,8 @@ class OpenSegments:
     def __init__(self, threads: int | None, made_for: str = MEMORY) -> None:
         self._threads = threads
         self._made_for = made_for
-        self._sizes: dict[Segment, SegmentSizes] = {}
-        self._open: OrderedDict[tuple[Segment, tuple[int, ...]], Opened] = OrderedDict()
+        self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
+        self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], Opened] = OrderedDict()
         self.n_compiled = 0
 
     @property
@@ -62,18 +64,20 @@ class OpenSegments:
         """Of all arenas that are open."""
         return sum(one.nbytes for one in self._open.values())
 
-    def sizes_of(self, segment: Segment) -> SegmentSizes:
+    def sizes_of(self, segment: AnySegment) -> SegmentSizes | GrowthSizes:
         found = self._sizes.get(segment)
         if found is None:
-            found = self._sizes[segment] = SegmentSizes(segment)
+            found = GrowthSizes(segment) if isinstance(segment, Growth) else SegmentSizes(segment)
+            self._sizes[segment] = found
         return found
 
-    def obtain(self, segment: Segment, sizes: Mapping[str, int], held: Held) -> Opened:
+    def obtain(self, segment: AnySegment, sizes: Mapping[str, int], held: Held) -> Opened:
         """The segment with room for these sizes, open and within the budget."""
         about = self.sizes_of(segment)
         refusal: DoesNotFit | None = None
-        wider = (about.capacities(sizes), about.tight(sizes, 8), about.tight(sizes, 0))
-        for capacities in dict.fromkeys(wider):
+        widest = about.capacities(sizes)
+        tighter = (tuple(map(min, widest, about.tight(sizes, slack))) for slack in (8, 0))
+        for capacities in dict.fromkeys((widest, *tighter)):
             try:
                 return self._with_room(about, capacities, sizes, held)
             except DoesNotFit as problem:
@@ -81,17 +85,17 @@ class OpenSegments:
         assert refusal is not None
         raise refusal
 
-    def compile_first(self, segment: Segment, held: Held) -> None:
+    def compile_first(self, segment: AnySegment, held: Held) -> None:
         """Compile a segment that needs no size to be found before."""
         about = self.sizes_of(segment)
-        if not about.outside:
+        if not about.outside and not about.unbounded and isinstance(segment, Segment):
             found = self._opened(about, ())
             held.need(found.nbytes, f"segment {segment.number}")
             self._open[segment, ()] = found
 
     def _with_room(
         self,
-        about: SegmentSizes,
+        about: SegmentSizes | GrowthSizes,
         capacities: tuple[int, ...],
         sizes: Mapping[str, int],
         held: Held,
@@ -116,16 +120,16 @@ class OpenSegments:
             self._close(next(iter(self._open)))
         return found
 
-    def _opened(self, about: SegmentSizes, capacities: tuple[int, ...]) -> Opened:
+    def _opened(self, about: SegmentSizes | GrowthSizes, capacities: tuple[int, ...]) -> Opened:
         from arenite.pipeline import compile_graph
 
         sized = about.sized(capacities)
-        named = {size.name: c for size, c in zip(about.unbounded, capacities, strict=True)}
+        named = about.named(capacities)
         self.n_compiled += 1
         executable = compile_graph(sized.graph, threads=self._threads, plan=self._made_for)
         return Opened(about.segment, sized, named, executable)
 
-    def forget(self, segments: Iterable[Segment]) -> None:
+    def forget(self, segments: Iterable[AnySegment]) -> None:
         """Close all programs of segments that are entered no more."""
         gone = set(segments)
         for key in [key for key in self._open if key[0] in gone]:
@@ -133,7 +137,7 @@ class OpenSegments:
         for segment in gone:
             self._sizes.pop(segment, None)
 
-    def _close(self, key: tuple[Segment, tuple[int, ...]]) -> None:
+    def _close(self, key: tuple[AnySegment, tuple[int, ...]]) -> None:
         self._open.pop(key).executable.close()
 
     def close(self) -> None:

@@ -1,22 +1,15 @@
-"""One segment of a program that is cut: native code for the sizes it is entered with.
+"""One segment of a program that is cut: its graph for the sizes it is entered with.
 
-A size without a bound gets one that it is compiled for, its capacity: 64, 256, 1024 and so on, so
-that a loop which grows is compiled as often as its length has digits to the base 4, and what one
-capacity is chosen for depends on the size alone. Everything else is as in any other graph.
+Sizes found before are variables in it, read off the shapes of its inputs; those without a bound get
+the capacity they are compiled for. Everything else is as in any other graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, Found, Var, evaluate, found_in, variables
-from arenite.ir.graph import Graph, everything, found_sizes
+from arenite.ir.dim import Dim, Var, found_in
+from arenite.ir.graph import everything, found_sizes
 from arenite.ir.node import Node
 from arenite.ir.ops import full, graph_input, make
 from arenite.ir.ops import size as size_node
@@ -24,43 +17,8 @@ from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import INT64
 from arenite.ir.ops.unbounded import NO_BOUND, sizes_made
 from arenite.ir.resize import Resizing
+from arenite.pipeline.sizes import Sized, capacity_for, sized_graph
 from arenite.pipeline.stages import Segment
-
-Array = NDArray[Any]
-
-#: The least a size without a bound is compiled for, and by how much that grows.
-FIRST_CAPACITY = 64
-GROWTH = 4
-
-
-def capacity_for(size: int) -> int:
-    """The capacity that a size is compiled for."""
-    capacity = FIRST_CAPACITY
-    while capacity < size:
-        capacity *= GROWTH
-    return capacity
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Sized:
-    """The graph of a segment with bounds for all sizes."""
-
-    graph: Graph
-    #: Sizes that stand in no input's shape by themselves: each has an input without elements.
-    extra: tuple[str, ...]
-    #: Sizes by the names they have in the graph.
-    names: dict[str, str]
-
-    def outputs_nbytes(self, sizes: Mapping[str, int]) -> int:
-        """Bytes of all outputs, at most."""
-        here = {name: sizes[outside] for name, outside in self.names.items()}
-        total = 0
-        for node in self.graph.outputs:
-            inside = {
-                var.name: var.high for var in variables(node.nbytes) if isinstance(var, Found)
-            }
-            total += evaluate(node.nbytes, here | inside)
-        return total
 
 
 class SegmentSizes:
@@ -120,26 +78,11 @@ class SegmentSizes:
             [rows] = resizing.shape(cut.inputs[0].shape[:1])
             limited = make("minimum", resizing.new[count], size_node(rows, INT64))
             outputs.append(make("maximum", limited, full((), 0, INT64)))
-        graph = Graph(tuple(inputs), tuple(outputs), (), origins)
-        alone = {size for node in inputs for size in node.shape if isinstance(size, Var)}
-        missing = [var for var in graph.vars if var not in alone]
-        # No elements, and a size that is read off its shape.
-        inputs += [
-            graph_input(f"size_of_{var.name}", len(inputs) + k, (var, 0), BY_NAME["uint8"])
-            for k, var in enumerate(missing)
-        ]
-        names |= {var.name: var.name for var in graph.vars if var.name not in names}
-        used = {var.name for var in graph.vars}
-        return Sized(
-            Graph(tuple(inputs), tuple(outputs), (), origins),
-            tuple(names[var.name] for var in missing),
-            {name: outside for name, outside in names.items() if name in used},
-        )
+        return sized_graph(inputs, outputs, names, origins)
 
-
-def extra_inputs(sized: Sized, sizes: Mapping[str, int]) -> list[Array]:
-    """Arrays for the inputs without elements."""
-    return [np.empty((sizes[name], 0), np.uint8) for name in sized.extra]
+    def named(self, capacities: tuple[int, ...]) -> dict[str, int]:
+        """Capacities by what they are of."""
+        return {size.name: c for size, c in zip(self.unbounded, capacities, strict=True)}
 
 
 def _until(roots: Iterable[Node], inputs: tuple[Node, ...]) -> list[Node]:

@@ -21,10 +21,10 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import bind_shape, sizes_entering, sizes_made
+from arenite.pipeline.growth import DONE
 from arenite.pipeline.held import Held, Rows
 from arenite.pipeline.opened import Opened, OpenSegments
-from arenite.pipeline.segment import extra_inputs
-from arenite.pipeline.stages import Call, Frame, Segment, Staging
+from arenite.pipeline.stages import AnySegment, Call, Frame, Segment, Staging
 
 Array = NDArray[Any]
 Values: TypeAlias = dict[Node, Array]
@@ -148,21 +148,24 @@ class SegmentedRun:
         self._held.add(array, f"{node.op} {typed(array.shape, node.dtype)}")
 
     def _segment(self, segment: Segment, values: Values, sizes: Sizes) -> None:
-        if self._is_cancelled:
-            raise RunCancelled("the run was cancelled; the Executable can be called again")
-        opened = self._segments.obtain(segment, sizes, self._held)
-        opened.n_entered += 1
-        given = [values[node] for node in segment.inputs]
-        self._inside = opened
-        try:
-            results = self._enter(opened, [*given, *extra_inputs(opened.sized, sizes)])
-        finally:
-            self._inside = None
+        results = self._native(segment, [values[node] for node in segment.inputs], sizes)
         n = len(segment.outputs)
         for node, array in zip(segment.outputs, results[:n], strict=True):
             self._keep(values, node, array)
         for cut, count in zip(segment.cuts, results[n:], strict=True):
             sizes[cut.attr("size").name] = int(count)
+
+    def _native(self, segment: AnySegment, given: list[Array], sizes: Sizes) -> list[Array]:
+        """What native code makes of arrays."""
+        if self._is_cancelled:
+            raise RunCancelled("the run was cancelled; the Executable can be called again")
+        opened = self._segments.obtain(segment, sizes, self._held)
+        opened.n_entered += 1
+        self._inside = opened
+        try:
+            return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)])
+        finally:
+            self._inside = None
 
     # What is done between segments.
 
@@ -220,32 +223,52 @@ class SegmentedRun:
         parts, n = loop_parts(call.node), call.node.attr("carried")
         trips, goes_on, *given = (values[node] for node in call.node.inputs)
         carried, captured = given[:n], given[n:]
-        [body] = call.frames
         entering = sizes_entering(call.node)
         rows = [Rows(self._held, f"rows {k} of a loop") for k in range(len(parts.rows))]
         for k, array in enumerate(carried):
             self._held.add(array, self._carried_name(k, array))
-        iteration = 0
+        done = 0
         try:
-            while iteration < int(trips) and goes_on:
+            while done < int(trips) and goes_on:
                 inner = dict(sizes)
                 for size in entering:
                     inner.pop(size.name, None)
                 for one, array in zip(parts.carried, carried, strict=True):
                     bind_shape("a carried value", one.shape, array.shape, entering, inner)
-                number = np.asarray(iteration, np.int64)
-                goes_on, *made = self._frame(body, [number, *carried, *captured], inner)
+                given = [*carried, *captured]
+                step = self._once if call.growth is None else self._many
+                goes_on, n_done, made = step(call, given, (done, int(trips)), inner)
+                done += n_done
                 for k, array in enumerate(made[:n]):
                     self._held.add(array, self._carried_name(k, array))
                     self._held.drop(carried[k])
                     carried[k] = array
-                for stack, row in zip(rows, made[n:], strict=True):
-                    stack.append(row)
-                iteration += 1
+                for stack, some in zip(rows, made[n:], strict=True):
+                    stack.extend(some)
         finally:
             for array in carried:
                 self._held.drop(array)
         return [*carried, *(stack.take() for stack in rows)]
+
+    def _once(
+        self, call: Call, given: list[Array], at: tuple[int, int], sizes: Sizes
+    ) -> tuple[Array, int, list[Array]]:
+        """One iteration: whether to go on, 1, the carried values and the rows."""
+        [body] = call.frames
+        n = call.node.attr("carried")
+        goes_on, *made = self._frame(body, [np.asarray(at[0], np.int64), *given], sizes)
+        return goes_on, 1, [*made[:n], *(row[None] for row in made[n:])]
+
+    def _many(
+        self, call: Call, given: list[Array], at: tuple[int, int], sizes: Sizes
+    ) -> tuple[Array, int, list[Array]]:
+        """Iterations as long as there is room: whether to go on, how many, values and rows."""
+        assert call.growth is not None
+        done, trips = at
+        left, first = np.asarray(trips - done, np.int64), np.asarray(done, np.int64)
+        numbers = [left, np.asarray(True), first]
+        *made, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
+        return goes_on, int(n_done), made
 
     def _carried_name(self, k: int, array: Array) -> str:
         return f"carried value {k}, {array.dtype}{list(array.shape)}"

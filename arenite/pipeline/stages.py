@@ -11,6 +11,7 @@ too. Out: a Frame. What a segment makes is handed on as arrays; what takes nothi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node, Origins
@@ -18,6 +19,7 @@ from arenite.ir.ops import Region
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.unbounded import CUTTING, sizes_made
 from arenite.ir.resize import needs, sized_order
+from arenite.pipeline.growth import Growth, growing_axes
 from arenite.schedule import outline
 
 #: What a frame is given.
@@ -38,12 +40,16 @@ class Segment:
     origins: Origins
 
 
+AnySegment: TypeAlias = Segment | Growth
+
+
 @dataclass(eq=False, slots=True)
 class Call:
     """What ends a segment: nodes that differ in their index alone, with the frames of bodies."""
 
     nodes: tuple[Node, ...]
     frames: tuple[Frame, ...]
+    growth: Growth | None = None  # the loop, where native code can run it, and there is no frame
 
     @property
     def node(self) -> Node:
@@ -68,14 +74,14 @@ class Frame:
     stages: tuple[Stage, ...]
 
     @property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[AnySegment]:
         """Those of bodies too."""
-        found = []
+        found: list[AnySegment] = []
         for stage in self.stages:
             found += [stage.segment] if stage.segment is not None else []
-            found += [
-                one for call in stage.calls for frame in call.frames for one in frame.segments
-            ]
+            for call in stage.calls:
+                found += [call.growth] if call.growth is not None else []
+                found += [one for frame in call.frames for one in frame.segments]
         return found
 
 
@@ -153,12 +159,8 @@ class _Stages:
             elif node.op == "arange":
                 groups[node] = [node]
         for nodes in groups.values():
-            frames = tuple(
-                self._staging.frame(self._graph.of_region(region))
-                for region in regions_of(nodes[0])
-            )
             stage = self._stage_of[nodes[0]] - (nodes[0].op == "arange")
-            self._wanted[stage].calls.append(Call(tuple(nodes), frames))
+            self._wanted[stage].calls.append(self._call(nodes))
             for value in nodes[0].inputs:
                 self._want(value)
             for node in (nodes[0], *nodes[0].inputs):
@@ -166,6 +168,15 @@ class _Stages:
         for stage in reversed(range(len(self._wanted))):
             self._trace(stage)
         return Frame(self._inputs, self._graph.results, self._stages())
+
+    def _call(self, nodes: list[Node]) -> Call:
+        node = nodes[0]
+        axes = growing_axes(node) if node.op == "growing_loop" else None
+        if axes is not None:
+            number = self._staging.next_number()
+            return Call(tuple(nodes), (), Growth(number, node, axes, self._graph.origins))
+        bodies = (self._graph.of_region(region) for region in regions_of(node))
+        return Call(tuple(nodes), tuple(self._staging.frame(body) for body in bodies))
 
     def _want(self, node: Node) -> None:
         """Have a value handed on as an array."""
