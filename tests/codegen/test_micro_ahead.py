@@ -21,9 +21,9 @@ from arenite.tensor import Tensor
 FLOAT32 = BY_NAME["float32"]
 
 
-def image(channels: int, index: int) -> Tensor:
+def image(channels: int, index: int, size: int = 28) -> Tensor:
     """Channels last in memory, second for those who look."""
-    node = ir.graph_input(f"x{index}", index, (1, 28, 28, channels), FLOAT32)
+    node = ir.graph_input(f"x{index}", index, (1, size, size, channels), FLOAT32)
     return Tensor.of_node(node).permute(0, 3, 1, 2)
 
 
@@ -32,7 +32,7 @@ def prefetches(y: Tensor) -> list[bool]:
     graph = Graph.of([y.permute(0, 2, 3, 1).node])
     target = named("avx512")
     kernels = fuse(run(graph, PASSES)[0]).kernels
-    [kernel] = [one for one in kernels if one.name.startswith("conv")]
+    [kernel] = [one for one in kernels if one.name.startswith(("conv", "depthwise"))]
     text = lower(build(kernel, target).loops, target)
     found = re.findall(r"call void @llvm\.prefetch\.p0\(ptr [^,]+, i32 (\d), i32 2, i32 1\)", text)
     return [kind == "1" for kind in found]
@@ -43,8 +43,8 @@ def weights(out: int, channels: int, kernel: int = 1) -> Any:
 
 
 def test_a_plain_convolution_asks_for_nothing() -> None:
-    assert not prefetches(image(64, 0).conv(weights(64, 64)).relu())
-    assert not prefetches(image(64, 0).conv(weights(64, 64, 3), padding=1))
+    assert not prefetches(image(64, 0).conv(weights(192, 64)).relu())
+    assert not prefetches(image(64, 0).conv(weights(64, 64, 5), padding=2))
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -56,7 +56,7 @@ def test_residuals_are_asked_for(kernel: int) -> None:
 
 
 def test_results_of_short_sums_are_asked_for() -> None:
-    found = prefetches(image(16, 0).conv(weights(64, 16)))
+    found = prefetches(image(16, 0).conv(weights(192, 16)))
     assert found
     assert all(found)
 
@@ -68,5 +68,16 @@ def test_rows_that_are_read_once_are_asked_for() -> None:
 
 
 def test_what_is_the_same_for_all_rows_is_near_anyway() -> None:
-    bias = Tensor(np.arange(64, dtype=np.float32).reshape(1, 64, 1, 1))
-    assert not prefetches(image(64, 0).conv(weights(64, 64)) * 2.0 + bias)
+    bias = Tensor(np.arange(192, dtype=np.float32).reshape(1, 192, 1, 1))
+    assert not prefetches(image(64, 0).conv(weights(192, 64)) * 2.0 + bias)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_convolutions_of_far_images_ask_for_new_lines_and_results(stride: int) -> None:
+    def found(size: int) -> list[bool]:
+        x = image(32, 0, size)
+        return prefetches(x.conv(weights(32, 1, 3), stride=stride, padding=1, groups=32))
+
+    assert not found(28)
+    far = found(160)
+    assert far.count(False) == stride**2 * far.count(True) > 0

@@ -226,6 +226,7 @@ DEEP = replace(PLAIN, groups=0, channels=37)
         replace(DEEP, image=(9, 90), kernel=(1, 9), dilations=(1, 8), padding=((0, 0), (32, 32))),
         Case((3000,), 40, 130, (3,), (2,), (1,), ((1, 1),), end="bias"),
         replace(DEEP, image=(60, 60), channels=144),
+        replace(DEEP, image=(120, 121), channels=40, strides=(2, 2)),
         replace(DEEP, image=(1, 5000), kernel=(1, 7), padding=((0, 0), (3, 3))),
     ],
     ids=str,

@@ -26,20 +26,23 @@ SHORT_SUM = 24
 Beside: TypeAlias = Callable[[str], None]
 
 
-def ask_ahead(function: TileFunction, n_rows: int, n_columns: int, depth: int | None) -> None:
-    """Prefetches of what the epilogue of a tile will load, and store where sums are short."""
+def ask_ahead(
+    function: TileFunction, n_rows: int, n_columns: int, depth: int | None, first_row: int = 0
+) -> None:
+    """Prefetches of what the epilogue of a tile will load, and store where sums are short; or of
+    the rows from another one on."""
     b, product = function.builder, function.product
     is_short = depth is not None and depth <= SHORT_SUM
     touched = [one for one in _touched(function) if is_short or not one[2]]
-    for row in range(n_rows if touched else 0):
+    for row in range(first_row, first_row + n_rows if touched else 0):
         function.scope.push(Level("loop"))
         level = function.scope.depth
         for name, value in ((product.row, function.row + row), (product.column, function.column)):
             function.scope.bind(name, Binding(ir.INT64, level, values={SCALAR: value}))
         for array, index, is_written in touched:
-            first = function.pointer(array, index)
+            start = function.pointer(array, index)
             nbytes = n_columns * product.lanes * function.kernel.array(array).dtype.bits // 8
-            _ask(b, first, nbytes, is_written)
+            ask(b, start, nbytes, is_written)
         function.scope.pop()
 
 
@@ -57,12 +60,12 @@ def rows_ahead(function: TileFunction, n_rows: int, depth: int | None) -> Beside
 
     def beside(a_at: str) -> None:
         gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - start
-        _ask(b, moved(b, behind, gone * n_rows), n_rows * size, False)
+        ask(b, moved(b, behind, gone * n_rows), n_rows * size, False)
 
     return beside
 
 
-def _ask(b: Builder, first: str, nbytes: int, is_written: bool) -> None:
+def ask(b: Builder, first: str, nbytes: int, is_written: bool) -> None:
     b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for offset in range(0, nbytes, LINE_NBYTES):
         kind = f"i32 {int(is_written)}, i32 2, i32 1"

@@ -22,6 +22,9 @@ WIDEST = 8
 #: Output channels up to which half vectors are taken, and CPUs on which those are as fast.
 NARROW = 40
 _HALF_RATE = frozenset({"znver4"})
+#: Bytes of weights up to which tiles as wide as all channels pay, which read and write a row once,
+#: and what share of the cycles they then take.
+NEAR_NBYTES, ONCE = 40 << 10, 0.9
 #: What copying a byte costs, beside reading it.
 COPY_COST = 4
 #: Lines of a block where their number is known only later.
@@ -106,6 +109,7 @@ def lanes_for(channels: int, total: DType, target: Target) -> int:
 def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
     """Vectors side by side: those that take the fewest cycles, by a rough count of them."""
     total = -(-sizes.channels // lanes)
+    is_near = total * lanes * sizes.depth * 4 <= NEAR_NBYTES
 
     def cycles(columns: int) -> float:
         tallest = min(pixels, most_rows(target, columns), sizes.most_pixels)
@@ -119,7 +123,7 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
             fed = rows * own * (1.1 if own == 1 else 1.0)
             step = max(fed, 0.55 * (rows + own), 4.0) + 0.5
             spent += count * n_tiles * step
-        return spent
+        return spent * (ONCE if columns == total and is_near else 1.0)
 
     usable = [
         columns

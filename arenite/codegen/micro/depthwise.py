@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
+from arenite.codegen.micro.ahead import LINE_NBYTES, ask, ask_ahead
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
@@ -30,6 +31,9 @@ from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec
+
+#: How many strips before its turn a strip is asked for.
+AHEAD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ class Depthwise:
     weights_at: ir.Expr
     line: str
     on_line: ir.Block
+    #: Lines that a line is made of, and of these the last that no line before is made of: they are
+    #: asked for ahead. 0 where the input is near.
+    n_lines: int
+    n_new_lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,8 @@ def _(kernel: DepthwiseKernel) -> str:
         f"weights {own.weight_step}, at {expression_text(own.weights_at)}; loops {loops}",
         f"// {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}",
     ]
+    if own.n_new_lines:
+        head.append(f"// asks for pixels of the last {own.n_new_lines} lines ahead")
     placed = loop_text(replace(kernel, body=(*product.place, *own.on_line)))
     return "\n".join([*head, placed, loop_text(kernel)])
 
@@ -125,9 +135,24 @@ class StripFunction(TileFunction):
                     made[pixel] = fma(value, weights[tap], made[pixel])
             return made
 
+        if own.n_new_lines:
+            self._ask_ahead(strip)
         zero = b.constant(0, register_type(dot.sum, lanes))
         sums = summed(b, self._loops(), "%a", "%b", [zero] * strip.pixels, step)
         self.finish([[total] for total in sums], [mask])
+
+    def _ask_ahead(self, strip: Strip) -> None:
+        """Prefetches for a strip some strips behind this one: of its results and the lines of the
+        input that no line before has read."""
+        b, own, a = self.builder, self.depthwise, self.product.a
+        [taps] = own.loops
+        ahead = AHEAD * strip.pixels
+        ask_ahead(self, strip.pixels, 1, own.taps, ahead)
+        line, size = self.nbytes(taps.step, a), a.dtype.bits // 8
+        for tap in range(own.n_lines - own.n_new_lines, own.n_lines):
+            start = moved(b, "%a", line * tap)
+            for pixel in range(ahead * own.stride, (ahead + strip.pixels) * own.stride):
+                ask(b, b.offset(start, pixel * own.pixel * size), LINE_NBYTES, is_written=False)
 
     def end(self, is_masked: bool) -> None:
         """One pixel, of which `depth` taps are inside."""

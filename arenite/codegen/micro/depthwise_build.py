@@ -10,6 +10,7 @@ from math import prod
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.micro.ahead import LINE_NBYTES
 from arenite.codegen.micro.blocking import MOST_TILES
 from arenite.codegen.micro.choices import depthwise_ways
 from arenite.codegen.micro.conv_base import ANY, LastBuilder, Lies
@@ -130,6 +131,8 @@ class _DepthwiseBuilder(LastBuilder):
             weights_at,
             self.block.var.name,
             self._on_line(),
+            self.block.taps,
+            self._new_lines(lies, target),
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         kernel = DepthwiseKernel(
@@ -143,6 +146,15 @@ class _DepthwiseBuilder(LastBuilder):
             depthwise,
         )
         return Built(kernel, n_tiles, choices=tuple(ways))
+
+    def _new_lines(self, lies: Lies, target: Target) -> int:
+        """Lines to ask for ahead, where all of the input does not stay in the second cache and
+        every pixel is a line of it of its own at least."""
+        size = lies.dtype.bits // 8
+        nbytes = bounds(self.block.size * self.line.size)[1] * self.channels * size
+        is_far = nbytes > target.l2_nbytes and bounds(lies.pixel)[1] * size >= LINE_NBYTES
+        is_far &= self.block.taps > 1 and not self.deep
+        return min(self.block.stride, self.block.taps) if is_far else 0
 
     def _most_pixels(self, target: Target) -> int:
         """Pixels of a strip whose sums fit the registers."""
