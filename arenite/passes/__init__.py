@@ -7,6 +7,7 @@ from arenite.passes.layout import layout
 from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
 from arenite.passes.panels import panels
+from arenite.passes.planes import planes
 from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.rounded import stay_numbers
@@ -16,6 +17,7 @@ from arenite.passes.transposed import transposed
 
 #: In this order; each sees what the one before left.
 PASSES = (
+    Pass("planes", before=planes),
     Pass("narrow", before=narrow),
     Pass("transposed", transposed),
     Pass("expand", expand, before=recognise),

@@ -2,7 +2,7 @@
 
     int4, int2          int8
     uint4, uint2        uint8
-    float4_e2m1fn       float8_e4m3fn, which has all of its values
+    float4, float6      float8_e4m3fn, which has all of their values
 
 In: a graph. Out: one with the same inputs and outputs, in which nothing but these (and arrays that
 exist already) is narrow: sources are unpacked, outputs packed. Ops that compute are rebuilt on held
@@ -16,18 +16,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from arenite.dtype import BY_NAME, DType, Kind, float32, uint8
-from arenite.errors import NotCompiled
 from arenite.ir.element import limits
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops import OPS, Region, constant, full, make, parameter
 from arenite.ir.ops.define import BOOL, INT64
-from arenite.ir.ops.narrow import HELD
+from arenite.ir.ops.narrow import HELD, SMALL_FLOATS
 from arenite.ir.ops.reductions import greatest, least
 from arenite.passes.rewrite import _inherit, apply
 
 INT8, FLOAT64 = BY_NAME["int8"], BY_NAME["float64"]
-FLOAT4, FLOAT8 = BY_NAME["float4_e2m1fn"], BY_NAME["float8_e4m3fn"]
+FLOAT8 = BY_NAME["float8_e4m3fn"]
 
 #: Ops beside movement and control whose elements are elements of their inputs, or no numbers of
 #: the type at all.
@@ -37,7 +36,7 @@ _CHOOSING = frozenset(
         "cummax cummin and or xor eq ne lt le gt ge isnan isinf"
     ).split()
 )
-#: Sources that exist before anything runs, and so are narrow in memory.
+#: Sources that are handed out as they are.
 _EXISTING = frozenset({"input", "buffer", "constant"})
 
 
@@ -47,7 +46,7 @@ def narrow(graph: Graph) -> Graph:
         return graph
     holding = _Holding(graph)
     new = holding.values(graph, {})
-    for node in dict.fromkeys(graph.outputs):
+    for node in dict.fromkeys(graph.results):
         if node.dtype in HELD:
             is_there = node.op in _EXISTING
             new[node] = node if is_there else make("pack", new[node], dtype=node.dtype)
@@ -131,13 +130,13 @@ def _only_chooses(node: Node) -> bool:
 def _computed(node: Node, inputs: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
     """An op on held values, its result wrapped or rounded."""
     wide = [
-        _cast(value, float32) if old.dtype == FLOAT4 else value
+        _cast(value, float32) if old.dtype in SMALL_FLOATS else value
         for value, old in zip(inputs, node.inputs, strict=True)
     ]
     made = make(node.op, *wide, **attrs)
     if node.dtype not in HELD:
         return _cast(made, node.dtype)
-    if node.dtype != FLOAT4 and node.op in ("max", "min"):
+    if node.dtype not in SMALL_FLOATS and node.op in ("max", "min"):
         # Over no elements: the ends of the narrow type, not those of the one that holds it.
         op, end = ("maximum", least) if node.op == "max" else ("minimum", greatest)
         return make(op, made, _like(made, end(node.dtype)))
@@ -146,13 +145,6 @@ def _computed(node: Node, inputs: tuple[Node, ...], attrs: dict[str, Any]) -> No
 
 def _source(node: Node, inputs: Sequence[Node]) -> Node:
     return make("unpack", node)
-
-
-def _state(node: Node, inputs: Sequence[Node]) -> Node:
-    raise NotCompiled(
-        f"state {node.attr('name')!r} is {typed(node.shape, node.dtype)}: states narrower than a "
-        f"byte are not kept yet; use {HELD[node.dtype]}"
-    )
 
 
 def _constant(node: Node, inputs: Sequence[Node]) -> Node:
@@ -192,7 +184,7 @@ def _unpack(node: Node, inputs: Sequence[Node]) -> Node:
 
 
 def _pack(node: Node, inputs: Sequence[Node]) -> Node:
-    is_float = node.dtype == FLOAT4
+    is_float = node.dtype in SMALL_FLOATS
     return inputs[0] if is_float else _wrapped(inputs[0], node.dtype)
 
 
@@ -200,7 +192,7 @@ _SPECIAL = {
     "input": _source,
     "buffer": _source,
     "constant": _constant,
-    "state": _state,
+    "state": _source,
     "full": _full,
     "iota": _counted,
     "size": _counted,
@@ -233,8 +225,8 @@ def _bits(x: Node, dtype: DType) -> Node:
 
 def rounded(x: Node, dtype: DType) -> Node:
     """A value of any type as one of the narrow type, held: a cast."""
-    if dtype == FLOAT4:
-        return _rounded_to_float4(x)
+    if dtype in SMALL_FLOATS:
+        return _rounded_to_float(x, dtype)
     held = _cast(x, HELD[dtype])
     if x.dtype.kind is not Kind.FLOAT:
         return held if x.dtype == BOOL else _wrapped(held, dtype)
@@ -250,35 +242,36 @@ def _wrapped(x: Node, dtype: DType) -> Node:
     return _with("shift_right", _with("shift_left", x, unused), unused)
 
 
-def _rounded_to_float4(x: Node) -> Node:
-    """To the nearest of 0, 1/2, 1, 3/2, 2, 3, 4, 6, halfway to the one whose last bit is 0; beyond
-    6 is 6, and NaN a zero of the other sign. In float32, which has all that lies near these of
-    every type but float64."""
+def _rounded_to_float(x: Node, dtype: DType) -> Node:
+    """To the nearest number of a small float, halfway to the one whose last bit is 0; beyond the
+    largest is the largest, and NaN a zero of the other sign. In float32, which has all that lies
+    near these of every type but float64."""
+    small = SMALL_FLOATS[dtype]
     x = _cast(x, FLOAT64 if x.dtype == FLOAT64 else float32)
     magnitude = make("abs", x)
-    below = [_with("lt", magnitude, end) for end in (2.0, 4.0)]
-    unit = make("where", below[1], _like(x, 1.0), _like(x, 2.0))
-    unit = make("where", below[0], _like(x, 0.5), unit)
+    unit = _like(x, small.step(small.exponents[-1]))
+    for exponent in reversed(small.exponents[:-1]):
+        is_below = _with("lt", magnitude, 2.0 ** (exponent + 1))
+        unit = make("where", is_below, _like(x, small.step(exponent)), unit)
     near = make("mul", make("round", make("div", x, unit)), unit)
-    near = _with("maximum", _with("minimum", near, 6.0), -6.0)
+    near = _with("maximum", _with("minimum", near, small.largest), -small.largest)
     is_negative = _with("lt", _bits(x, BY_NAME[f"int{x.dtype.bits}"]), 0)
     zero = make("where", is_negative, _like(x, 0.0), _like(x, -0.0))
     return _cast(make("where", make("isnan", x), zero, near), FLOAT8)
 
 
 def codes(x: Node, dtype: DType) -> Node:
-    """The bits of a held value, at the low end of a byte each.
-
-    The codes of 1, 3/2, 2 and on are four times as far apart in the float8; 0 and 1/2 stand aside.
-    """
+    """The bits of a held value, at the low end of a byte each."""
     x = _bits(x, uint8)
-    if dtype != FLOAT4:
+    if dtype not in SMALL_FLOATS:
         return _with("and", x, (1 << dtype.bits) - 1) if dtype.kind is Kind.SIGNED else x
+    small = SMALL_FLOATS[dtype]
     magnitude = _with("and", x, 0x7F)
-    normal = _with("shift_right", _with("sub", magnitude, 0x30), 2)
-    small = _with("shift_right", magnitude, 5)
-    code = make("where", _with("lt", magnitude, 0x38), small, normal)
-    return make("or", code, _with("shift_right", _with("and", x, 0x80), 4))
+    code = _with("shift_right", _with("sub", magnitude, small.held_offset), small.held_shift)
+    for number, held in enumerate(small.held_below_normal):
+        code = make("where", _with("eq", magnitude, held), _like(code, number), code)
+    sign = _with("shift_right", _with("and", x, 0x80), 8 - dtype.bits)
+    return make("or", code, sign)
 
 
 def of_codes(code: Node, dtype: DType) -> Node:
@@ -287,9 +280,11 @@ def of_codes(code: Node, dtype: DType) -> Node:
         return code
     if dtype.kind is Kind.SIGNED:
         return _wrapped(_bits(code, INT8), dtype)
-    magnitude = _with("and", code, 7)
-    normal = _with("add", _with("shift_left", magnitude, 2), 0x30)
-    small = _with("mul", magnitude, 0x30)
-    bits = make("where", _with("lt", magnitude, 2), small, normal)
-    sign = _with("shift_left", _with("and", code, 8), 4)
+    small = SMALL_FLOATS[dtype]
+    sign_bit = 1 << dtype.bits - 1
+    magnitude = _with("and", code, sign_bit - 1)
+    bits = _with("add", _with("shift_left", magnitude, small.held_shift), small.held_offset)
+    for number, held in enumerate(small.held_below_normal):
+        bits = make("where", _with("eq", magnitude, number), _like(bits, held), bits)
+    sign = _with("shift_left", _with("and", code, sign_bit), 8 - dtype.bits)
     return _bits(make("or", bits, sign), FLOAT8)

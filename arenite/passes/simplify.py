@@ -212,6 +212,8 @@ def fold(node: Node) -> Node:
     if not all(value.op in ("constant", "full") and _is_small(value) for value in node.inputs):
         return node
     if all(value.op == "full" for value in node.inputs) and family == "elementwise":
+        if node.dtype.kind is Kind.COMPLEX:
+            return node  # kernels make up its parts
         # One element stands for all.
         ones = [np.full((1,) * node.ndim, _held(value)) for value in node.inputs]
         shape = (1,) * node.ndim

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.node import nbytes_of, typed
 from arenite.ir.outline import Port
 from arenite.memory.tables import aligned
@@ -38,12 +39,12 @@ class HeldState:
     def numpy(self) -> Array:
         """The elements as they are now, in an array of the caller's."""
         with self._opened() as content:
-            return content.view(self.dtype.to_numpy()).reshape(self.shape).copy()
+            return unpacked(content[: self.nbytes], self.dtype, self.shape).copy()
 
     def load(self, array: Any) -> None:
         """Put these elements in; of the shape and dtype of the state."""
         given = np.asarray(array)
-        if given.dtype != self.dtype.to_numpy():
+        if given.dtype != numpy_dtype(self.dtype):
             raise TypeMismatch(
                 f"state {self.name!r} is {self.dtype}, the array given {given.dtype}"
             )
@@ -53,7 +54,7 @@ class HeldState:
                 f"shape {given.shape}"
             )
         with self._opened() as content:
-            content.view(given.dtype).reshape(self.shape)[...] = given
+            content[: self.nbytes] = packed(given, self.dtype)
 
     def clear(self) -> None:
         """Make all elements zero."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node, Shape
 from arenite.schedule.access import Index, substitute
@@ -60,6 +61,11 @@ class Draft:
         return self.stages[0].node.op in CONSTRUCTS
 
     @property
+    def joins_parts(self) -> bool:
+        """Whether it writes complex numbers, whose parts only maps put together."""
+        return any(stage.node.dtype.kind is Kind.COMPLEX for stage in self.stages)
+
+    @property
     def is_contraction(self) -> bool:
         return any(stage.node.op in CONTRACTIONS for stage in self.stages)
 
@@ -78,6 +84,8 @@ class Fit:
 def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
     """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
     if producer.is_opaque or consumer.is_opaque or producer.all_ops + consumer.all_ops > MAX_OPS:
+        return None
+    if (producer.axes or consumer.axes) and (producer.joins_parts or consumer.joins_parts):
         return None
     made = {stage.node: stage.role for stage in producer.stages}
     wanted = {node: at for node, at in consumer.reads.items() if node in made}

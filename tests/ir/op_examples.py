@@ -31,6 +31,7 @@ from arenite.ir.ops.unbounded import Specialization, any_size, specialize
 
 F32, I32, I64, U64 = (BY_NAME[name] for name in ("float32", "int32", "int64", "uint64"))
 BOOL, U8, I8, I4 = (BY_NAME[name] for name in ("bool", "uint8", "int8", "int4"))
+C64 = BY_NAME["complex64"]
 
 
 def x(*shape: Any, index: int = 0, dtype: DType = F32) -> Node:
@@ -126,6 +127,9 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     **{op: _binary(op) for op in _BINARY},
     "where": lambda: make("where", x(3, 4, dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
     "cast": lambda: make("cast", x(3, 4), dtype=I32),
+    "real": lambda: make("real", x(3, 4, dtype=C64)),
+    "imag": lambda: make("imag", x(3, 4, dtype=C64)),
+    "complex": lambda: make("complex", x(3, 4), x(3, 4, index=1)),
     "bitcast": lambda: make("bitcast", x(3, 4), dtype=I32),
     "reshape": lambda: make("reshape", x(3, 4), shape=(2, 6)),
     "permute": lambda: make("permute", x(2, 3, 4), axes=(2, 0, 1)),
@@ -287,4 +291,7 @@ def numbers(node: Node, seed: int = 0) -> NDArray[Any]:
         return np.asarray(rng.integers(0, 256, shape).astype(np.uint8).view(node.dtype.to_numpy()))
     if node.dtype == I32:
         return np.asarray(rng.integers(0, 9, shape).astype(np.int32))
+    if node.dtype == C64:
+        pairs = rng.uniform(0.1, 0.9, (*shape, 2)).astype(np.float32)
+        return np.asarray(pairs.view(np.complex64)[..., 0])
     return np.asarray(rng.uniform(0.1, 0.9, shape).astype(np.float32))

@@ -21,9 +21,22 @@ Array = NDArray[Any]
 
 INTEGERS = [BY_NAME[name] for name in ("int4", "uint4", "int2", "uint2")]
 FLOAT4 = BY_NAME["float4_e2m1fn"]
-NARROW = [*INTEGERS, FLOAT4]
+FLOATS = [FLOAT4, BY_NAME["float6_e2m3fn"], BY_NAME["float6_e3m2fn"]]
+NARROW = [*INTEGERS, *FLOATS]
 
-_FLOAT4_VALUES = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]
+#: The numbers of each float that are not negative, in the order of their codes.
+_VALUES = {
+    name: [Fraction(n, unit) for numbers in parts for n in numbers]
+    for name, unit, parts in (
+        ("float4_e2m1fn", 2, [[0, 1, 2, 3, 4, 6, 8, 12]]),
+        ("float6_e2m3fn", 8, [range(16), range(16, 32, 2), range(32, 64, 4)]),
+        (
+            "float6_e3m2fn",
+            16,
+            [range(8), *(range(8 * step, 16 * step, 2 * step) for step in (1, 2, 4, 8, 16, 32))],
+        ),
+    )
+}
 
 
 def name_of(dtype: DType) -> str:
@@ -43,8 +56,8 @@ def wrapped(value: int, dtype: DType) -> int:
 
 def every(dtype: DType) -> Array:
     """All values of a narrow type."""
-    if dtype == FLOAT4:
-        return np.arange(16, dtype=np.uint8).view(numpy_of(dtype))
+    if dtype in FLOATS:
+        return np.arange(1 << dtype.bits, dtype=np.uint8).view(numpy_of(dtype))
     return integers(range(1 << dtype.bits), dtype)
 
 
@@ -59,13 +72,13 @@ def random(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
 
 def wide(array: Array) -> Array:
     """In a type that NumPy counts exactly in."""
-    is_float = array.dtype == numpy_of(FLOAT4)
+    is_float = array.dtype in map(numpy_of, FLOATS)
     return array.astype(np.float32).astype(np.float64 if is_float else np.int64)
 
 
 def narrowed(values: Array, dtype: DType) -> Array:
     """Exact numbers as elements of a narrow type, the shape as it is."""
-    if dtype == FLOAT4:
+    if dtype in FLOATS:
         return values.astype(np.float32).astype(numpy_of(dtype))
     return integers(values.reshape(-1), dtype).reshape(values.shape)
 
@@ -82,16 +95,16 @@ def as_integer(value: float, dtype: DType) -> int:
     return min(max(math.trunc(value), low), high)
 
 
-def as_float4_code(value: float | int) -> int:
-    """The code of the nearest float4, of two equally near ones the even one."""
-    is_negative = math.copysign(1, value) < 0
+def as_float_code(value: float | int, dtype: DType) -> int:
+    """The code of the nearest number of the type, of two equally near ones the even one."""
+    values = _VALUES[dtype.name]
+    sign = len(values) if math.copysign(1, value) < 0 else 0
     if isinstance(value, float) and math.isnan(value):
-        return 0 if is_negative else 8
+        return len(values) - sign
     if isinstance(value, float) and math.isinf(value):
-        return 15 if is_negative else 7
+        return sign + len(values) - 1
     exact = abs(Fraction(value))
-    code = min(range(8), key=lambda c: (abs(_FLOAT4_VALUES[c] - exact), c & 1))
-    return code + (8 if is_negative else 0)
+    return sign + min(range(len(values)), key=lambda c: (abs(values[c] - exact), c & 1))
 
 
 def inputs_of(arrays: list[Array], dtypes: list[DType]) -> list[Node]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,9 +12,9 @@ from arenite import ir
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.graph import Graph
 from tests.pipeline.narrow import (
-    FLOAT4,
+    FLOATS,
     NARROW,
-    as_float4_code,
+    as_float_code,
     as_integer,
     every,
     inputs_of,
@@ -29,11 +28,7 @@ Array = NDArray[Any]
 
 BOOL = BY_NAME["bool"]
 #: All that is cast from and to.
-WIDE = [
-    dtype
-    for dtype in BY_NAME.values()
-    if dtype.has_numpy and dtype.kind not in (Kind.COMPLEX, Kind.BLOCK)
-]
+WIDE = [dtype for dtype in BY_NAME.values() if dtype.has_numpy]
 
 
 def edges(dtype: DType) -> Array:
@@ -42,11 +37,17 @@ def edges(dtype: DType) -> Array:
         return every(dtype)
     if dtype == BOOL:
         return np.array([False, True, True])
+    if dtype.kind is Kind.COMPLEX:
+        parts = edges(BY_NAME["float32" if dtype.bits == 64 else "float64"])
+        made = np.empty(parts.shape, numpy_of(dtype))
+        made.real, made.imag = parts, parts[::-1]
+        return made
     if dtype.kind is not Kind.FLOAT:
         limits = np.iinfo(numpy_of(dtype))
         near = [n for n in range(-40, 41) if limits.min <= n <= limits.max]
         return np.array([limits.min, limits.max, limits.max - 1, *near], numpy_of(dtype))
     ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 7.0, 7.5, 8.0, 15.0, 0.5, 1.0, 3.0, 16.0, 1e3]
+    ties += [0.03125, 0.09375, 0.1875, 0.3125, 7.25, 7.75, 26.0, 30.0]
     some = np.array([0.0, *ties, 1e-30, 200.0, 1e30, np.inf, np.nan])
     with np.errstate(over="ignore"):
         exact = np.concatenate([some, -some]).astype(numpy_of(dtype))
@@ -67,33 +68,36 @@ def test_every_type_is_cast_to_a_narrow_one(target: DType) -> None:
     graph = Graph(tuple(nodes), tuple(ir.make("cast", x, dtype=target) for x in nodes))
     for array, source, made in zip(arrays, sources, run(graph, arrays), strict=True):
         assert made.dtype == numpy_of(target)
-        if source.kind is Kind.FLOAT:
+        array = array.real  # of a complex number the other part is dropped
+        if source.kind in (Kind.FLOAT, Kind.COMPLEX):
             given: list[Any] = [float(value) for value in array.astype(np.float64)]
         else:
             given = [int(value) for value in array]
-        if target == FLOAT4:
+        if target in FLOATS:
             # Of NaN some types have one alone, which has no sign.
             is_nan = [value != value for value in given]
-            judged = np.array([as_float4_code(value) for value in given], np.uint8)
-            judged[is_nan] &= 7
+            judged = np.array([as_float_code(value, target) for value in given], np.uint8)
+            without_sign = np.uint8((1 << target.bits - 1) - 1)
+            judged[is_nan] &= without_sign
             codes = np.array(made.view(np.uint8))
-            codes[is_nan] &= 7
+            codes[is_nan] &= without_sign
             assert codes.tolist() == judged.tolist(), source
-        elif source.kind is Kind.FLOAT:
+        elif source.kind in (Kind.FLOAT, Kind.COMPLEX):
             whole = [as_integer(value, target) for value in given]
             assert made.astype(np.int8).tolist() == whole, source
         else:
             assert made.tobytes() == integers(given, target).tobytes(), source
 
 
-def test_float4_is_rounded_as_ml_dtypes_does() -> None:
+@pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
+def test_floats_are_rounded_as_ml_dtypes_does(dtype: DType) -> None:
     rng = np.random.default_rng(0)
     for name in ("float32", "float64"):
         array = (4 * rng.standard_normal(3001)).astype(name)
         array[:4] = np.nan, -np.nan, np.inf, -np.inf
         x = ir.graph_input("x", 0, array.shape, BY_NAME[name])
-        [made] = run(Graph((x,), (ir.make("cast", x, dtype=FLOAT4),)), [array])
-        assert made.tobytes() == array.astype(ml_dtypes.float4_e2m1fn).tobytes()
+        [made] = run(Graph((x,), (ir.make("cast", x, dtype=dtype),)), [array])
+        assert made.tobytes() == array.astype(numpy_of(dtype)).tobytes()
 
 
 @pytest.mark.parametrize("source", NARROW, ids=name_of)
@@ -103,7 +107,7 @@ def test_a_narrow_type_is_cast_to_every_other(source: DType) -> None:
     graph = Graph((x,), tuple(ir.make("cast", x, dtype=dtype) for dtype in WIDE))
     numbers = array.astype(np.float32)
     for dtype, made in zip(WIDE, run(graph, [array]), strict=True):
-        if dtype.kind is Kind.UNSIGNED and source == FLOAT4:
+        if dtype.kind is Kind.UNSIGNED and source in FLOATS:
             judged = np.trunc(np.maximum(numbers, 0)).astype(numpy_of(dtype))
         elif dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
             judged = numbers.astype(np.int64).astype(numpy_of(dtype))
@@ -113,7 +117,7 @@ def test_a_narrow_type_is_cast_to_every_other(source: DType) -> None:
         assert made.tobytes() == judged.tobytes(), dtype
 
 
-@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("bits", [2, 4, 6])
 def test_bits_are_kept_from_one_narrow_type_to_another(bits: int) -> None:
     dtypes = [dtype for dtype in NARROW if dtype.bits == bits]
     arrays = [every(dtype) for dtype in dtypes]

@@ -13,7 +13,6 @@ import pytest
 
 from arenite import ir
 from arenite.dtype import BY_NAME, DType, Kind
-from arenite.errors import NotCompiled
 from arenite.ir import OPS, Var
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -28,7 +27,7 @@ INTEGERS = [BY_NAME[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16
 NUMBERS = [*FLOATS, *INTEGERS]
 COMPUTED = [BOOL, *NUMBERS]
 #: All that a kernel can hold.
-HELD = [d for d in BY_NAME.values() if d.has_numpy and d.kind not in (Kind.COMPLEX, Kind.BLOCK)]
+HELD = [d for d in BY_NAME.values() if d.has_numpy]
 
 SHAPES: list[tuple[int, ...]] = [(3, 37), (), (1,), (0, 3), (5, 1)]
 
@@ -122,7 +121,7 @@ def test_casts_to_every_dtype(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", [BY_NAME[n] for n in ("float64", "bfloat16", "int8", "bool")], ids=name_of
+    "dtype", [BY_NAME[n] for n in ("float64", "bfloat16", "int8", "bool", "complex64")], ids=name_of
 )
 def test_movement(dtype: DType) -> None:
     trial = Trial()
@@ -297,13 +296,6 @@ def test_sizes_are_numbers_of_the_run() -> None:
             assert np.isnan(got) if size == 0 else got == 1
             assert number == 3 * size + 1
             assert counted.tolist() == list(range(size))
-
-
-@pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_complex_numbers_are_refused_with_what_works_instead(name: str) -> None:
-    x = ir.graph_input("x", 0, (3,), BY_NAME[name])
-    with pytest.raises(NotCompiled, match=r"real and imaginary parts"):
-        compile_graph(Graph((x,), (ir.make("neg", x),)))
 
 
 def test_whole_numbers_and_their_transpose_in_one_kernel() -> None:

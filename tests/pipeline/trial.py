@@ -37,6 +37,12 @@ def sample(shape: tuple[int, ...], dtype: DType, seed: int, edges: bool = True) 
     if dtype.kind is Kind.BOOL:
         return np.asarray(rng.integers(0, 2, shape).astype(np.bool_))
     wanted = dtype.to_numpy()
+    if dtype.kind is Kind.COMPLEX:
+        made = np.empty(shape, wanted)
+        part = dtype_of(made.real.dtype)
+        made.real = sample(shape, part, seed, edges)
+        made.imag = sample(shape, part, seed + 1000, edges)
+        return made
     if dtype.kind is not Kind.FLOAT:
         limits = np.iinfo(wanted)
         values = rng.integers(max(limits.min, -20), 20, shape).astype(wanted)
@@ -109,6 +115,8 @@ def _bits(array: Array) -> bytes:
     """The bytes of an array, with one NaN for all."""
     if array.dtype.kind in "biu":
         return array.tobytes()
+    if array.dtype.kind == "c":
+        return _bits(array.real) + _bits(array.imag)
     wide = array.astype(np.float64)
     return np.where(np.isnan(wide), np.nan, wide).tobytes()
 
@@ -120,6 +128,10 @@ def same(result: Array, wanted: Array, ulps: float, node: Node) -> None:
     assert result.shape == wanted.shape, what
     if wanted.dtype.kind in "biu":
         np.testing.assert_array_equal(result, wanted, err_msg=what)
+        return
+    if wanted.dtype.kind == "c":
+        same(result.real, wanted.real, ulps, node)
+        same(result.imag, wanted.imag, ulps, node)
         return
     one, other = result.astype(np.float64), wanted.astype(np.float64)
     if not ulps:

@@ -85,8 +85,6 @@ def test_large_tensors_are_realized_by_kernels(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("dtype", "instead"),
     [
-        ("complex64", "real and imaginary parts"),
-        ("complex128", "real and imaginary parts"),
         ("float6_e2m3fn", "float8_e4m3fn"),
     ],
 )

@@ -25,6 +25,7 @@ from arenite.codegen.kernels.values import (
     compute_dtype,
     guard_expr,
     index_expr,
+    stored_dtype,
     zero,
 )
 from arenite.dtype import Kind
@@ -88,8 +89,11 @@ class Builder:
         return self._kernel(loops.n_tiles, block)
 
     def _kernel(self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()) -> Built:
-        arrays = [ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()] + [
-            ir.ArrayArg(name, node.dtype, "inout" if self._is_reread(node) else "out")
+        arrays = [
+            ir.ArrayArg(name, stored_dtype(node.dtype), "in") for node, name in self.names.items()
+        ]
+        arrays += [
+            ir.ArrayArg(name, stored_dtype(node.dtype), "inout" if self._is_reread(node) else "out")
             for node, name in self.stores.items()
         ]
         arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
@@ -273,11 +277,13 @@ class Builder:
     def _row(self, scope: Scope) -> None:
         if not self.kernel.axes:
             # All values first: a result may lie in the bytes of what another is computed from.
-            values = [self.values.at(s.node, self.point, scope) for s in self.kernel.stages]
-            for stage, value in zip(self.kernel.stages, values, strict=True):
+            values = [self.values.stored(s.node, self.point, scope) for s in self.kernel.stages]
+            for stage, parts in zip(self.kernel.stages, values, strict=True):
                 if stage.node in self.stores:
-                    at = index_expr(linear(self.point, stage.node.shape))
-                    scope.statements.append(ir.Store(self.stores[stage.node], at, value))
+                    first = linear(self.point, stage.node.shape) * len(parts)
+                    for k, value in enumerate(parts):
+                        at = index_expr(first + k)
+                        scope.statements.append(ir.Store(self.stores[stage.node], at, value))
             return
         self._walk_all(self._passes(), scope)
 

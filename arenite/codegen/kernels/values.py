@@ -16,10 +16,13 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
 from arenite.ir.node import Node, typed
+from arenite.ir.ops.complex_parts import PART_OF
 from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
 
 FLOAT32 = BY_NAME["float32"]
 
+#: Where a part of a complex number is among the two.
+_PARTS = {"real": 0, "imag": 1}
 #: Where the names of the graph's ops and the loop IR's differ.
 _BINARY = {"maximum": "max", "minimum": "min"}
 _BOOL_BINARY = {"maximum": "or", "minimum": "and", "mul": "and", "add": "or"}
@@ -52,6 +55,11 @@ def compute_dtype(dtype: DType) -> DType:
     return FLOAT32 if dtype.kind is Kind.FLOAT and dtype.bits < 32 else dtype
 
 
+def stored_dtype(dtype: DType) -> DType:
+    """What an array has elements of: two floats for a complex number, the real part first."""
+    return PART_OF.get(dtype, dtype)
+
+
 def zero(dtype: DType) -> bool | int | float:
     """0 as a number of the dtype."""
     return {Kind.BOOL: False, Kind.FLOAT: 0.0}.get(dtype.kind, 0)
@@ -70,11 +78,9 @@ def constant(value: bool | int | float, dtype: DType) -> ir.Expr:
 def check_dtype(node: Node) -> None:
     """NotCompiled for elements that kernels cannot hold, with what holds them instead."""
     dtype = node.dtype
-    if dtype.has_numpy and dtype.kind is not Kind.COMPLEX:
+    if dtype.has_numpy:
         return
-    if dtype.kind is Kind.COMPLEX:
-        instead = "real and imaginary parts as two float values"
-    elif dtype.kind is Kind.BLOCK:
+    if dtype.kind is Kind.BLOCK:
         instead = "float32, float16 or bfloat16, dequantised before"
     else:
         instead = "float8_e4m3fn or wider floats"
@@ -130,6 +136,8 @@ class Values:
         if place is not None:
             at = index_expr(linear(index, node.shape))
             made: ir.Expr = ir.Load(place, at, node.dtype, mask)
+        elif node.op in _PARTS:
+            made = self.part(node.inputs[0], _PARTS[node.op], index, scope, mask)
         elif node.op == "full":
             check_dtype(node)
             return constant(node.attr("value"), node.dtype)
@@ -149,11 +157,34 @@ class Values:
             made = self.at(source.node, source.index, scope, mask)
             scope.known[node, index, mask] = made
             return made
-        name = self.fresh()
-        scope.statements.append(ir.Let(name, made))
-        named = ir.Name(name, made.dtype)
+        named = self._named(made, scope)
         scope.known[node, index, mask] = named
         return named
+
+    def _named(self, value: ir.Expr, scope: Scope) -> ir.Expr:
+        name = self.fresh()
+        scope.statements.append(ir.Let(name, value))
+        return ir.Name(name, value.dtype)
+
+    def part(
+        self, node: Node, k: int, index: Index, scope: Scope, mask: ir.Expr | None = None
+    ) -> ir.Expr:
+        """The real (0) or the imaginary part (1) of an element of a complex node, which is in
+        memory, put together here, or a view of such a one."""
+        while node not in self.arrays and node.op != "complex":
+            [source] = sources(node, index)
+            assert not source.guards
+            node, index = source.node, source.index
+        if node in self.arrays:
+            at = index_expr(linear(index, node.shape) * 2 + k)
+            return ir.Load(self.arrays[node], at, PART_OF[node.dtype], mask)
+        return self.at(node.inputs[k], index, scope, mask)
+
+    def stored(self, node: Node, index: Index, scope: Scope) -> list[ir.Expr]:
+        """What is stored of an element, side by side."""
+        if node.dtype not in PART_OF:
+            return [self.at(node, index, scope)]
+        return [self._named(self.part(node, k, index, scope), scope) for k in (0, 1)]
 
     def _is_known(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> bool:
         """Whether an element is there already, in memory or under a name."""

@@ -5,6 +5,7 @@ from arenite.ir.ops import (  # noqa: F401
     attention,
     blocks,
     byte_products,
+    complex_parts,
     contraction,
     control,
     convolution,

@@ -1,0 +1,60 @@
+"""Complex numbers, taken apart and put together.
+
+real(x), imag(x)             floats of half the width
+complex(re, im)              a complex number of two floats
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.element import numpy_dtype
+from arenite.ir.node import Node, typed
+from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, need_kind
+
+#: What the real and the imaginary part are.
+PART_OF = {
+    BY_NAME["complex64"]: BY_NAME["float32"],
+    BY_NAME["complex128"]: BY_NAME["float64"],
+}
+COMPLEX_OF = {part: whole for whole, part in PART_OF.items()}
+
+
+def _part(name: str) -> None:
+    def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+        need_kind(name, inputs[0], (Kind.COMPLEX,))
+        return inputs[0].shape, PART_OF[inputs[0].dtype]
+
+    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+        return np.array(getattr(arrays[0], name))
+
+    define(OpDef(name, "elementwise", (1, 1), infer, reference))
+
+
+_part("real")
+_part("imag")
+
+
+def _infer_complex(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    re, im = inputs
+    if re.dtype not in COMPLEX_OF or im.dtype != re.dtype:
+        raise TypeMismatch(
+            f"complex takes two of float32 or of float64, not {typed(re.shape, re.dtype)} and "
+            f"{typed(im.shape, im.dtype)}"
+        )
+    if re.shape != im.shape:
+        raise ShapeMismatch(f"complex: shapes {re.shape} and {im.shape} differ")
+    return re.shape, COMPLEX_OF[re.dtype]
+
+
+def _complex_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    made = np.empty(shape, numpy_dtype(dtype))
+    made.real, made.imag = arrays
+    return made
+
+
+define(OpDef("complex", "elementwise", (2, 2), _infer_complex, _complex_reference))

@@ -1,0 +1,218 @@
+"""Complex values are computed as two planes: their real parts and their imaginary parts.
+
+In: a graph. Out: one with the same inputs and outputs, in which complex is only what lies in
+memory for others: sources, states, what loops, branches and the host are given and give, outputs.
+
+    x complex64[n], in memory        re = real(x), im = imag(x)         read where x lies
+    a result for others              complex(re, im)                    written side by side
+
+All else is ops on floats, which fuse and are vectorised like any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from arenite.dtype import BY_NAME, Kind
+from arenite.ir.compose.basic import cast
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops import OPS, Region, full, make
+from arenite.ir.ops.complex_parts import PART_OF
+from arenite.ir.ops.define import BOOL
+from arenite.passes.complex_arithmetic import (
+    Planes,
+    bilinear,
+    product_over,
+    quotient,
+    running_product,
+    scattered_products,
+)
+from arenite.passes.rewrite import _inherit
+
+UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
+
+#: What is made of the planes of a node's inputs; those of a real input are it, twice.
+Rule: TypeAlias = Callable[[Node, Sequence[Planes], dict[str, Any]], "Planes | Node"]
+
+
+def is_complex(node: Node) -> bool:
+    return node.dtype.kind is Kind.COMPLEX
+
+
+def planes(graph: Graph) -> Graph:
+    """The graph with complex values computed in two planes; itself, where there are none."""
+    if not any(map(is_complex, graph.everything)):
+        return graph
+    splitting = _Splitting(graph)
+    splitting.walk(graph)
+    new = {node: splitting.whole(node) for node in graph.results}
+    return graph.mapped(new, splitting.origins)
+
+
+class _Splitting:
+    """What the nodes of a graph, and of its bodies and branches, become."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.origins = graph.origins.subset(graph.everything)
+        self._known: set[Node] = set()
+        self._planes: dict[Node, Planes] = {}
+        self._whole: dict[Node, Node] = {}
+        self._regions: dict[Region, Region] = {}
+
+    def whole(self, node: Node) -> Node:
+        """What stands for a node in memory."""
+        if node not in self._whole:
+            self._keep(node, make("complex", *self._planes[node]))
+        return self._whole[node]
+
+    def _keep(self, node: Node, made: Node) -> None:
+        self._whole[node] = made
+        _inherit(made, self.graph.origins.of(node), self._known, self.origins)
+
+    def walk(self, graph: Graph) -> None:
+        """Split the nodes of a graph or a body."""
+        for node in graph.nodes:
+            if node not in self._planes and node not in self._whole:
+                self._split(node)
+
+    def _split(self, node: Node) -> None:
+        if not any(map(is_complex, (node, *node.inputs))) or _is_kept(node):
+            self._keep(node, self._rebuilt(node))
+            if is_complex(node):
+                parts = (make(op, self._whole[node]) for op in ("real", "imag"))
+                self._set_planes(node, *parts)
+            return
+        given = [
+            self._planes[value] if is_complex(value) else (self._whole[value],) * 2
+            for value in node.inputs
+        ]
+        made = _RULES.get(node.op, _each)(node, given, dict(node.attrs))
+        if isinstance(made, Node):
+            self._keep(node, made)
+        else:
+            self._set_planes(node, *made)
+
+    def _set_planes(self, node: Node, re: Node, im: Node) -> None:
+        self._planes[node] = re, im
+        for part in (re, im):
+            _inherit(part, self.graph.origins.of(node), self._known, self.origins)
+
+    def _rebuilt(self, node: Node) -> Node:
+        inputs = tuple(self.whole(value) for value in node.inputs)
+        attrs: dict[str, Any] = {
+            name: self._region(value) if isinstance(value, Region) else value
+            for name, value in node.attrs
+        }
+        same = inputs == node.inputs and all(attrs[name] is value for name, value in node.attrs)
+        return node if same else make(node.op, *inputs, **attrs)
+
+    def _region(self, region: Region) -> Region:
+        if region not in self._regions:
+            self.walk(self.graph.of_region(region))
+            results = tuple(self.whole(node) for node in region.results)
+            is_same = results == region.results
+            self._regions[region] = region if is_same else Region(region.parameters, results)
+        return self._regions[region]
+
+
+def _is_kept(node: Node) -> bool:
+    """Whether a node is as it is in memory, or hands on what is."""
+    family = OPS[node.op].family
+    is_made_up = node.op in ("full", "iota", "size")
+    return (family == "source" and not is_made_up) or family in ("control", "host")
+
+
+def _each(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    """Both planes alike: what moves or chooses elements, or adds them."""
+    re, im = (make(node.op, *(value[k] for value in given), **attrs) for k in range(2))
+    return re, im
+
+
+def _bilinear(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    a, b = given
+    return bilinear(node.op, a, b, **attrs)
+
+
+def _full(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    value, part = complex(attrs["value"]), PART_OF[node.dtype]
+    return full(node.shape, value.real, part), full(node.shape, value.imag, part)
+
+
+def _counted(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    part = PART_OF[node.dtype]
+    return make(node.op, **attrs | {"dtype": part}), full(node.shape, 0.0, part)
+
+
+def _pad(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    value = complex(attrs["value"])
+    re, im = (
+        make("pad", part, padding=attrs["padding"], value=number)
+        for part, number in zip(given[0], (value.real, value.imag), strict=True)
+    )
+    return re, im
+
+
+def _compared(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Node:
+    re, im = _each(node, given, attrs)
+    return make("and" if node.op == "eq" else "or", re, im)
+
+
+def _cast(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes | Node:
+    [(re, im)] = given
+    if is_complex(node):
+        part = PART_OF[node.dtype]
+        if not is_complex(node.inputs[0]):
+            return cast(re, part), full(node.shape, 0.0, part)
+        return cast(re, part), cast(im, part)
+    if node.dtype == BOOL:
+        return make("or", cast(re, BOOL), cast(im, BOOL))
+    return cast(re, node.dtype)
+
+
+def _bitcast(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes | Node:
+    """Among types of 64 bits: the real part is at the low end."""
+    [(re, im)] = given
+    high = full(node.shape, 32, UINT64)
+    if is_complex(node.inputs[0]):
+        if is_complex(node):
+            return re, im
+        low, up = (cast(make("bitcast", part, dtype=UINT32), UINT64) for part in (re, im))
+        word = make("or", low, make("shift_left", up, high))
+        return word if node.dtype == UINT64 else make("bitcast", word, dtype=node.dtype)
+    word = re if re.dtype == UINT64 else make("bitcast", re, dtype=UINT64)
+    low, up = (cast(part, UINT32) for part in (word, make("shift_right", word, high)))
+    part = PART_OF[node.dtype]
+    return make("bitcast", low, dtype=part), make("bitcast", up, dtype=part)
+
+
+def _scatter(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:
+    if attrs["reduction"] != "mul":
+        return _each(node, given, attrs)
+    data, (indices, _), updates = given
+    return scattered_products(data, indices, updates, attrs["axis"])
+
+
+_RULES: dict[str, Rule] = {
+    "real": lambda node, given, attrs: given[0][0],
+    "imag": lambda node, given, attrs: given[0][1],
+    "complex": lambda node, given, attrs: (given[0][0], given[1][0]),
+    "full": _full,
+    "iota": _counted,
+    "size": _counted,
+    "pad": _pad,
+    "mul": _bilinear,
+    "matmul": _bilinear,
+    "conv": _bilinear,
+    "conv_transpose": _bilinear,
+    "div": lambda node, given, attrs: quotient(given[0], given[1]),
+    "eq": _compared,
+    "ne": _compared,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "prod": lambda node, given, attrs: product_over(given[0], attrs["axes"]),
+    "cumprod": lambda node, given, attrs: running_product(given[0], attrs["axis"]),
+    "scatter_elements": _scatter,
+}
