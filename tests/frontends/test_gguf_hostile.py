@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from arenite.dtype.blocks import dequantised
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import GgufFile, MetadataArray
+from arenite.frontends.gguf.metadata import text_ends
 from tests.frontends.gguf_files import Layout, Tensor, array, text, write_model
 
 U32, U64, FLAG, TEXT, ARRAY = 4, 10, 7, 8, 9
@@ -299,3 +300,30 @@ def test_every_single_bit_of_the_header_may_flip(tmp_path: Path, small: bytes) -
             path.write_bytes(damaged)
             n_refused += refusal_of(path) is not None
     assert n_refused > 500
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=12),
+            st.integers(0, 600).map(bytes),  # zeros, which look like the rest of a length
+            st.integers(250, 600).map(lambda n: b"x" * n),
+        )
+    ),
+    st.integers(0, 40),
+    st.sampled_from("<>"),
+)
+def test_strings_end_where_their_lengths_say(
+    texts: list[bytes], n_missing: int, order: str
+) -> None:
+    """Found many at once or one by one, whole or cut short: as a walk over the lengths has it."""
+    before = b"something"
+    data = before + b"".join(struct.pack(f"{order}Q", len(one)) + one for one in texts)
+    data = data[: len(data) - n_missing] if n_missing < len(data) - len(before) else data
+    expected, position = [], len(before)
+    for one in texts:
+        position += 8 + len(one)
+        expected.append(position)
+    within = [end for end in expected if end <= len(data)]
+    found = text_ends(memoryview(data), len(before), len(texts), order)  # type: ignore[arg-type]
+    assert found.tolist() == within

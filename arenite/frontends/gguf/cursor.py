@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Literal, NoReturn
 
 from arenite.errors import InvalidFile
@@ -12,6 +13,9 @@ ByteOrder = Literal["<", ">"]
 
 #: Longest name of a key or a tensor, in bytes, as the format has it.
 MAX_NAME_NBYTES = 65_535
+
+
+_kind = cache(struct.Struct)
 
 
 class Cursor:
@@ -39,7 +43,7 @@ class Cursor:
 
     def number(self, code: str, what: str) -> int | float:
         """One number, by its letter in the struct module."""
-        kind = struct.Struct(self.order + code)
+        kind = _kind(self.order + code)
         value: int | float = kind.unpack_from(self.data, self.take(kind.size, what))[0]
         return value
 
