@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
-from arenite.generate.texts import Places, Texts
+from arenite.generate.hashed import Hashed
+from arenite.generate.texts import Texts
 from arenite.generate.vocabulary import Vocabulary
 
 _KEY = "tokenizer.ggml.merges"
@@ -28,28 +29,15 @@ def read_pairs(metadata: Metadata, texts: Texts, others: Mapping[bytes, int]) ->
     without being tokens."""
     raw, places = metadata.array(_KEY).packed_texts()
     starts, ends = places[:-1], places[1:]
-    characters = np.frombuffer(raw, np.uint8)
-    blanks = np.append(np.flatnonzero(characters == ord(" ")), len(raw))
+    blanks = np.append(np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(" ")), len(raw))
     blank = blanks[np.searchsorted(blanks, starts)]  # the first in each
     _refuse(metadata, ((blank == starts) | (blank + 1 >= ends))[:, None])
-    joined, n_before = np.delete(characters, blank).tobytes(), np.arange(len(starts))
-    sides = (
-        (raw, starts, blank),
-        (raw, blank + 1, ends),
-        (joined, starts - n_before, ends - n_before - 1),
-    )
-    pairs = np.stack([_numbers(texts, others, *side) for side in sides], 1)
+    left, right = Hashed.of(raw, starts, blank), Hashed.of(raw, blank + 1, ends)
+    pairs = np.stack([texts.find_all(part) for part in (left, right, left.then(right))], 1)
+    for rank, part in np.argwhere(pairs[:, :2] < 0).tolist():
+        pairs[rank, part] = others.get(raw[starts[rank] : ends[rank]].split(b" ", 1)[part], -1)
     _refuse(metadata, pairs < 0)
     return pairs
-
-
-def _numbers(
-    texts: Texts, others: Mapping[bytes, int], raw: bytes, starts: Places, ends: Places
-) -> Places:
-    found = texts.find_all(raw, starts, ends)
-    for row in np.flatnonzero(found < 0).tolist():
-        found[row] = others.get(raw[starts[row] : ends[row]], -1)
-    return found
 
 
 def without_controls(
