@@ -7,7 +7,8 @@ for; columns for those who work on all rows at once, in the order of the mapping
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -40,10 +41,11 @@ class SlotColumns(Mapping[ValueId, Slot]):
     block: Numbers
     alias_of: Numbers
     took_over: Numbers
-    rows: dict[ValueId, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", {value_id: k for k, value_id in enumerate(self.ids)})
+    @cached_property
+    def rows(self) -> dict[ValueId, int]:
+        """The row of each value."""
+        return {value_id: k for k, value_id in enumerate(self.ids)}
 
     @classmethod
     def of(cls, slots: Mapping[ValueId, Slot]) -> SlotColumns:
@@ -74,7 +76,7 @@ class SlotColumns(Mapping[ValueId, Slot]):
     def moved(self, offset: Numbers, nbytes: Numbers, capacity: Numbers) -> SlotColumns:
         """The same values at other places, with other sizes."""
         made = replace(self, offset=offset, nbytes=nbytes, capacity=capacity)
-        object.__setattr__(made, "rows", self.rows)
+        made.__dict__["rows"] = self.rows
         return made
 
     def __getitem__(self, value_id: ValueId) -> Slot:

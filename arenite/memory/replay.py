@@ -49,8 +49,7 @@ class _Boxes:
     is_pinned: list[bool]
 
     @classmethod
-    def of(cls, columns: SlotColumns, region: Region) -> _Boxes:
-        rows = np.flatnonzero(columns.region == REGIONS.index(region.name))
+    def of(cls, columns: SlotColumns, rows: Numbers, region: Region) -> _Boxes:
         _, first, box_of = np.unique(columns.block[rows], return_index=True, return_inverse=True)
         offset = np.full(len(first), MAX_NUMBER)
         np.minimum.at(offset, box_of, columns.offset[rows])
@@ -92,10 +91,14 @@ class _Stack:
 
     def __init__(self, columns: SlotColumns, region: Region, below: Below | None) -> None:
         self.region = region
-        self.boxes = _Boxes.of(columns, region)
-        self._ids = columns.ids
+        self._columns = columns
         self._known_below = below
-        self.alignment = max([REGION_ALIGNMENT, *self.boxes.alignment.tolist()])
+        self.rows = np.flatnonzero(columns.region == REGIONS.index(region.name))
+        self.alignment = int(columns.alignment[self.rows].max(initial=REGION_ALIGNMENT))
+
+    @cached_property
+    def boxes(self) -> _Boxes:
+        return _Boxes.of(self._columns, self.rows, self.region)
 
     @cached_property
     def lives(self) -> Lives:
@@ -129,7 +132,7 @@ class _Stack:
     def _pin(self, box: int, base: int) -> int:
         pin = int(self.boxes.offset[box])
         if base > pin:
-            value = self._ids[int(self.boxes.rows[self.boxes.firsts[box]])]
+            value = self._columns.ids[int(self.boxes.rows[self.boxes.firsts[box]])]
             raise InvalidArgument(
                 f"value {value!r} is pinned to offset {pin}, and what lies below it now ends at "
                 f"{base}; plan anew"
@@ -178,16 +181,16 @@ class Replay:
         offset = known.offset.copy()
         regions: dict[str, Region] = {}
         top_of_arena = 0
-        arena_sizes: list[Numbers] = []
         for stack in self._stacks:
-            region, boxes = stack.region, stack.boxes
+            region = stack.region
             in_arena = region.name in ARENA_REGIONS
             base = align_up(top_of_arena, stack.alignment) if in_arena else 0
-            sizes = boxes.sizes(capacity, self._is_alias)
-            if bool(is_same[boxes.rows].all()):
+            if bool(is_same[stack.rows].all()):
                 regions[region.name] = replace(region, base=base)
-                offset[boxes.rows] += base - region.base
+                offset[stack.rows] += base - region.base
             else:
+                boxes = stack.boxes
+                sizes = boxes.sizes(capacity, self._is_alias)
                 offsets = stack.restacked(sizes)
                 high = int((offsets + sizes).max(initial=0))
                 least = stack.lives.profile(sizes).peak_nbytes
@@ -196,22 +199,23 @@ class Replay:
                 offset[boxes.rows] += moves[boxes.box_of]
             if in_arena:
                 top_of_arena = base + regions[region.name].nbytes
-                arena_sizes.append(sizes)
-        is_new = bool(arena_sizes) and not bool(is_same.all())
         made = replace(
             self.known,
             slots=known.moved(offset, nbytes, capacity),
             regions=regions,
-            peak_tick=(
-                self._arena_lives.profile(np.concatenate(arena_sizes)).peak_tick
-                if is_new
-                else self.known.peak_tick
-            ),
+            peak_tick=self._peak_tick(capacity),
             method="replay",
             work=0,
             seconds=perf_counter() - began,
         )
         return within_capacity(made)
+
+    def _peak_tick(self, capacity: Numbers) -> int:
+        boxes = [one.boxes for one in self._stacks if one.region.name in ARENA_REGIONS]
+        if not boxes:
+            return self.known.peak_tick
+        sizes = [one.sizes(capacity, self._is_alias) for one in boxes]
+        return self._arena_lives.profile(np.concatenate(sizes)).peak_tick
 
     @cached_property
     def _arena_lives(self) -> Lives:

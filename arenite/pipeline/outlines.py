@@ -21,7 +21,7 @@ from arenite.ir.dim import Var
 from arenite.ir.outline import Constant, Outline, Port
 from arenite.pipeline.identity import graph_sources
 from arenite.runtime import cache
-from arenite.runtime.compiled import dim_from_json, dim_to_json
+from arenite.runtime.dim_json import dim_from_json, dim_to_json
 
 if TYPE_CHECKING:
     from arenite.frontends.language.recipe import Recipe

@@ -21,15 +21,16 @@ from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
 from arenite.errors import RunFailed
 from arenite.ir.dim import Dim, Var, bounds, evaluate
-from arenite.memory import ValueId
 from arenite.pipeline.build import estimated_ns
 from arenite.runtime.arrays import address_of
-from arenite.runtime.assemble import Assembly, LaunchSpec, Place
+from arenite.runtime.assemble import Assembly, LaunchSpec
 from arenite.runtime.closing import Closing
 from arenite.runtime.compile_pool import compile_modules
 from arenite.runtime.link import link_objects
 from arenite.runtime.loader import LoadedCode, load_code
 from arenite.runtime.native import BoundTable, OutcomeKind
+from arenite.runtime.places import Places
+from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.table import aligned_empty, relocated
 from arenite.schedule import Kernel
 
@@ -173,15 +174,13 @@ class Trial(Closing):
                     self._cost_ns,
                 )
             )
-        assembly = Assembly(launches, {k: k for k in range(len(arrays))})
-        places: dict[ValueId, Place] = {
-            k: Place(array.nbytes, None, k) for k, array in enumerate(arrays)
-        }
+        assembly = Assembly.straight(launches, {k: k for k in range(len(arrays))})
+        places = Places.outside([array.nbytes for array in arrays])
         table = relocated(assembly.table(places), code.base, code.nbytes)
         registers = aligned_empty(table.n_registers, np.int64)
         assembly.fill(registers, places, 0, case.bindings)
         for k, array in enumerate(arrays):
-            registers[assembly.layout.io + k] = address_of(array)
+            registers[FIRST_IO + k] = address_of(array)
         return _Program(BoundTable(table, registers), (0, assembly.n_bind), scratch)
 
 

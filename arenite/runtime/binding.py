@@ -10,6 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,16 @@ from arenite.device.cpu import use_small_pages
 from arenite.dtype import uint8
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.outline import Outline
-from arenite.memory import MemoryPlan, Replay, ValueId
+from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime.arrays import Results, address_of
-from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.assemble import Assembly
 from arenite.runtime.compiled import Compiled
+from arenite.runtime.later import LaterMapping
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
+from arenite.runtime.places import Places
+from arenite.runtime.resize import Resizer
+from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.table import aligned_empty, relocated
 
 Array = NDArray[Any]
@@ -41,7 +46,7 @@ class Binding:
 
     sizes: dict[str, int]
     plan: MemoryPlan
-    places: dict[ValueId, Place]
+    places: Places
     table: BoundTable
     bind: tuple[int, int]
     words: memoryview  # the registers, one word each
@@ -55,20 +60,15 @@ class Binder:
         self.compiled = compiled
         self.plan = compiled.plan
         self._variables = outline.vars
-        values = compiled.values
-        kinds = ("input", "output", "constant")
-        outside = [k for k, value in enumerate(values) if value.kind in kinds]
+        frame, values = compiled.frame, compiled.values
+        outside = frame.numbers("input", "output", "constant")
         self.io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
-        self.assembly = Assembly(
-            compiled.launches,
-            self.io,
-            compiled.steps,
-            compiled.cells,
-            compiled.pointers,
-            compiled.late,
-            compiled.plan.made_for,
+        self.assembly = Assembly(compiled.launches, frame.skeleton, frame.wait_book())
+        self._resizer = Resizer(
+            frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
         )
         self.constants = _constants(outline, compiled)
+        self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]
         #: New arrays for the outputs, by number of the value.
         self.results = {
             number: Results(values[number].dtype)
@@ -79,13 +79,7 @@ class Binder:
         if self._code is not None:
             # Of one that nobody closed, when it is collected; not while the process ends.
             weakref.finalize(self, self._code.close).atexit = False
-        #: What is resized with the variables; sizes found while running stay at their largest.
-        self._planned = [
-            value for value in values if value.kind != "pointer" and not found_in(value.nbytes)
-        ]
-        self._distinct_nbytes = list(dict.fromkeys(value.nbytes for value in self._planned))
-        self._replay: Replay | None = None
-        self.state_numbers = [k for k, value in enumerate(values) if value.kind == "state"]
+        self.state_numbers = frame.numbers("state")
         self.arena: Buffer | None = None
         self.bound: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
         #: How often the program was bound to sizes.
@@ -107,30 +101,24 @@ class Binder:
         plan = self.plan
         self.n_binds += 1
         if self._variables:
-            if self._replay is None:
-                self._replay = Replay(self.plan)
-            plan = self._replay.resize(self._nbytes_of(sizes))
+            plan = self._resizer.plan_for(sizes)
         places = self.places(plan)
         bound = self.bound_to(self.assembly, places, sizes)
-        first = self.assembly.layout.io
         results = [
-            (fresh, first + self.io[number], self.room_for(number, plan, sizes))
+            (fresh, FIRST_IO + self.io[number], self.room_for(number, plan, sizes))
             for number, fresh in self.results.items()
         ]
         bind = (0, self.assembly.n_bind)
         return Binding(sizes, plan, places, bound, bind, bound.registers.data, results)
 
-    def bound_to(
-        self, assembly: Assembly, places: Mapping[ValueId, Place], sizes: Mapping[str, int]
-    ) -> BoundTable:
+    def bound_to(self, assembly: Assembly, places: Places, sizes: Mapping[str, int]) -> BoundTable:
         """The table of an assembly over the arena and the constants; inputs are still missing."""
         table = assembly.table(places)
         if self._code is not None:
             table = relocated(table, self._code.base, self._code.nbytes)
         registers = aligned_empty(table.n_registers, np.int64)
         assembly.fill(registers, places, self.arena_base(), sizes)
-        for number, array in self.constants.items():
-            registers[assembly.layout.io + self.io[number]] = address_of(array)
+        registers[self._constant_registers] = self._constant_addresses
         return BoundTable(table, registers)
 
     def room_for(self, number: int, plan: MemoryPlan, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -140,21 +128,13 @@ class Binder:
             return (plan.slots[value.name].nbytes * 8 // value.dtype.bits,)
         return tuple(evaluate(dim, sizes) for dim in value.shape)
 
-    def _nbytes_of(self, sizes: dict[str, int]) -> dict[ValueId, int]:
-        """Bytes of every value by name; values of one size are many, so each is worked out once."""
-        known = {nbytes: evaluate(nbytes, sizes) for nbytes in self._distinct_nbytes}
-        return {value.name: known[value.nbytes] for value in self._planned}
+    @cached_property
+    def _constant_addresses(self) -> list[int]:
+        return [address_of(array) for array in self.constants.values()]
 
-    def places(self, plan: MemoryPlan) -> dict[ValueId, Place]:
+    def places(self, plan: MemoryPlan) -> Places:
         """Where a plan has every value, by number."""
-        places: dict[ValueId, Place] = {}
-        for number, value in enumerate(self.compiled.values):
-            if value.kind == "pointer":
-                places[number] = Place(0, None, targets=value.targets)
-                continue
-            slot, io = plan.slots[value.name], self.io.get(number)
-            places[number] = Place(slot.nbytes, slot.offset if io is None else None, io)
-        return places
+        return self._resizer.places(plan)
 
     def arena_base(self) -> int:
         """The address of the arena, which is there from now on."""
@@ -172,7 +152,7 @@ class Binder:
         """Those of a state, in the arena; every plan has them in the same place."""
         self.arena_base()
         assert self.arena is not None
-        slot = self.plan.slots[self.compiled.values[number].name]
+        slot = self._resizer.slot(number)
         return self.arena.as_array_mut(uint8)[slot.offset : slot.offset + slot.nbytes]
 
     def close(self) -> None:
@@ -190,9 +170,7 @@ class Binder:
 def _constants(outline: Outline, compiled: Compiled) -> dict[int, Array]:
     """Arrays of the constants by number of their value: the graph's own, or the program's."""
     return {
-        number: outline.constants[value.source].held()
-        if value.source >= 0
-        else compiled.constants[-1 - value.source]
-        for number, value in enumerate(compiled.values)
-        if value.kind == "constant"
+        number: outline.constants[source].held() if source >= 0 else compiled.constants[-1 - source]
+        for number in compiled.frame.numbers("constant")
+        for source in (int(compiled.frame.sources[number]),)
     }

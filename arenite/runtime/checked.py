@@ -26,12 +26,14 @@ from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
 from arenite.ir.element import unpacked
 from arenite.memory import ValueId
-from arenite.runtime.assemble import Assembly, Place
-from arenite.runtime.compiled import ValueSpec
+from arenite.runtime.assemble import Assembly
 from arenite.runtime.hosts import HostCalls
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.native import BoundTable, Outcome
+from arenite.runtime.places import Places
+from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
+from arenite.runtime.value_spec import ValueSpec
 
 Array = NDArray[Any]
 
@@ -60,7 +62,7 @@ class BoundProgram:
     values: Sequence[ValueSpec]
     outputs: Sequence[int]
     parts: Sequence[BoundPart]
-    places: Mapping[ValueId, Place]
+    places: Places
     sizes: Mapping[str, int]
 
 
@@ -119,12 +121,13 @@ class _Walk:
         self._part = part
         self._memory = memory
         self._alone: dict[int, BoundTable] = {}
-        places, layout = program.places, part.assembly.layout
+        places = program.places
         self._registers: NDArray[np.int64] = aligned_empty(part.table.n_registers, np.int64)
         part.assembly.fill(self._registers, places, memory.base + memory.arena, program.sizes)
         for number, place in places.items():
             if place.io is not None:
-                self._registers[layout.io + place.io] = memory.base + memory.spans[number].start
+                address = memory.base + memory.spans[number].start
+                self._registers[FIRST_IO + place.io] = address
 
     def launches(self) -> Iterator[int]:
         """The ticks of launches, in the order a run comes to them."""
@@ -157,7 +160,7 @@ class _Walk:
     @property
     def sizes(self) -> dict[str, int]:
         """Those of the run, and those it has found so far."""
-        first = self._part.assembly.layout.cells
+        first = self._part.assembly.first_cell
         found = {name: int(self._registers[first + k]) for name, k in self._part.found.items()}
         return {**self._program.sizes, **found}
 
@@ -222,7 +225,7 @@ class _Walk:
             span = memory.spans[number]
         else:
             position = assembly.launches[k].arrays.index(number)
-            start = int(self._registers[assembly.layout.windows[k] + position]) - memory.base
+            start = int(self._registers[assembly.skeleton.windows[k] + position]) - memory.base
             span = slice(start, start + bounds(nbytes)[1])
         is_found = any(var.name in self._part.found for var in variables(nbytes))
         if (number in memory.spans and not is_found) or not self._knows_size(k, number):

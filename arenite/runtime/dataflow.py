@@ -21,7 +21,7 @@ from arenite.errors import InvalidPlan
 from arenite.ir.dim import evaluate
 from arenite.ir.node import Node
 from arenite.memory import ValueId
-from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.assemble import Assembly
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.meaning import (
     CONSTANT,
@@ -41,6 +41,8 @@ from arenite.runtime.meaning import (
     ways,
     with_found,
 )
+from arenite.runtime.places import Places
+from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.steps import HostSpec
 from arenite.runtime.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
@@ -54,7 +56,7 @@ def check_dataflow(
     schedule: Schedule,
     assembly: Assembly,
     table: LaunchTable,
-    places: Mapping[ValueId, Place],
+    places: Places,
     sizes: Mapping[str, int],
     given: Mapping[ValueId, Writer],
     load: frozenset[str] = frozenset(),
@@ -129,7 +131,7 @@ class _Walk:
         self,
         assembly: Assembly,
         table: LaunchTable,
-        places: Mapping[ValueId, Place],
+        places: Places,
         sizes: Mapping[str, int],
         given: Mapping[ValueId, Writer],
         hosts: Sequence[HostSpec],
@@ -146,7 +148,7 @@ class _Walk:
         for value, place in places.items():
             if place.io is not None:
                 address = (place.io + 1) * _OUTSIDE
-                self.registers[assembly.layout.io + place.io] = address
+                self.registers[FIRST_IO + place.io] = address
                 if value in given:
                     self.memory.write(address, address + place.nbytes, given[value])
             elif value in given and place.offset is not None:
@@ -154,9 +156,9 @@ class _Walk:
                 self.memory.write(start, start + place.nbytes, given[value])
         self._states = {writer: value for value, writer in given.items()}
         self._known_trips = {
-            assembly.layout.cells + k
-            for k, cell in enumerate(assembly.cells)
-            if cell.size is not None
+            slot
+            for slot in assembly.skeleton.size_slots.tolist()
+            if slot < assembly.skeleton.first_window
         }
 
     def run(self, meant: Iterator[Event], way: Way) -> None:
@@ -215,7 +217,7 @@ class _Walk:
         if launch.name != event.kernel.name:
             raise InvalidPlan(f"kernel {launch.name} runs where {event.kernel.name} is meant")
         kernel = event.kernel
-        window = self.assembly.layout.windows[number]
+        window = int(self.assembly.skeleton.windows[number])
         spans = []
         nodes = (*kernel.inputs, *kernel.outputs)
         for position, value in enumerate(launch.arrays):
@@ -240,7 +242,7 @@ class _Walk:
     def _call_host(self, host: HostSpec) -> None:
         event = self._next(Called)
         assert isinstance(event, Called)
-        *reads, write = (self.registers[self.assembly.layout.cells + k] for k in host.addresses)
+        *reads, write = (self.registers[self.assembly.first_cell + k] for k in host.addresses)
         *sizes, made = (evaluate(nbytes, self.sizes) for nbytes in event.nbytes)
         for k, (address, nbytes) in enumerate(zip(reads, sizes, strict=True)):
             self._check(f"{event.name}, argument {k}", address, nbytes, event.reads[k])

@@ -25,11 +25,11 @@ from arenite.errors import (
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.outline import Outline
-from arenite.memory import MemoryPlan, ValueId
+from arenite.memory import MemoryPlan
 from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, write_to
 from arenite.runtime.arrays import address_of
-from arenite.runtime.assemble import Assembly, Place
+from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
@@ -38,6 +38,8 @@ from arenite.runtime.hosts import HostCalls
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.load_step import LoadStep
 from arenite.runtime.native import Outcome, OutcomeKind
+from arenite.runtime.places import Places
+from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.state import HeldState, States
 
 if TYPE_CHECKING:
@@ -69,12 +71,10 @@ class Executable(Closing):
         self._binder = Binder(outline, compiled)
         self._load_step = LoadStep(outline, self._binder)
         self._assembly = self._binder.assembly
-        self._hosts = HostCalls(outline, compiled, self._assembly.layout.cells)
-        first = self._assembly.layout.io
+        self._hosts = HostCalls(outline, compiled, self._assembly.first_cell)
         self._input_registers = [
-            (value.source, first + self._binder.io[number])
-            for number, value in enumerate(self._values)
-            if value.kind == "input"
+            (self._values[number].source, FIRST_IO + self._binder.io[number])
+            for number in compiled.frame.numbers("input")
         ]
         self._returned = self._find_returned()
         new = [("output", k) for k in range(len(self._binder.results))]
@@ -86,7 +86,7 @@ class Executable(Closing):
         self._failure: str | None = None
         self._is_closed = False
         forks.watch(self)
-        self._is_short = self._assembly.cost_ns < KEEP_GIL_BELOW_NS
+        self._is_short = self._assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._arguments = Arguments(outline.inputs, outline.vars)
         self._has_narrow_inputs = any(port.dtype.bits < 8 for port in outline.inputs)
         self._has_narrow_outputs = any(
@@ -116,12 +116,12 @@ class Executable(Closing):
 
     @property
     def kernels(self) -> tuple[CachedKernel, ...]:
-        return self.compiled.kernels
+        return tuple(self.compiled.kernels)
 
     @property
     def load_kernels(self) -> tuple[CachedKernel, ...]:
         """Those that read constants alone: they run once, before the first run."""
-        return self.compiled.load_kernels
+        return tuple(self.compiled.load_kernels)
 
     @property
     def load_ns(self) -> int | None:
@@ -266,7 +266,7 @@ class Executable(Closing):
 
     def _all_sizes(self, binding: Binding) -> dict[str, int]:
         """Those that were found in the last run too."""
-        first = self._assembly.layout.cells
+        first = self._assembly.first_cell
         found = {name: binding.words[first + cell] for name, cell in self.compiled.found.items()}
         return binding.sizes | found
 
@@ -310,18 +310,16 @@ class Executable(Closing):
         every byte read is of the value meant; RaceFound or InvalidPlan."""
         self.plan.verify()
         places = self._binder.places(self.plan)
-        Assembly(self.compiled.load, self._binder.io).verify(places)
+        self._load_step.verify()
         largest = {var.name: var.high for var in self._outline.vars}
         self._verify_table(self._assembly.table(places), places, largest)
         for binding in list(self._binder.bound.values()):  # calls in other threads may add one
             binding.plan.verify()
             self._verify_table(binding.table.table, binding.places, binding.sizes)
 
-    def _verify_table(
-        self, table: LaunchTable, places: Mapping[ValueId, Place], sizes: Mapping[str, int]
-    ) -> None:
+    def _verify_table(self, table: LaunchTable, places: Places, sizes: Mapping[str, int]) -> None:
         self._assembly.verify(places, table)
-        if self._assembly.is_straight and not self._binder.state_numbers:
+        if self._assembly.skeleton.is_straight and not self._binder.state_numbers:
             return
         from arenite.runtime.dataflow import check_dataflow, given_values
         from arenite.runtime.table_check import check_table
@@ -369,7 +367,7 @@ class Executable(Closing):
             }
             binder = self._binder
             given |= {number: binder.state_bytes(number) for number in binder.state_numbers}
-            load = Assembly(self.compiled.load, binder.io)
+            load = Assembly.straight(self.compiled.load, binder.io)
             parts = [
                 BoundPart(
                     self.load_kernels,
@@ -396,8 +394,8 @@ class Executable(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.threads} threads"
         return (
-            f"<Executable: {len(self.kernels)} kernels, {self.plan.peak_nbytes} bytes of arena, "
-            f"{state}>"
+            f"<Executable: {len(self.compiled.kernels)} kernels, "
+            f"{self.plan.peak_nbytes} bytes of arena, {state}>"
         )
 
     # Ending.

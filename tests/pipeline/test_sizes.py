@@ -10,7 +10,7 @@ import pytest
 import arenite
 from arenite import Var
 from arenite.hazards import order
-from arenite.runtime import assemble
+from arenite.runtime import waits
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(launches))
         return order(launches)
 
-    monkeypatch.setattr(assemble, "order", counting)
+    monkeypatch.setattr(waits, "order", counting)
     return found
 
 
