@@ -310,6 +310,7 @@ def test_every_single_bit_of_the_header_may_flip(tmp_path: Path, small: bytes) -
             st.integers(250, 600).map(lambda n: b"x" * n),
         )
     ),
+    st.sampled_from([1, 7, 400]),
     st.integers(0, 40),
     st.sampled_from("<>"),
 )
@@ -317,7 +318,7 @@ def test_strings_end_where_their_lengths_say(
     texts: list[bytes], n_missing: int, order: str
 ) -> None:
     """Found many at once or one by one, whole or cut short: as a walk over the lengths has it."""
-    before = b"something"
+    before, texts = b"something", n_times * some
     data = before + b"".join(struct.pack(f"{order}Q", len(one)) + one for one in texts)
     data = data[: len(data) - n_missing] if n_missing < len(data) - len(before) else data
     expected, position = [], len(before)

@@ -40,9 +40,11 @@ KINDS = {number: name for number, (name, _) in SCALARS.items()} | {STRING: "text
 MAX_KEYS = 2**16
 MAX_DEPTH = 4  # of arrays in arrays
 MAX_WALKED = 2**24  # strings and inner arrays of one file, which are walked one by one
-#: Bytes that are looked through for the lengths of strings: so many a string, and in all.
-MEAN_NBYTES_SEEN = 32
-MAX_NBYTES_SEEN = 2**24
+#: Bytes that are looked through at once for the lengths of strings; where that finds less than a
+#: few, so many strings are walked over one by one.
+SEEN_NBYTES = 2**16
+FEW_TEXTS = 16
+WALKED_TEXTS = 256
 LEAST_KEY_NBYTES = 8 + 1 + 4 + 1  # length, a letter, kind, the smallest value
 
 
@@ -51,26 +53,40 @@ def text_ends(
 ) -> NDArray[np.int64]:
     """Where each of so many strings ends, from `start` on; without those that would end behind the
     data. A string is its length in 8 bytes, then its own."""
-    found = _short_text_ends(data, start, length) if order == "<" else np.empty(0, np.int64)
-    position = int(found[-1]) if len(found) else start
+    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    while length:
+        ends = _short_text_ends(data, start, length) if order == "<" else found[0]
+        if len(ends) < FEW_TEXTS:
+            wanted = min(length, WALKED_TEXTS)
+            ends = _walked_text_ends(data, start, wanted, order)
+            if len(ends) < wanted:
+                return np.concatenate([*found, ends])
+        found.append(ends)
+        start, length = int(ends[-1]), length - len(ends)
+    return np.concatenate(found)
+
+
+def _walked_text_ends(
+    data: bytes | memoryview, start: int, length: int, order: ByteOrder
+) -> NDArray[np.int64]:
+    """The same, one by one."""
     unpack = struct.Struct(order + "Q").unpack_from
-    rest: list[int] = []
+    ends: list[int] = []
     with suppress(struct.error):
-        for _ in range(length - len(found)):
-            position += 8 + unpack(data, position)[0]
-            if position > len(data):
+        for _ in range(length):
+            start += 8 + unpack(data, start)[0]
+            if start > len(data):
                 break
-            rest.append(position)
-    return np.concatenate([found, np.array(rest, np.int64)]) if rest else found
+            ends.append(start)
+    return np.array(ends, np.int64)
 
 
 def _short_text_ends(data: bytes | memoryview, start: int, length: int) -> NDArray[np.int64]:
-    """The same for strings under 256 bytes, up to the first of which that is not sure, many at
-    once: lengths are looked for where 7 bytes are zero, as behind the lowest of each. What is found
-    so is right as long as each string starts where the one before it ends."""
-    n_seen = min(len(data) - start, MEAN_NBYTES_SEEN * length, MAX_NBYTES_SEEN)
-    seen = np.frombuffer(data, np.uint8, max(n_seen, 0), start)
-    if len(seen) < 8 or length == 0:
+    """The same for the next strings under 256 bytes, up to one that is not sure, many at once:
+    lengths are looked for where 7 bytes are zero, as behind the lowest of each. What is found so is
+    right as long as each string starts where the one before it ends."""
+    seen = np.frombuffer(data, np.uint8, min(len(data) - start, SEEN_NBYTES), start)
+    if len(seen) < 8:
         return np.empty(0, np.int64)
     zero = seen[1:] == 0
     twice = zero[:-1] & zero[1:]
