@@ -315,7 +315,7 @@ def test_every_single_bit_of_the_header_may_flip(tmp_path: Path, small: bytes) -
     st.sampled_from("<>"),
 )
 def test_strings_end_where_their_lengths_say(
-    texts: list[bytes], n_missing: int, order: str
+    some: list[bytes], n_times: int, n_missing: int, order: str
 ) -> None:
     """Found many at once or one by one, whole or cut short: as a walk over the lengths has it."""
     before, texts = b"something", n_times * some
