@@ -14,6 +14,7 @@ from arenite.passes.rounded import stay_numbers
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transposed import transposed
+from arenite.passes.winograd import winograd
 
 #: In this order; each sees what the one before left.
 PASSES = (
@@ -27,6 +28,7 @@ PASSES = (
     Pass("split", split),
     Pass("blocks", blocks),
     Pass("panels", panels),
+    Pass("winograd", winograd),
     Pass("simplify", simplify),
 )
 

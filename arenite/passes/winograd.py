@@ -16,7 +16,7 @@ from arenite.ir.node import Node
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import constant
-from arenite.ir.ops.winograd import POINTS, TAPS, TILE, WEIGHTS
+from arenite.ir.ops.winograd import PATCH, POINTS, TAPS, TILE, WEIGHTS
 from arenite.passes.known import is_known
 
 FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
@@ -74,13 +74,12 @@ def gain(node: Node) -> float:
 
 
 def points_of(panels: Node) -> Node:
-    """Panels [1, P, 3, 3, C, 16] as panels of points [P, 16, C, 16]."""
+    """Panels [1, P, 3, 3, C, 16] as panels of points [P, 4, 4, C, 16]."""
     _, n_panels, _, _, depth, _ = panels.shape
     side = np.array(WEIGHTS)
-    factors = np.kron(side, side).reshape(1, POINTS, TAPS * TAPS, 1, 1)
-    space = (n_panels, POINTS, TAPS * TAPS, depth, PANEL)
-    taps = make("reshape", panels, shape=(n_panels, 1, TAPS * TAPS, depth, PANEL))
+    factors = constant(np.einsum("ui,vj->uvij", side, side)[None, ..., None, None])
+    space = (n_panels, PATCH, PATCH, TAPS, TAPS, depth, PANEL)
+    taps = make("reshape", panels, shape=(n_panels, 1, 1, TAPS, TAPS, depth, PANEL))
     wide = make("expand", make("cast", taps, dtype=FLOAT64), shape=space)
-    product = make("mul", wide, make("expand", constant(factors), shape=space))
-    summed = make("sum", product, axes=(2,))
-    return make("cast", summed, dtype=panels.dtype)
+    product = make("mul", wide, make("expand", factors, shape=space))
+    return make("cast", make("sum", product, axes=(3, 4)), dtype=panels.dtype)

@@ -174,7 +174,7 @@ def _conv_winograd(node: Node) -> Reduction:
         panel = out_channel // CHANNELS
         lane = out_channel - panel * CHANNELS
         patch = Source(x, (image, *at, channel), tuple(guards))
-        return patch, Source(panels, (panel, point * PATCH + point, channel, lane))
+        return patch, Source(panels, (panel, point, point, channel, lane))
 
     space = (*node.shape, PATCH, x.shape[-1])
     return Reduction("add", space, (node.ndim, node.ndim + 1), factors)

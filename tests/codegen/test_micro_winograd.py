@@ -58,9 +58,9 @@ def packed(w: Array) -> Array:
     points = np.einsum("ui,vj,ijco->uvco", G, G, w)
     *_, depth, out = points.shape
     n_panels = -(-out // 16)
-    room = np.zeros((16, depth, n_panels * 16))
-    room[..., :out] = points.reshape(16, depth, out)
-    return np.moveaxis(room.reshape(16, depth, n_panels, 16), 2, 0).astype(np.float32)
+    room = np.zeros((4, 4, depth, n_panels * 16))
+    room[..., :out] = points
+    return np.moveaxis(room.reshape(4, 4, depth, n_panels, 16), 3, 0).astype(np.float32)
 
 
 def brute(case: Case, x: Array, w: Array) -> Array:

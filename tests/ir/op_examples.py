@@ -213,7 +213,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "conv_winograd": lambda: make(
         "conv_winograd",
         x(2, 5, 6, 4),
-        x(2, 16, 4, 16, index=1),
+        x(2, 4, 4, 4, 16, index=1),
         channels=19,
         padding=((1, 0), (2, 1)),
     ),

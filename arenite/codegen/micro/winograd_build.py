@@ -1,7 +1,8 @@
 """A conv_winograd of the schedule becomes a WinogradKernel.
 
-A block is whole lines of tiles of an image times a chunk of output channels. The input is read
-where it lies, zeros around it are made up.
+A block is some lines of tiles of an image, or part of a line, times a chunk of output channels. The
+input is read where it lies, zeros around it are made up. Sizes of images are known, not how many
+there are.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ SET_NBYTES = 4096
 
 TILE_LINE, TILE_PIXEL, NUMBER = ir.Name("tile_line"), ir.Name("tile_pixel"), ir.Name("_number")
 FIRST_TILES, LAST_TILES = ir.Name("_first_tiles"), ir.Name("_last_tiles")
+FIRST_PIXELS, LAST_PIXELS = ir.Name("_first_pixels"), ir.Name("_last_pixels")
 CHANNEL = ir.Name("channel")
 AT_LINE, AT_PIXEL = ir.Name("patch_line"), ir.Name("patch_pixel")
 
@@ -87,7 +89,7 @@ class _WinogradBuilder(LastBuilder):
         super().__init__(kernel, node, (TAPS, TAPS), 1, node.attr("channels"), depth)
         self.panel = POINTS * depth * PANEL
         self.lines, self.pixels = (
-            ceildiv(side.places, winograd.TILE) for side in (self.block, self.line)
+            -(-bounds(side.places)[1] // winograd.TILE) for side in (self.block, self.line)
         )
 
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
@@ -96,8 +98,7 @@ class _WinogradBuilder(LastBuilder):
         return [Side(var, size, n, count, 1, 1, *pair) for var, size, n, count, pair in parts]
 
     def built(self, target: Target) -> Built:
-        lines, pixels = (bounds(size)[1] for size in (self.lines, self.pixels))
-        sizes = WinogradSizes(lines, pixels, self.depth, self.channels)
+        sizes = WinogradSizes(self.lines, self.pixels, self.depth, self.channels)
         cut = cut_winograd(sizes, self.sum_dtype, target)
         rooms = self._rooms(cut)
         n_blocks, place = self._placed(cut)
@@ -162,7 +163,7 @@ class _WinogradBuilder(LastBuilder):
         return Built(kernel, n_tiles, scratch)
 
     def _rooms(self, cut: WinogradCut) -> _Rooms:
-        n_tiles = cut.block_lines * bounds(self.pixels)[1]
+        n_tiles = cut.block_lines * cut.block_pixels
         row = -(-self.depth // LINE) * LINE
         if row * self.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
             row += LINE
@@ -171,31 +172,34 @@ class _WinogradBuilder(LastBuilder):
 
     def _placed(self, cut: WinogradCut) -> tuple[Dim, ir.Block]:
         """How many blocks there are, and a block's number taken apart; channels vary fastest."""
-        n_chunks = -(-self.channels // cut.block_channels)
-        n_lines = ceildiv(self.lines, cut.block_lines)
         [(image, n_images)] = self.images
-        chunk, rest = BLOCK % n_chunks, BLOCK // n_chunks
-        first = rest % index_expr(n_lines) * cut.block_lines
-        last = ir.Binary("min", FIRST_TILES + cut.block_lines, index_expr(self.lines))
-        end = ir.Binary("min", FIRST_COLUMN + cut.block_channels, ir.index(self.channels))
-        place: ir.Block = (
-            ir.Let(image.name, rest // index_expr(n_lines)),
-            ir.Let(FIRST_TILES.name, first),
-            ir.Let(LAST_TILES.name, last),
+        n_blocks: Dim = n_images
+        rest: ir.Expr = BLOCK
+        lets: list[ir.Stmt] = []
+        for size, length, first, last in (
+            (self.channels, cut.block_channels, FIRST_COLUMN, LAST_COLUMN),
+            (self.pixels, cut.block_pixels, FIRST_PIXELS, LAST_PIXELS),
+            (self.lines, cut.block_lines, FIRST_TILES, LAST_TILES),
+        ):
+            count = -(-size // length)
+            end = ir.Binary("min", first + length, ir.index(size))
+            lets += [ir.Let(first.name, rest % count * length), ir.Let(last.name, end)]
+            rest, n_blocks = rest // count, n_blocks * count
+        n_rows = (LAST_TILES - FIRST_TILES) * (LAST_PIXELS - FIRST_PIXELS)
+        lets += [
+            ir.Let(image.name, rest),
             ir.Let(FIRST_LINE.name, ZERO),
             ir.Let(LAST_LINE.name, ir.index(POINTS)),
             ir.Let(FIRST_ROW.name, ZERO),
-            ir.Let(LAST_ROW.name, (LAST_TILES - FIRST_TILES) * index_expr(self.pixels)),
-            ir.Let(FIRST_COLUMN.name, chunk * cut.block_channels),
-            ir.Let(LAST_COLUMN.name, end),
-        )
-        return n_images * n_lines * n_chunks, place
+            ir.Let(LAST_ROW.name, n_rows),
+        ]
+        return n_blocks, tuple(lets)
 
     def _of_tiles(self, body: ir.Block) -> ir.Stmt:
         """The body for every tile of the block, with its number."""
-        pixels = index_expr(self.pixels)
-        number = ir.Let(NUMBER.name, (TILE_LINE - FIRST_TILES) * pixels + TILE_PIXEL)
-        inner = ir.For(TILE_PIXEL.name, ZERO, pixels, (number, *body))
+        line = (TILE_LINE - FIRST_TILES) * (LAST_PIXELS - FIRST_PIXELS)
+        number = ir.Let(NUMBER.name, line + (TILE_PIXEL - FIRST_PIXELS))
+        inner = ir.For(TILE_PIXEL.name, FIRST_PIXELS, LAST_PIXELS, (number, *body))
         return ir.For(TILE_LINE.name, FIRST_TILES, LAST_TILES, (inner,))
 
     # Transforms.

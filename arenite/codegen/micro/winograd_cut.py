@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from arenite.codegen.micro.blocking import MOST_TILES
-from arenite.codegen.micro.conv_cut import ConvSizes, cut_conv
-from arenite.codegen.micro.rows import LIMIT, even_height, even_heights
-from arenite.codegen.micro.tile import most_rows
+from arenite.codegen.micro.rows import even_height, even_heights
+from arenite.codegen.micro.tile import lanes_of, most_rows
 from arenite.codegen.target import Target
 from arenite.dtype import DType
+from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.winograd import POINTS
 
 #: Cycles that a vector of a tile takes to be transformed, on its way in and out.
 IN_CYCLES, OUT_CYCLES = 110, 70
-#: Cycles for a byte of weights, or of scratch, that comes from behind the second cache.
-FAR_CYCLES = 0.03
-#: Tiles of outputs in a block, at the most, if it is not one line.
-BLOCK_TILES = 128
+#: Cycles for a byte of weights that comes from behind the second cache, and what a byte of scratch
+#: is worth.
+FAR_CYCLES, ROOM_CYCLES = 0.005, 0.2
+#: Tiles of outputs in a block, vectors side by side in a register tile, at the most.
+BLOCK_TILES = 64
+MOST_COLUMNS = 4
 #: Chunks of output channels, at the most.
 MOST_CHUNKS = 8
 #: Numbers of workers that tiles are dealt out to, and how much each counts.
@@ -42,13 +45,14 @@ class WinogradSizes:
 
 @dataclass(frozen=True, slots=True)
 class WinogradCut:
-    """Register tiles of `heights` x `columns` vectors; a block is `block_lines` of tiles and a
-    chunk of channels, and a tile of the launch takes `blocks_a_tile` of an image."""
+    """Register tiles of `heights` x `columns` vectors; a block is `block_lines` of `block_pixels`
+    tiles of outputs and a chunk of channels, and a tile of the launch is `blocks_a_tile`."""
 
     lanes: int
     columns: int
     heights: tuple[int, ...]
     block_lines: int
+    block_pixels: int
     block_channels: int
     blocks_a_tile: int
 
@@ -63,41 +67,51 @@ def cut_winograd(sizes: WinogradSizes, total: DType, target: Target) -> Winograd
 
 
 def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[WinogradCut]:
-    most = max(1, min(sizes.lines, BLOCK_TILES // sizes.pixels))
-    for block_lines in range(1, most + 1):
-        n_rows = block_lines * sizes.pixels
-        given = ConvSizes(
-            1, 1, n_rows, 1, sizes.channels, sizes.depth, 0, 0, False, n_rows, is_whole=True
-        )
-        usual = cut_conv(given, total, target)
-        tallest = most_rows(target, usual.columns)
-        counts = [n_rows, sizes.lines % block_lines * sizes.pixels]
-        heights = even_heights(counts, tallest)
-        n_groups = -(-sizes.channels // usual.width)
-        for chunk in sorted({-(-n_groups // n) for n in range(1, min(n_groups, MOST_CHUNKS) + 1)}):
-            n_blocks = -(-sizes.lines // block_lines) * -(-n_groups // chunk)
-            for joined in sorted({-(-n_blocks // n) for n in range(1, MOST_TILES + 1)}):
+    lanes = lanes_of(target, total)
+    block_pixels = -(-sizes.pixels // -(-sizes.pixels // BLOCK_TILES))
+    most_lines = min(sizes.lines, BLOCK_TILES // sizes.pixels or 1)
+    for columns, block_lines in product(range(1, MOST_COLUMNS + 1), range(1, most_lines + 1)):
+        tallest = most_rows(target, columns)
+        if columns * lanes % PANEL or tallest < 1:
+            continue
+        lines = [length for _, length in _parts(sizes.lines, block_lines)]
+        pixels = [length for _, length in _parts(sizes.pixels, block_pixels)]
+        heights = even_heights([a * b for a in lines for b in pixels], tallest)
+        n_lines, n_pixels = -(-sizes.lines // block_lines), -(-sizes.pixels // block_pixels)
+        n_groups = -(-sizes.channels // (columns * lanes))
+        for chunk in {-(-n_groups // n) for n in range(1, min(n_groups, MOST_CHUNKS) + 1)}:
+            n_blocks = n_lines * n_pixels * -(-n_groups // chunk)
+            for joined in {-(-n_blocks // n) for n in range(1, MOST_TILES + 1)}:
                 yield WinogradCut(
-                    usual.lanes, usual.columns, heights, block_lines, chunk * usual.width, joined
+                    lanes,
+                    columns,
+                    heights,
+                    block_lines,
+                    block_pixels,
+                    chunk * columns * lanes,
+                    joined,
                 )
 
 
 def _cost(cut: WinogradCut, sizes: WinogradSizes, total: DType, target: Target) -> float:
-    """Cycles, summed over numbers of workers."""
+    """Cycles, summed over numbers of workers; what scratch is worth; few tiles, if all is equal."""
     blocks: list[float] = []
     for n_lines, lines in _parts(sizes.lines, cut.block_lines):
         row: list[float] = []
-        for n_chunks, chunk in _parts(sizes.channels, cut.block_channels):
-            row += n_chunks * [
-                _block_cycles(cut, lines * sizes.pixels, chunk, sizes, total, target)
-            ]
+        for n_pixels, pixels in _parts(sizes.pixels, cut.block_pixels):
+            chunks: list[float] = []
+            for n_chunks, chunk in _parts(sizes.channels, cut.block_channels):
+                chunks += n_chunks * [
+                    _block_cycles(cut, lines * pixels, chunk, sizes, total, target)
+                ]
+            row += n_pixels * chunks
         blocks += n_lines * row
     step = cut.blocks_a_tile
     tiles = [sum(blocks[k : k + step]) for k in range(0, len(blocks), step)]
-    room = POINTS * cut.block_lines * sizes.pixels * (sizes.depth + cut.width) * total.bits // 8
-    if len(tiles) * room > target.l2_nbytes // 2:
-        tiles = [tile + room * FAR_CYCLES for tile in tiles]
-    return sum(weight * n * _finished(tiles, n) for n, weight in WORKERS)
+    n_rows = cut.block_lines * cut.block_pixels
+    room = POINTS * n_rows * (sizes.depth + cut.width) * total.bits // 8
+    spent = sum(weight * n * _finished(tiles, n) for n, weight in WORKERS)
+    return spent + len(tiles) * room * ROOM_CYCLES
 
 
 def _block_cycles(
@@ -109,17 +123,25 @@ def _block_cycles(
     target: Target,
 ) -> float:
     vectors_in, vectors_out = (-(-n // cut.lanes) for n in (sizes.depth, channels))
-    rows, left = 0.0, n_rows
+    n_groups, rest = divmod(vectors_out, cut.columns)
+    steps, left = 0.0, n_rows
     while left > 0:
-        height = even_height(left, cut.heights[0]) if left < LIMIT else cut.heights[0]
-        rows += max(height * cut.columns, 4.0) + 0.5
+        height = even_height(left, cut.heights[0])
+        steps += n_groups * _step_cycles(height, cut.columns)
+        steps += _step_cycles(height, rest) if rest else 0.0
         left -= height
-    n_groups = -(-vectors_out // cut.columns)
-    products = POINTS * sizes.depth * n_groups * rows
     transforms = n_rows * (vectors_in * IN_CYCLES + vectors_out * OUT_CYCLES)
     weights_nbytes = POINTS * sizes.depth * channels * total.bits // 8
     is_far = POINTS * sizes.depth * sizes.channels * total.bits // 8 > target.l2_nbytes // 2
-    return products + transforms + (weights_nbytes * FAR_CYCLES if is_far else 0.0)
+    far = weights_nbytes * FAR_CYCLES if is_far else 0.0
+    return POINTS * sizes.depth * steps + transforms + far
+
+
+def _step_cycles(rows: int, columns: int) -> float:
+    """Of one step of K: products, or loads, of which there are two in a cycle, or waiting."""
+    # A single vector has no partner to share its broadcasts with.
+    fed = rows * columns * (1.1 if columns == 1 else 1.0)
+    return max(fed, 0.55 * (rows + columns), 4.0) + 0.5
 
 
 def _parts(size: int, part: int) -> list[tuple[int, int]]:

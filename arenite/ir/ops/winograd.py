@@ -1,6 +1,6 @@
 """Convolution of 3x3 taps by Winograd's F(2x2, 3x3): four outputs of sixteen products, not 36.
 
-    conv_winograd(x[N, H, W, C], panels[P, 16, C, 16]; padding, channels)
+    conv_winograd(x[N, H, W, C], panels[P, 4, 4, C, 16]; padding, channels)
 
     a patch d of 4x4 inputs, two further for each next tile of 2x2 outputs; weights g of 3x3
     y = AT (G g GT * BT d B) A        the product in the middle summed over the channels of x
@@ -39,12 +39,9 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     channels: int = attrs["channels"]
     padding = attrs["padding"]
     shapes = f"conv_winograd: x of shape {x.shape}, panels of shape {panels.shape}"
-    if x.ndim != 4 or panels.ndim != 4 or len(padding) != 2:
-        raise ShapeMismatch(
-            f"{shapes}: x is [N, H, W, C], panels are [P, {POINTS}, C, {PANEL}], padding is "
-            f"{padding}"
-        )
-    wanted = (-(-channels // PANEL), POINTS, x.shape[-1], PANEL)
+    if x.ndim != 4 or len(padding) != 2:
+        raise ShapeMismatch(f"{shapes}: x is [N, H, W, C]; padding is {padding}")
+    wanted = (-(-channels // PANEL), PATCH, PATCH, x.shape[-1], PANEL)
     if channels < 1 or panels.shape != wanted:
         raise ShapeMismatch(f"{shapes}: {channels} channels need panels of shape {wanted}")
     dtype = product_dtype("conv_winograd", x, panels)
@@ -63,7 +60,7 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
     x, panels = (accumulated(array, dtype) for array in arrays)
     n, height, width, channels = shape
-    weights = np.moveaxis(panels, 0, 2)  # [points, C, P, 16]
+    weights = np.moveaxis(panels, 0, 3)  # [4, 4, C, P, 16]
     weights = weights.reshape(PATCH, PATCH, x.shape[-1], -1)[..., :channels]
     n_lines, n_pixels = -(-height // TILE), -(-width // TILE)
     more = (n_lines * TILE - height, n_pixels * TILE - width)
