@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.dtype import BY_NAME
+from arenite.ir.compose.basic import broadcast_to, slice_axis
 from arenite.ir.compose.found import nonzero
-from arenite.ir.dim import Dim, product
+from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.graph import Graph
+from arenite.ir.growing import Body, growing
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.unbounded import Specialization, arange, specialize
 from arenite.ir.regions import loop
 
 INT64, BOOL = BY_NAME["int64"], BY_NAME["bool"]
@@ -23,9 +27,10 @@ SIZE = 5
 class ControlMaker:
     """Values by shape; a region sees those around it and adds its own."""
 
-    def __init__(self, seed: int, size: Dim = SIZE) -> None:
+    def __init__(self, seed: int, size: Dim = SIZE, grows: bool = False) -> None:
         self.random = Random(seed)
         self.size = size
+        self.grows = grows  # with sizes that have no bound, and structure that is computed
         self.shapes: list[Shape] = [(), (size,), (size, size)]
         self.inputs = [
             ir.graph_input(f"x{k}", k, shape, INT64) for k, shape in enumerate(self.shapes)
@@ -50,6 +55,9 @@ class ControlMaker:
             if depth < 2:
                 kinds += [self._if, self._loop]
                 weights += [4, 4]
+            if self.grows and depth < 2:
+                kinds += [self._growing_loop, self._counted, self._specialized]
+                weights += [5, 1, 2]
             values += self.random.choices(kinds, weights)[0](values, depth)
         return values
 
@@ -160,3 +168,74 @@ class ControlMaker:
         shown = [ir.make("sum", node, axes=(0,)) for node in stacked]
         kept = [node for node in stacked if node.shape in self.shapes]
         return [*made[: len(initial)], *shown, *kept]
+
+    def _growing_loop(self, values: list[Node], depth: int) -> list[Node]:
+        """A value that grows, or shrinks, beside one that does not, and rows without a bound."""
+        grown = self._pick([v for v in values if v.ndim])
+        if not grown.ndim:
+            return []
+        axis = self.random.randrange(grown.ndim)
+        fixed = self._pick(values)
+        kind = self.random.choice(["append", "double", "mask", "shrink"])
+
+        def build(number: Node, carried: Sequence[Node]) -> Body:
+            v, state = carried
+            total = ir.make("sum", v, axes=tuple(range(v.ndim)))
+            inside = self._grown([*values, number, state, total], 2, depth + 1)
+            following = self._pick(inside, fixed.shape)
+            more = self._pick(inside, ())
+            goes_on = self._condition(inside) if self.random.random() < 0.3 else None
+            rows = [n for n in self.random.sample(inside, k=min(2, len(inside))) if n.ndim < 2]
+            if self.random.random() < 0.5:
+                rows = []
+            return Body([self._changed(v, axis, kind, more), following], rows, goes_on)
+
+        trips = ir.make("mod", self._pick(values, ()), ir.full((), 9, INT64))
+        state = self.random.getstate()
+
+        def same(number: Node, carried: Sequence[Node]) -> Body:
+            # The body may be built again, and is the same then.
+            self.random.setstate(state)
+            return build(number, carried)
+
+        made = growing(trips, [grown, fixed], same)
+        shown = [ir.make("sum", made[0], axes=(axis,)), made[1]]
+        shown += [ir.make("sum", node, axes=(0,)) for node in made[2:]]
+        return [node for node in shown if node.shape in self.shapes]
+
+    def _changed(self, v: Node, axis: int, kind: str, number: Node) -> Node:
+        """The value with another size on an axis."""
+        if kind == "shrink":
+            return slice_axis(v, axis, minimum(1, v.shape[axis]), v.shape[axis])
+        if kind == "mask":
+            along = tuple(k for k in range(v.ndim) if k != axis)
+            sums = ir.make("sum", v, axes=along) if along else v
+            kept = nonzero(ir.make("ge", sums, broadcast_to(number, sums.shape)))
+            extra = ir.make("gather", v, kept, axis=axis)
+            return ir.make("concat", v, extra, axis=axis) if v.ndim == 1 else extra
+        one = [1 if k == axis else size for k, size in enumerate(v.shape)]
+        row = broadcast_to(ir.make("reshape", number, shape=(1,) * v.ndim), one)
+        again = [v] if kind == "double" and v.ndim == 1 else []
+        return ir.make("concat", v, *again, row, axis=axis)
+
+    def _counted(self, values: list[Node], depth: int) -> list[Node]:
+        """A range over a number that is found."""
+        count = ir.make("mod", self._pick(values, ()), ir.full((), 70, INT64))
+        counts = arange(count)
+        twice = ir.make("mul", counts, broadcast_to(self._pick(values, ()), counts.shape))
+        return [ir.make("sum", twice, axes=(0,))]
+
+    def _specialized(self, values: list[Node], depth: int) -> list[Node]:
+        """What is reduced, or turned, along an axis that is found."""
+        a = self._pick([v for v in values if v.ndim == 2])
+        if a.ndim != 2:
+            return []
+        which = ir.make("mod", self._pick(values, ()), ir.full((), 2, INT64))
+
+        def reduced(known: Sequence[NDArray[Any]], given: Sequence[Node]) -> list[Node]:
+            axis = int(known[0])
+            turned = ir.make("permute", given[0], axes=(axis, 1 - axis))
+            return [ir.make("sum", given[0], axes=(axis,)), turned]
+
+        types = [((self.size,), INT64), ((self.size, self.size), INT64)]
+        return specialize(Specialization(reduced), [which], [a], types)

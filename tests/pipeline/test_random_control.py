@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from arenite.ir import Dim, Var, evaluate, verify
 from arenite.passes import PASSES, run
 from arenite.pipeline import compile_anew
+from arenite.pipeline.program import compile_program
 from arenite.runtime.executable import Executable
 from arenite.schedule import outline
 from tests.pipeline.control_graphs import SIZE, ControlMaker
@@ -64,3 +65,40 @@ def test_with_a_size_that_is_a_variable(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_with_every_kernel_shared_too(seed: int) -> None:
     check(seed)
+
+
+def check_segments(seed: int, size: Dim = SIZE, sizes: tuple[int, ...] = (SIZE,) * 3) -> None:
+    maker = ControlMaker(seed, size, grows=True)
+    graph = maker.make(6)
+    verify(graph)
+    results: list[list[bytes]] = []
+    for threads in (1, 2):
+        with compile_program(graph, threads=threads) as executable:
+            found = []
+            for run_seed, n in enumerate(sizes):
+                arrays = maker.arrays(run_seed, n)
+                found += [array.tobytes() for array in executable(*arrays)]
+                executable.verify()
+            results.append(found)
+    given = [maker.arrays(k, n) for k, n in enumerate(sizes)]
+    wanted = [array.tobytes() for arrays in given for array in evaluate(graph, arrays)]
+    assert results[0] == wanted, f"seed {seed}\n{graph}"
+    assert results[1] == wanted, f"seed {seed}\n{graph}"
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=8, deadline=None)
+def test_with_values_that_grow_and_structure_that_is_computed(seed: int) -> None:
+    check_segments(seed)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=4, deadline=None)
+def test_with_values_that_grow_from_a_size_that_is_a_variable(seed: int) -> None:
+    check_segments(seed, Var("n", 1, 8), (3, 8, 1, 5))
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("seed", range(2))
+def test_with_values_that_grow_and_every_kernel_shared(seed: int) -> None:
+    check_segments(seed)
