@@ -17,8 +17,10 @@ import numpy as np
 from arenite import dtype as dtypes
 from arenite.errors import AreniteError
 from arenite.ir.data import ConstantData
-from arenite.ir.dim import Var
+from arenite.ir.dim import Var, bounds
+from arenite.ir.node import nbytes_of
 from arenite.ir.outline import Constant, Outline, Port
+from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources
 from arenite.runtime import cache
 from arenite.runtime.dim_json import dim_from_json, dim_to_json
@@ -49,21 +51,22 @@ def outline_of(recipe: Recipe) -> Outline:
 
 
 def fits(outline: Outline, program: Compiled) -> bool:
-    """Whether a program is one of the graph: whether inputs, states and constants are of the types
-    that it counts on."""
+    """Whether inputs, states and constants of a graph have the bytes that a program counts on."""
+    frame, slots = program.frame, SlotColumns.of(program.plan.slots)
     ports: dict[str, Sequence[Port | Constant]] = {
         "input": outline.inputs,
         "state": outline.states,
         "constant": outline.constants,
     }
-    for value in program.values:
-        if value.kind not in ports or value.source < 0:
-            continue
-        if value.source >= len(ports[value.kind]):
-            return False
-        port = ports[value.kind][value.source]
-        if port.shape != value.shape or port.dtype != value.dtype:
-            return False
+    for kind, some in ports.items():
+        for number in frame.numbers(kind):
+            source = int(frame.sources[number])
+            if source >= len(some):
+                return False
+            if source >= 0:
+                nbytes = bounds(nbytes_of(some[source].shape, some[source].dtype))[1]
+                if nbytes != slots.nbytes[frame.rows[number]]:
+                    return False
     return True
 
 
