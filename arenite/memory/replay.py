@@ -28,7 +28,7 @@ from arenite.errors import InvalidArgument
 from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
 from arenite.memory.fit import within_capacity
 from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region
-from arenite.memory.profile import Lives
+from arenite.memory.profile import Lives, are_first
 from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, ValueId, align_up
 
 #: For each box, the boxes directly below it.
@@ -50,7 +50,10 @@ class _Boxes:
 
     @classmethod
     def of(cls, columns: SlotColumns, rows: Numbers, region: Region) -> _Boxes:
-        _, first, box_of = np.unique(columns.block[rows], return_index=True, return_inverse=True)
+        by_block = np.argsort(columns.block[rows], kind="stable")
+        is_first = are_first(columns.block[rows][by_block])
+        first, box_of = by_block[is_first], np.empty(len(rows), np.int64)
+        box_of[by_block] = np.cumsum(is_first) - 1
         offset = np.full(len(first), MAX_NUMBER)
         np.minimum.at(offset, box_of, columns.offset[rows])
         rank = np.empty(len(first), np.int64)
