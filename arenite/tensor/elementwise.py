@@ -10,12 +10,14 @@ from typing import Self, TypeVar
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
-from arenite.ir.compose import basic, neural
+from arenite.ir.compose import basic, complex_numbers, neural
 from arenite.ir.compose.basic import Operand, binary, cast, mul, unary, where
+from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
 from arenite.ir.node import Node
 from arenite.ir.ops import make
-from arenite.tensor.base import Base, DTypeLike, described, node_of, operand_of
+from arenite.tensor.base import DTypeLike, described, node_of, operand_of
+from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
     BOOL,
     FLOAT64,
@@ -116,6 +118,8 @@ def _simple_power(operands: list[Operand], integer: bool) -> Node | None:
         return mul(same, same)
     if exponent == 0.5 and base.dtype.kind is Kind.FLOAT:
         return unary("sqrt", base)
+    if is_complex(base) and isinstance(exponent, int):
+        return complex_numbers.power(base, exponent)
     return None
 
 
@@ -124,8 +128,10 @@ def _no_bool(node: Node) -> Node:
 
 
 def floating(op: str, x: object) -> Node:
-    """A unary op that is for floats."""
+    """A unary op that is for floats, and for complex numbers where it has a meaning here."""
     node = node_of(x)
+    if is_complex(node) and op in complex_numbers.FUNCTIONS:
+        return complex_numbers.FUNCTIONS[op](node)
     return unary(op, cast(node, float_dtype(node.dtype)))
 
 
@@ -148,6 +154,8 @@ def logical(op: str, a: object, b: object) -> Node:
 
 def absolute(x: object) -> Node:
     node = node_of(x)
+    if is_complex(node):
+        return complex_numbers.magnitude(node)
     return node if node.dtype.kind in (Kind.BOOL, Kind.UNSIGNED) else unary("abs", node)
 
 
@@ -162,14 +170,16 @@ def is_inf(x: object) -> Node:
 def _float_test(op: str, node: Node) -> Node:
     if node.dtype.kind is Kind.FLOAT:
         return unary(op, node)
+    if is_complex(node):
+        return make("or", *(unary(op, part) for part in complex_numbers.parts(node)))
     return basic.broadcast_to(node_of(False), node.shape)
 
 
 def is_finite(x: object) -> Node:
     node = node_of(x)
-    if node.dtype.kind is not Kind.FLOAT:
+    if node.dtype.kind not in (Kind.FLOAT, Kind.COMPLEX):
         return basic.broadcast_to(node_of(True), node.shape)
-    return make("not", make("or", unary("isnan", node), unary("isinf", node)))
+    return make("not", make("or", is_nan(x), is_inf(x)))
 
 
 def sign_bit(x: object) -> Node:
@@ -204,14 +214,8 @@ def hypot(a: object, b: object) -> Node:
     """sqrt(a*a + b*b), scaled so that nothing overflows on the way."""
     operands = nodes_of(a, b)
     dtype = float_common(operands)
-    x, y = (unary("abs", v) for v in basic.operands("hypot", *cast_all(operands, dtype)))
-    high, low = make("maximum", x, y), make("minimum", x, y)
-    flat = make("or", binary("eq", high, 0.0), unary("isinf", high))
-    ratio = make("div", low, where(flat, 1.0, high))
-    inside = basic.add(mul(ratio, ratio), 1.0)
-    either_inf = make("or", unary("isinf", x), unary("isinf", y))
-    scaled = where(flat, high, make("mul", high, unary("sqrt", inside)))
-    return where(either_inf, math.inf, scaled)
+    x, y = basic.operands("hypot", *cast_all(operands, dtype))
+    return complex_numbers.hypot(x, y)
 
 
 def log_add_exp(a: object, b: object) -> Node:
@@ -252,7 +256,7 @@ def _float_method(op: str) -> Callable[[S], S]:
     return method
 
 
-class ElementwiseMethods(Base):
+class ElementwiseMethods(ComplexMethods):
     __slots__ = ()
 
     exp = _float_method("exp")
@@ -297,7 +301,7 @@ class ElementwiseMethods(Base):
         if node.dtype.kind is Kind.SIGNED:
             is_unit = binary("eq", unary("abs", node), 1)
             return self._new(where(is_unit, node, 0))
-        return self._new(unary("reciprocal", node))
+        return self._new(floating("reciprocal", self))
 
     def square(self) -> Self:
         node = _no_bool(self._node)
@@ -364,7 +368,7 @@ class ElementwiseMethods(Base):
         return self
 
     def __invert__(self) -> Self:
-        if self.dtype.kind is Kind.FLOAT:
+        if self.dtype.kind in (Kind.FLOAT, Kind.COMPLEX):
             raise TypeMismatch(f"~ is for bools and integers, not {described(self._node)}")
         return self._new(unary("not", self._node))
 

@@ -6,9 +6,10 @@ from typing import Self
 
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
-from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.errors import ShapeMismatch
 from arenite.ir.compose import basic, reductions
 from arenite.ir.compose.basic import cast, unary
+from arenite.ir.compose.complex_numbers import is_complex, magnitude, parts
 from arenite.ir.dim import product
 from arenite.ir.node import Node
 from arenite.ir.ops import make
@@ -72,10 +73,13 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(reductions.mean(self._float_node(), axes_of(axis, self.ndim), keepdims))
 
     def _variance(self, axis: Axis, ddof: float, keepdims: bool) -> Node:
-        if self.dtype.kind is Kind.COMPLEX:
-            raise TypeMismatch(f"variance is of real numbers, not {described(self._node)}")
         axes = axes_of(axis, self.ndim)
-        return reductions.variance(self._float_node(), axes, keepdims, float(ddof))
+        node = self._float_node()
+        if is_complex(node):
+            # What the parts vary by adds up.
+            of_parts = (reductions.variance(p, axes, keepdims, float(ddof)) for p in parts(node))
+            return make("add", *of_parts)
+        return reductions.variance(node, axes, keepdims, float(ddof))
 
     def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
         return self._new(self._variance(axis, ddof, keepdims))
@@ -90,8 +94,11 @@ class ReductionMethods(ElementwiseMethods):
     def norm(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The square root of the sum of squares."""
         node = basic.computing(self._float_node())
+        if is_complex(node):
+            node = magnitude(node)
         total = reductions.reduce("sum", basic.mul(node, node), axes_of(axis, self.ndim), keepdims)
-        return self._new(cast(unary("sqrt", total), self._float_node().dtype))
+        root = unary("sqrt", total)
+        return self._new(root if is_complex(self._node) else cast(root, self._float_node().dtype))
 
     def _place(self, op: str, axis: int | None, keepdims: bool) -> Self:
         node = self._node if axis is not None else basic.reshape(self._node, (self.size,))

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Tensor, pipeline
-from arenite.errors import NotCompiled
 from arenite.ir import Graph, evaluate, make
 from arenite.ir.ops import constant
 from arenite.passes.simplify import FOLD_NBYTES
 from arenite.tensor import concat, where
 from arenite.tensor import realize as realization
-from tests.pipeline.narrow import narrowed
+from tests.pipeline.narrow import NARROW, narrowed
 from tests.tensor.compiled import Recorder
 
 Array = NDArray[Any]
@@ -82,25 +81,7 @@ def test_large_tensors_are_realized_by_kernels(name: str, monkeypatch: pytest.Mo
     np.testing.assert_allclose(made.numpy(), numpys(X), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "instead"),
-    [
-        ("float6_e2m3fn", "float8_e4m3fn"),
-    ],
-)
-def test_dtypes_without_kernels_are_refused_with_what_works_instead(
-    dtype: str, instead: str
-) -> None:
-    wanted = (
-        rf"of {dtype}\[4\]: kernels do not compute with {dtype} yet; use {instead}.*; it comes "
-        r"from .*test_compiled\.py:\d+"
-    )
-    for function in (lambda x: x + x, lambda x: x[1:], lambda x: x.reshape(2, 2)):
-        with pytest.raises(NotCompiled, match=wanted):
-            arenite.compile(function, arenite.spec((4,), dtype))
-
-
-@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn"])
+@pytest.mark.parametrize("name", [dtype.name for dtype in NARROW])
 def test_tensors_narrower_than_a_byte(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realization, "realize", pipeline.realize)
     held = np.dtype(getattr(ml_dtypes, name))

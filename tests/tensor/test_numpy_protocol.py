@@ -16,6 +16,9 @@ X = array(np.dtype("float64"), (3, 4), edges=False)
 Y = array(np.dtype("float64"), (3, 4), 1, edges=False)
 
 CALLS: dict[str, Any] = {
+    "angle": np.angle,
+    "imag": np.imag,
+    "real": np.real,
     "all": lambda x: np.all(x, axis=0),
     "any": lambda x: np.any(x),
     "amax": lambda x: np.amax(x, 1),

@@ -80,14 +80,10 @@ def check_dtype(node: Node) -> None:
     dtype = node.dtype
     if dtype.has_numpy:
         return
-    if dtype.kind is Kind.BLOCK:
-        instead = "float32, float16 or bfloat16, dequantised before"
-    else:
-        instead = "float8_e4m3fn or wider floats"
     what = f"input {node.attr('name')!r}" if node.op == "input" else node.op
     raise NotCompiled(
-        f"{what} of {typed(node.shape, dtype)}: kernels do not compute with {dtype} yet; "
-        f"use {instead}"
+        f"{what} of {typed(node.shape, dtype)}: kernels do not compute with {dtype}; use float32, "
+        "float16 or bfloat16, dequantised before"
     )
 
 

@@ -1,0 +1,171 @@
+"""Functions of complex numbers, made of functions of their real and imaginary parts.
+
+Each takes a complex node and gives a complex one, but for the absolute value and the angle, which
+are real. Signs of zeros count, as in C: they say on which side of a branch cut a number is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from arenite.dtype import BY_NAME, Kind
+from arenite.ir.compose.basic import add, binary, div, mul, sub, unary, where
+from arenite.ir.node import Node
+from arenite.ir.ops import full, make
+
+
+def parts(x: Node) -> tuple[Node, Node]:
+    """The real and the imaginary part."""
+    return unary("real", x), unary("imag", x)
+
+
+def joined(re: Node, im: Node) -> Node:
+    return make("complex", re, im)
+
+
+def is_complex(x: Node) -> bool:
+    return x.dtype.kind is Kind.COMPLEX
+
+
+def conjugate(x: Node) -> Node:
+    re, im = parts(x)
+    return joined(re, unary("neg", im))
+
+
+def hypot(a: Node, b: Node) -> Node:
+    """sqrt(a*a + b*b), scaled so that nothing overflows on the way."""
+    x, y = unary("abs", a), unary("abs", b)
+    high, low = make("maximum", x, y), make("minimum", x, y)
+    flat = make("or", binary("eq", high, 0.0), unary("isinf", high))
+    ratio = make("div", low, where(flat, 1.0, high))
+    inside = add(mul(ratio, ratio), 1.0)
+    either_inf = make("or", unary("isinf", x), unary("isinf", y))
+    scaled = where(flat, high, make("mul", high, unary("sqrt", inside)))
+    return where(either_inf, math.inf, scaled)
+
+
+def magnitude(x: Node) -> Node:
+    """The absolute value."""
+    return hypot(*parts(x))
+
+
+def angle(x: Node) -> Node:
+    re, im = parts(x)
+    return make("atan2", im, re)
+
+
+def _turned(size: Node, at: Node) -> Node:
+    """size * (cos at, sin at); on the real line exactly, however large."""
+    is_real = binary("eq", at, 0.0)
+    im = where(is_real, at, mul(size, unary("sin", at)))
+    return joined(where(is_real, size, mul(size, unary("cos", at))), im)
+
+
+def exp(x: Node) -> Node:
+    re, im = parts(x)
+    return _turned(unary("exp", re), im)
+
+
+def log(x: Node) -> Node:
+    """Near the unit circle by what lacks to 1, so that digits stay."""
+    re, im = parts(x)
+    a, b = unary("abs", re), unary("abs", im)
+    high, low = make("maximum", a, b), make("minimum", a, b)
+    beyond = add(mul(sub(high, 1.0), add(high, 1.0)), mul(low, low))
+    size = hypot(re, im)
+    is_near = make("and", binary("gt", size, 0.5), binary("lt", size, 2.0))
+    near = mul(unary("log1p", where(is_near, beyond, 0.0)), 0.5)
+    return joined(where(is_near, near, unary("log", size)), angle(x))
+
+
+def sqrt(x: Node) -> Node:
+    """The root whose real part is not negative."""
+    re, im = parts(x)
+    a = unary("abs", re)
+    # Of an eighth, so that sums of the largest numbers do not overflow.
+    sides = [mul(part, 0.125) for part in (re, im)]
+    root = mul(unary("sqrt", add(mul(a, 0.125), hypot(*sides))), 2.0)
+    other = div(unary("abs", im), mul(root, 2.0))
+    other = where(binary("eq", root, 0.0), 0.0, other)
+    is_right = binary("ge", re, 0.0)
+    up = where(is_right, other, root)
+    signed = where(_is_negative(im), unary("neg", up), up)
+    made_re, made_im = where(is_right, root, other), where(unary("isnan", im), im, signed)
+    is_inf = unary("isinf", im)
+    return joined(where(is_inf, math.inf, made_re), where(is_inf, im, made_im))
+
+
+def _is_negative(x: Node) -> Node:
+    """Also -0.0."""
+    return binary("lt", make("bitcast", x, dtype=BY_NAME[f"int{x.dtype.bits}"]), 0)
+
+
+def sinh(x: Node) -> Node:
+    a, b = parts(x)
+    im = mul(unary("cosh", a), unary("sin", b))
+    return joined(mul(unary("sinh", a), unary("cos", b)), im)
+
+
+def cosh(x: Node) -> Node:
+    a, b = parts(x)
+    im = mul(unary("sinh", a), unary("sin", b))
+    return joined(mul(unary("cosh", a), unary("cos", b)), im)
+
+
+def tanh(x: Node) -> Node:
+    """With t = tanh a: (t + i sin b cos b (1 - t²)) / (cos² b + t² sin² b), in which nothing
+    overflows."""
+    a, b = parts(x)
+    t, s, c = unary("tanh", a), unary("sin", b), unary("cos", b)
+    short = div(1.0, unary("cosh", a))  # 1 - t² is its square
+    bottom = add(mul(c, c), mul(mul(t, t), mul(s, s)))
+    return joined(div(t, bottom), div(mul(mul(s, c), mul(short, short)), bottom))
+
+
+def _rotated(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
+    """-i f(ix): sin of sinh, tan of tanh."""
+
+    def apply(x: Node) -> Node:
+        re, im = parts(x)
+        made_re, made_im = parts(function(joined(unary("neg", im), re)))
+        return joined(made_im, unary("neg", made_re))
+
+    return apply
+
+
+def cos(x: Node) -> Node:
+    """cosh(ix)"""
+    re, im = parts(x)
+    return cosh(joined(unary("neg", im), re))
+
+
+#: By the name of the op that does the same to floats.
+FUNCTIONS: dict[str, Callable[[Node], Node]] = {
+    "abs": magnitude,
+    "exp": exp,
+    "log": log,
+    "sqrt": sqrt,
+    "sinh": sinh,
+    "cosh": cosh,
+    "tanh": tanh,
+    "sin": _rotated(sinh),
+    "cos": cos,
+    "tan": _rotated(tanh),
+    "reciprocal": lambda x: div(1.0, x),
+}
+
+
+def power(x: Node, exponent: int) -> Node:
+    """x to a whole power, by squaring."""
+    result: Node | None = None
+    base, left = x, abs(exponent)
+    while left:
+        if left & 1:
+            result = base if result is None else mul(result, base)
+        left >>= 1
+        if left:
+            base = mul(base, base)
+    if result is None:
+        return full(x.shape, 1, x.dtype)
+    return result if exponent > 0 else div(1.0, result)
