@@ -98,7 +98,7 @@ def _pack(draft: Draft) -> Built:
             where = first + half * form.numbers_nbytes + k * LINE_NBYTES + in_half * STEP + step
             stores.append(ir.Store("out0", where, ir.Cast(value, uint8)))
     scales = _scales(reader, shared, column)
-    numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores))
+    numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores), vector=True)
     blocks = ir.For("block", ir.index(0), ir.index(depth // length), (numbers, *scales))
     within = ir.Binary("min", _ROW % n_panels * PANEL + column, ir.index(n_columns - 1))
     source = _ROW // n_panels * n_columns + within
