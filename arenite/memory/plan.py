@@ -199,6 +199,11 @@ class MemoryPlan:
 
         return plan_table(self, limit)
 
+    def _repr_html_(self) -> str:
+        from arenite.memory.tables import plan_html
+
+        return plan_html(self, 20)
+
     def __str__(self) -> str:
         return self.table()
 

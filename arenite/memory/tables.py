@@ -1,10 +1,12 @@
-"""Plans as aligned text."""
+"""Plans as aligned text, and as tables for notebooks."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 from arenite.device.allocator import readable_nbytes
+from arenite.memory.html import html_table
 from arenite.memory.values import ARENA_REGIONS
 
 if TYPE_CHECKING:
@@ -41,15 +43,17 @@ def price_line(plan: MemoryPlan) -> str:
     return f"{line}; {than} made for memory, with {plan.instead.reuse_edges} such waits"
 
 
-def plan_table(plan: MemoryPlan, limit: int) -> str:
-    """The summary, the regions and the `limit` largest slots of the arena and around it."""
-    summary = (
+def summary(plan: MemoryPlan) -> str:
+    return (
         f"arena {plan.peak_nbytes} bytes ({readable_nbytes(plan.peak_nbytes)}), lower bound "
         f"{plan.lower_bound}, ratio {plan.ratio:.4f}, fullest at tick {plan.peak_tick}; in all "
         f"{plan.total_nbytes} bytes ({readable_nbytes(plan.total_nbytes)}); "
         f"{len(plan.slots)} values, {readable_nbytes(plan.reused_nbytes)} saved by reuse\n"
         f"{price_line(plan)}"
     )
+
+
+def region_rows(plan: MemoryPlan) -> list[list[str]]:
     regions = [["region", "where", "bytes", "lower bound", "values"]]
     places = {"source": "outside, read once"}
     for region in plan.regions.values():
@@ -59,6 +63,11 @@ def plan_table(plan: MemoryPlan, limit: int) -> str:
             where = f"arena from {region.base}"
         row = [region.name, where, str(region.nbytes), str(region.lower_bound), str(count)]
         regions.append(row)
+    return regions
+
+
+def slot_rows(plan: MemoryPlan, limit: int) -> list[list[str]]:
+    """The `limit` largest slots of the arena and around it."""
     slots = [["value", "region", "offset", "bytes", "live", "note"]]
     largest = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)[:limit]
     for slot in largest:
@@ -67,7 +76,23 @@ def plan_table(plan: MemoryPlan, limit: int) -> str:
         live = f"[{slot.lifetime.start}, {slot.lifetime.end})"
         offset = f"{slot.offset} pinned" if slot.pinned else str(slot.offset)
         slots.append([printable(slot.id), slot.region, offset, str(slot.nbytes), live, note])
-    parts = [summary, aligned(regions, {2, 3, 4}), aligned(slots, {2, 3, 4})]
-    if len(plan.slots) > len(largest):
-        parts.append(f"… and {len(plan.slots) - len(largest)} smaller ones")
-    return "\n\n".join(parts)
+    return slots
+
+
+def rest(plan: MemoryPlan, limit: int) -> list[str]:
+    """What is to be said of the slots that are not shown."""
+    return [f"… and {len(plan.slots) - limit} smaller ones"] if len(plan.slots) > limit else []
+
+
+def plan_table(plan: MemoryPlan, limit: int) -> str:
+    """The summary, the regions and the largest slots as aligned text."""
+    right = {2, 3, 4}
+    tables = (aligned(region_rows(plan), right), aligned(slot_rows(plan, limit), right))
+    return "\n\n".join([summary(plan), *tables, *rest(plan, limit)])
+
+
+def plan_html(plan: MemoryPlan, limit: int) -> str:
+    """The same for notebooks."""
+    tables = (html_table(region_rows(plan)), html_table(slot_rows(plan, limit)))
+    texts = [f"<p>{escape(text)}</p>" for text in (summary(plan), *rest(plan, limit))]
+    return "".join([texts[0], *tables, *texts[1:]])

@@ -30,7 +30,7 @@ from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, write_to
 from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
-from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.kernel import Kernels
 from arenite.runtime.profile import Profile
 from arenite.runtime.state import HeldState, States
 
@@ -204,9 +204,9 @@ class SegmentedExecutable(Closing):
         return SegmentedPlan(planned, self.n_segments, max(self._peak_nbytes, most), self._memory)
 
     @property
-    def kernels(self) -> tuple[CachedKernel, ...]:
+    def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        return tuple(kernel for one in self.executables for kernel in one.kernels)
+        return Kernels(kernel for one in self.executables for kernel in one.kernels)
 
     @property
     def passes(self) -> tuple[Record, ...]:

@@ -35,7 +35,7 @@ from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.failure import error_of
 from arenite.runtime.hosts import HostCalls
-from arenite.runtime.kernel import CachedKernel
+from arenite.runtime.kernel import CachedKernel, Kernels
 from arenite.runtime.load_step import LoadStep
 from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
@@ -115,13 +115,13 @@ class Executable(Closing):
         return self.compiled.plan
 
     @property
-    def kernels(self) -> tuple[CachedKernel, ...]:
-        return tuple(self.compiled.kernels)
+    def kernels(self) -> Kernels:
+        return Kernels(self.compiled.kernels)
 
     @property
-    def load_kernels(self) -> tuple[CachedKernel, ...]:
+    def load_kernels(self) -> Kernels:
         """Those that read constants alone: they run once, before the first run."""
-        return tuple(self.compiled.load_kernels)
+        return Kernels(self.compiled.load_kernels)
 
     @property
     def load_ns(self) -> int | None:

@@ -65,3 +65,35 @@ class CachedKernel:
         from arenite.codegen import llvm, target
 
         return llvm.assembly(self.llvm, target.host())
+
+
+class Kernels(tuple[CachedKernel, ...]):
+    """All kernels of a program, which print as a table."""
+
+    __slots__ = ()
+
+    def _rows(self) -> list[list[str]]:
+        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because", "origin"]
+        return [head] + [
+            [
+                kernel.entry_point,
+                *map(str, (kernel.reads_nbytes, kernel.writes_nbytes, kernel.operations)),
+                str(kernel.global_size[0]),
+                kernel.border,
+                ", ".join(map(str, kernel.origins[:1])),
+            ]
+            for kernel in self
+        ]
+
+    def __str__(self) -> str:
+        from arenite.memory.tables import aligned
+
+        return aligned(self._rows(), {1, 2, 3, 4})
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} kernels: {', '.join(kernel.entry_point for kernel in self)}>"
+
+    def _repr_html_(self) -> str:
+        from arenite.memory.html import html_table
+
+        return html_table(self._rows())

@@ -129,7 +129,17 @@ class Profile:
             return json.dumps({"traceEvents": []})
         first = int(self.records["begin"].min())
         micros = 1e6 / self.clocks_per_second
-        events = [
+        events: list[dict[str, Any]] = [
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "pid": 0,
+                "tid": tid,
+                "args": {"name": f"thread {tid}"},
+            }
+            for tid in sorted({int(worker) for worker in self.records["worker"]})
+        ]
+        events += [
             {
                 "name": self.names[int(record["tick"])],
                 "ph": "X",

@@ -30,7 +30,7 @@ from arenite.tensor.variants import Variant, VariantCache, Variants
 if TYPE_CHECKING:
     from arenite.memory import MemoryPlan
     from arenite.runtime.executable import Executable
-    from arenite.runtime.kernel import CachedKernel
+    from arenite.runtime.kernel import Kernels
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
 
@@ -188,7 +188,7 @@ class CompiledFunction(Closing):
         return self.executable.plan
 
     @property
-    def kernels(self) -> tuple[CachedKernel, ...]:
+    def kernels(self) -> Kernels:
         return self.executable.kernels
 
     @property

@@ -167,6 +167,13 @@ def test_a_plan_prints_as_a_table() -> None:
     assert "\x1b" not in str(escaped)
 
 
+def test_a_plan_is_a_table_in_notebooks_whatever_its_names() -> None:
+    plan = memory.plan([Value("<script>", 64, Lifetime(0, 2)), Value("b", 32, Lifetime(1, 3))])
+    page = ElementTree.fromstring(f"<div>{plan._repr_html_()}</div>")
+    cells = [[cell.text for cell in row] for row in page.iter("tr")]
+    assert ["<script>", "work", "0", "64", "[0, 2)"] in [row[:5] for row in cells]
+
+
 def test_reuse_is_counted_in_bytes() -> None:
     one_after_another = [Value(k, 64, Lifetime(k, k + 1)) for k in range(5)]
     assert memory.plan(one_after_another).reused_nbytes == 4 * 64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -228,5 +230,27 @@ def test_the_profile_names_every_kernel() -> None:
         profile = program.profile(random_array((300, 300), FLOAT32, 1))
         assert {k.name for k in profile.kernels} == {k.entry_point for k in program.kernels}
         assert "GFLOP/s" in str(profile)
-        assert "traceEvents" in profile.to_chrome_trace()
         assert "<table>" in profile._repr_html_()
+        events = json.loads(profile.to_chrome_trace())["traceEvents"]
+        calls = [event for event in events if event["ph"] == "X"]
+        assert {event["name"] for event in calls} == {k.name for k in profile.kernels}
+        lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+        assert {event["tid"] for event in calls} == lanes.keys() <= {0, 1}
+        assert all(lanes[tid] == f"thread {tid}" for tid in lanes)
+        assert all(event["dur"] >= 0 for event in calls)
+        for tid in lanes:  # a thread does one thing at a time
+            mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in calls if e["tid"] == tid)
+            assert all(one[1] <= next_[0] + 1e-3 for one, next_ in pairwise(mine))
+
+
+def test_kernels_and_plans_are_tables() -> None:
+    x = x_of(300, 300)
+    y = ir.make("matmul", ir.make("exp", x), x, transpose_a=False, transpose_b=False)
+    with compile_graph(Graph((x,), (y,))) as program:
+        for kernel in program.kernels:
+            assert kernel.entry_point in repr(program.kernels)
+            for text in (str(program.kernels), program.kernels._repr_html_()):
+                assert kernel.entry_point in text
+                assert kernel.border in text
+                assert str(kernel.writes_nbytes) in text
+        assert f"<td>{program.plan.slots['out0'].nbytes}</td>" in program.plan._repr_html_()
