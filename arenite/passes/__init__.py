@@ -11,6 +11,7 @@ from arenite.passes.planes import planes
 from arenite.passes.recognise import recognise
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.rounded import stay_numbers
+from arenite.passes.row_scales import row_scales
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transposed import transposed
@@ -24,6 +25,7 @@ PASSES = (
     Pass("expand", expand, before=recognise),
     Pass("integers", integers),
     Pass("layout", layout, before=fold_norms),
+    Pass("row_scales", row_scales),
     Pass("fold", fold, before=stay_numbers),
     Pass("split", split),
     Pass("blocks", blocks),
