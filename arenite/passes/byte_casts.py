@@ -11,6 +11,8 @@ bit turned: products want those, and zero points tell the difference.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, UINT8
-from arenite.ir.ops.define import INT32, REAL, make
+from arenite.ir.ops.define import INT32, INTEGER, REAL, make
 from arenite.ir.ops.sources import full
 
 BYTES = (INT8, UINT8)
@@ -35,6 +37,18 @@ TURN = 128
 GREAT = 12582912.0
 #: Zero points up to which bounds are far from where floats have no room for halves.
 _MOST_ZERO = 1 << 16
+#: How far from zero results are, from how far operands are.
+_LIMITS: dict[str, Callable[..., float]] = {
+    "add": operator.add,
+    "sub": operator.add,
+    "mul": operator.mul,
+    "maximum": max,
+    "minimum": max,
+    "round": lambda x: x + 1,
+    "neg": float,
+}
+#: A float32 that is far from infinity, whatever rounding adds; and nodes that are looked at.
+_GREATEST, _MOST_NODES = 1e38, 32
 
 
 def cast_to_byte(node: Node) -> Node:
@@ -91,13 +105,42 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
     inside = make("where", make("gt", x, low), x, low)  # NaN becomes the lower bound
     inside = make("where", make("lt", inside, high), inside, high)
     if is_signed:
-        inside = make("where", make("isnan", x), float_of(-zero), inside)
+        if not is_finite(x):
+            inside = make("where", make("isnan", x), float_of(-zero), inside)
         zero += TURN
     bits = make("bitcast", make("add", inside, float_of(GREAT)), dtype=INT32)
     if zero:
         bits = make("add", bits, full(x.shape, zero, INT32))
     made = make("cast", bits, dtype=UINT8)
     return make("bitcast", turned(made), dtype=INT8) if is_signed else made
+
+
+def is_finite(node: Node) -> bool:
+    """Whether float32 numbers are made of integers and constants, and too small to overflow."""
+    limits: dict[Node, float] = {}  # that no element is further from zero than
+    pending, n_left = [node], _MOST_NODES
+    while pending:
+        one = pending[-1]
+        numbers = numbers_of(one)
+        known = [limits[value] for value in one.inputs if value in limits]
+        if numbers is not None:
+            limits[one] = float(np.abs(numbers.astype(np.float64)).max(initial=0.0))
+        elif one.dtype != FLOAT32 or n_left == 0:
+            return False
+        elif one.op == "cast" and one.inputs[0].dtype.kind in INTEGER:
+            limits[one] = 2.0 ** one.inputs[0].dtype.bits
+        elif one.op not in _LIMITS:
+            return False
+        elif len(known) < len(one.inputs):
+            pending += [value for value in one.inputs if value not in limits]
+            n_left -= 1
+            continue
+        else:
+            limits[one] = _LIMITS[one.op](*known)
+        if not limits[one] < _GREATEST:
+            return False
+        pending.pop()
+    return True
 
 
 def turned(bits: Node) -> Node:

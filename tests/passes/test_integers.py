@@ -425,6 +425,26 @@ def test_rounded_floats_become_bytes(kind: Any, zero: float) -> None:
         np.testing.assert_array_equal(program(x)[0], expected)
 
 
+@pytest.mark.parametrize(
+    ("scale", "is_finite"),
+    [(0.01, True), (-1e28, True), (1e31, False), (np.inf, False), (np.nan, False)],
+)
+def test_scaled_integers_are_not_asked_whether_they_are_nan(scale: float, is_finite: bool) -> None:
+    x = np.array([0, 1, -1, 12750, -12750, 2**31 - 1, -(2**31)], np.int32)
+    scales = np.full(x.shape, scale, np.float32)
+    numbers = given_tensor(x).astype(np.float32) * known(scales)
+    both = numbers + given_tensor(x).astype(np.float32) * 0.5
+    graph = Graph.of([numbers.round().astype(np.int8).node, both.round().astype(np.int8).node])
+    made, _ = run(graph, PASSES)
+    assert ("isnan" in ops_of(made)) == (not is_finite)
+    with np.errstate(all="ignore"):
+        real = x.astype(np.float32) * scales
+        sums = [real, real + x.astype(np.float32) * np.float32(0.5)]
+    for result, exact in zip(reference.evaluate(made, [x]), sums, strict=True):
+        expected = np.clip(np.rint(np.nan_to_num(exact, nan=0.0)), -128, 127).astype(np.int8)
+        np.testing.assert_array_equal(result, expected)
+
+
 # What is left alone.
 
 
