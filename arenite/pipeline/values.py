@@ -8,7 +8,6 @@ whole loop.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -82,7 +81,7 @@ class Book:
         while name in self._names:
             name += "_"
         self._names.add(name)
-        self.values.append(replace(spec, name=name))
+        self.values.append(spec._replace(name=name))
         self._made_in.append(tuple(self._open_loops))
         self._ticks.append([])
         self._in_loops.append(set())

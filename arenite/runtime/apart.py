@@ -7,8 +7,7 @@ edges between them are those that no placement of values can do without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from arenite.hazards import BufferRange, Launch, Role
 from arenite.memory import ValueId
@@ -25,8 +24,7 @@ class Touching(Protocol):
     def writes(self) -> Sequence[ValueId]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Touches:
+class Touches(NamedTuple):
     """A launch by name, before it has code."""
 
     name: str

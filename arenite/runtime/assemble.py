@@ -11,30 +11,28 @@ What no plan and no size changes is laid out once (`skeleton`); a bind fills in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.hazards import BufferRange, Launch, Order, Role, verify
 from arenite.ir.dim import Dim, bounds, evaluate
 from arenite.memory import ValueId
-from arenite.runtime.apart import pointed_to
 from arenite.runtime.places import Place, Places
 from arenite.runtime.skeleton import Skeleton, laid_out
 from arenite.runtime.steps import straight
 from arenite.runtime.table import Flag, LaunchTable
 from arenite.runtime.waits import WaitBook
 
+if TYPE_CHECKING:
+    from arenite.hazards import Launch
+
 #: Estimated work from which a launch is shared among workers.
 SHARED_FROM_NS = 5_000
-#: The storage id of the arena in hazard ranges; values outside have others.
-ARENA = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSpec:
+class LaunchSpec(NamedTuple):
     """One launch: its code and the values and sizes it gets."""
 
     name: str
@@ -85,18 +83,9 @@ class Assembly:
 
     def hazards(self, places: Mapping[ValueId, Place]) -> list[Launch]:
         """What each launch touches, on final addresses; what it may touch, through a pointer."""
-        return [
-            Launch(
-                launch.name,
-                tuple(
-                    one
-                    for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes))
-                    for value in values
-                    for one in _ranges(places, value, role)
-                ),
-            )
-            for launch in self.launches
-        ]
+        from arenite.runtime.touched import touched
+
+        return touched(self.launches, places)
 
     def table(self, places: Places) -> LaunchTable:
         """The entries for a plan, with waits for every hazard that workers could run into."""
@@ -108,6 +97,8 @@ class Assembly:
 
         The ends of blocks order everything, so each block is judged by itself.
         """
+        from arenite.hazards import Order, verify
+
         table = self.table(places) if table is None else table
         hazards = self.hazards(places)
         ticks = self.skeleton.ticks.tolist()
@@ -139,20 +130,3 @@ class Assembly:
         registers[made.arena_slots] = places.offset[made.arena_values] + base
         sizes = np.array([evaluate(size, bindings) for size in made.dims], np.int64)
         registers[made.size_slots] = sizes[made.size_sources]
-
-
-def _ranges(places: Mapping[ValueId, Place], value: ValueId, role: Role) -> list[BufferRange]:
-    """The bytes of a value; of everything it may point to, where it is a pointer."""
-    place = places[value]
-    if not place.targets:
-        return [_range(place, role)]
-    return [
-        _range(places[target], role) for target in pointed_to([value], lambda v: places[v].targets)
-    ]
-
-
-def _range(place: Place, role: Role) -> BufferRange:
-    if place.offset is None:
-        assert place.io is not None
-        return BufferRange(1 + place.io, 0, place.nbytes, role)
-    return BufferRange(ARENA, place.offset, place.offset + place.nbytes, role)

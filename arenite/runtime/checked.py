@@ -174,7 +174,7 @@ class _Walk:
         if tick not in self._alone:
             self._alone[tick] = BoundTable(_only(self._part.table, tick), self._registers)
         outcome = self._alone[tick].run(bind=(0, self._part.assembly.n_bind))
-        self._part.check_outcome(replace(outcome, site=tick))
+        self._part.check_outcome(outcome._replace(site=tick))
 
     def check(self, tick: int) -> None:
         """Run a launch twice and compare."""

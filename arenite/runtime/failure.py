@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from arenite.errors import AreniteError, IndexOutOfRange, RunFailed
-from arenite.runtime.kernel import CachedKernel
-from arenite.runtime.native import Outcome
+
+if TYPE_CHECKING:
+    from arenite.runtime.kernel import CachedKernel
+    from arenite.runtime.native import Outcome
 
 
 def error_of(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> AreniteError:

@@ -7,9 +7,8 @@ objects only when someone looks at them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from arenite.memory.plan import CONCURRENCY, MemoryPlan
 from arenite.memory.replay import Below, Replay
 from arenite.memory.values import ARENA_REGIONS
 from arenite.memory.values import REGIONS as PLAN_REGIONS
-from arenite.runtime.apart import apart, pointed_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.dim_json import dim_from_json, dim_to_json
 from arenite.runtime.places import NOWHERE, Numbers
@@ -63,8 +61,7 @@ MAX_SAMPLES = 40
 MAX_SAVED = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class Frame(NamedTuple):
     """Columns are by number of the value unless something else is said."""
 
     kinds: NDArray[np.uint8]  # which of KINDS
@@ -105,6 +102,8 @@ class Frame:
 
     @classmethod
     def of(cls, compiled: Compiled) -> Frame:
+        from arenite.runtime.apart import apart, pointed_to
+
         values = compiled.values
         columns = SlotColumns.of(compiled.plan.slots)
         dims: dict[Dim, int] = {}
@@ -206,7 +205,7 @@ class Frame:
         n_pairs = made.moving.size * made.moving.shape[1]
         known = waits_from_arrays(arrays, "waits.", data["n_known"], skeleton, n_pairs)
         load_known = waits_from_arrays(arrays, "load_waits.", data["n_load_known"], load, 0)
-        return replace(made, known=tuple(known), load_known=tuple(load_known))
+        return made._replace(known=tuple(known), load_known=tuple(load_known))
 
     def _check(self, plan: MemoryPlan) -> None:
         n = len(self.kinds)
@@ -301,7 +300,7 @@ def prepared(compiled: Compiled) -> Frame:
             break
         run.table(resizer.places(resizer.plan_for(sizes)))
     below = Replay(plan).below_of("work") if samples and "work" in plan.regions else None
-    return replace(frame, known=tuple(book.known), load_known=tuple(load.waits.known), below=below)
+    return frame._replace(known=tuple(book.known), load_known=tuple(load.waits.known), below=below)
 
 
 def _samples(frame: Frame) -> list[dict[str, int]]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from arenite.ir.data import BufferSource
 from arenite.ir.outline import Outline
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder
-from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.later import Later
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 
+if TYPE_CHECKING:
+    from arenite.runtime.kernel import CachedKernel
+
 #: Raises where an outcome is not the end of the launches of an assembly, of these kernels.
-Check = Callable[[Outcome, Assembly, Sequence[CachedKernel]], None]
+Check = Callable[[Outcome, Assembly, Sequence["CachedKernel"]], None]
 
 
 class LoadStep:

@@ -16,9 +16,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +45,7 @@ class OutcomeKind(IntEnum):
     CANCELLED = layout.CANCELLED
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How native code came back."""
 
     kind: OutcomeKind

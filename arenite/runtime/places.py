@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ Numbers = NDArray[np.int64]
 NOWHERE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a value lives: bytes of the arena, an address of its own in an io register, or, where
     it has neither, the bytes of the values it points to."""
 
@@ -27,14 +26,18 @@ class Place:
     targets: tuple[ValueId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Places(Mapping[ValueId, Place]):
     """All of them; a Place is made where one is asked for."""
 
-    nbytes: Numbers
-    offset: Numbers  # NOWHERE: outside of the arena
-    io: Numbers  # NOWHERE: no address of its own
-    pointers: Mapping[ValueId, Pointer]
+    __slots__ = ("io", "nbytes", "offset", "pointers")
+
+    def __init__(
+        self, nbytes: Numbers, offset: Numbers, io: Numbers, pointers: Mapping[ValueId, Pointer]
+    ) -> None:
+        self.nbytes = nbytes
+        self.offset = offset  # NOWHERE: outside of the arena
+        self.io = io  # NOWHERE: no address of its own
+        self.pointers = pointers
 
     @classmethod
     def outside(cls, nbytes: list[int]) -> Places:

@@ -10,8 +10,7 @@ Out: columns, so that a bind is a few steps over all of them, and so that a file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,7 @@ LOOP_NS = 100
 FIRST_IO = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Skeleton:
+class Skeleton(NamedTuple):
     """Columns have one element a launch unless something else is said."""
 
     first_cell: int
@@ -122,9 +120,8 @@ class Skeleton:
             raise ValueError("not every address has a value")
 
 
-_ARRAYS = fields(Skeleton)[7:]
-_COLUMNS = [one.name for one in _ARRAYS]
-_SCALARS = [one.name for one in fields(Skeleton)[:6]]
+_COLUMNS = Skeleton._fields[7:]
+_SCALARS = Skeleton._fields[:6]
 
 
 def laid_out(

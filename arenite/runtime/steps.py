@@ -14,9 +14,8 @@ launches are numbered in the order of the steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from arenite.ir.dim import Dim
 from arenite.memory import ValueId
@@ -39,8 +38,7 @@ class StepKind(Enum):
     HOST = "host"  # call `a` of the host
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     kind: StepKind
     a: int = 0
     b: int = 0
@@ -48,8 +46,7 @@ class Step:
     instructions: tuple[Instruction, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostSpec:
+class HostSpec(NamedTuple):
     """A call of the host: its function by number in the graph, the values it gets and makes, and
     the cells with their addresses, that of what it makes last."""
 
@@ -59,16 +56,14 @@ class HostSpec:
     addresses: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """`size` or `address` where a bind fills it; neither: instructions do."""
 
     size: Dim | None = None
     address: ValueId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(NamedTuple):
     """A value whose bytes are those of others in turn: the address is in `cell`."""
 
     cell: int

@@ -12,7 +12,7 @@ import ctypes
 import os
 import signal
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arenite.errors import InvalidArgument, OutOfMemory
 from arenite.runtime.layout import Team as Layout
@@ -28,8 +28,7 @@ _CPU_SET_NBYTES = 128
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True)
-class TeamCode:
+class TeamCode(NamedTuple):
     """What a team needs of the runtime image."""
 
     worker: int  # address of a thread's life

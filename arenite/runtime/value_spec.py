@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from arenite import dtype as dtypes
 from arenite.dtype import DType
@@ -11,8 +10,7 @@ from arenite.ir.dim import Dim
 from arenite.runtime.dim_json import dim_from_json, dim_to_json
 
 
-@dataclass(frozen=True, slots=True)
-class ValueSpec:
+class ValueSpec(NamedTuple):
     """A value in memory: an `input`, an `output`, a `constant`, `work` between kernels, `packed`,
     which is made once, at load, or a `state`, which lives from run to run; or a `pointer`, whose
     bytes are those of its targets in turn.

@@ -7,16 +7,18 @@ they did then: every conflict there is was one before and is ordered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.hazards import Edge, Launch, order
 from arenite.memory.flat import Arrays
 from arenite.runtime.places import NOWHERE, Numbers, Places
 from arenite.runtime.skeleton import Skeleton
 from arenite.runtime.table import Flag, LaunchTable, aligned_copy, aligned_empty
+
+if TYPE_CHECKING:
+    from arenite.hazards import Edge, Launch
 
 #: Pairs of values up to which a new plan is compared with known ones.
 MAX_COMPARED = 4_000_000
@@ -24,8 +26,7 @@ MAX_COMPARED = 4_000_000
 MAX_KEPT = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class Waits(NamedTuple):
     """For each launch how many sync words it waits for; these, launch by launch; and which launches
     of worker 0 must say that they are done."""
 
@@ -50,8 +51,7 @@ class Waits:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownWaits:
+class KnownWaits(NamedTuple):
     """Waits, and which two values share bytes where they hold: a bit a pair."""
 
     overlaps: NDArray[np.uint8]
@@ -69,6 +69,8 @@ def no_waits(skeleton: Skeleton) -> Waits:
 
 def found_waits(skeleton: Skeleton, hazards: Sequence[Launch]) -> Waits:
     """The waits for every hazard that workers could run into."""
+    from arenite.hazards import order
+
     n = len(skeleton.ticks)
     is_shared = skeleton.is_shared.tolist()
     sync_of = skeleton.entries["sync"][skeleton.ticks].tolist()

@@ -82,7 +82,7 @@ def test_a_right_program_gives_what_it_gives_unchecked() -> None:
 
 def test_a_write_that_is_not_declared_is_named() -> None:
     compiled = compile_anew(scan_graph())
-    hidden = with_launch(compiled, "cummax", lambda launch: replace(launch, writes=()))
+    hidden = with_launch(compiled, "cummax", lambda launch: launch._replace(writes=()))
     with pytest.raises(UndeclaredAccess, match=r"kernel cummax_\d+ writes byte 0 of 'cummax") as e:
         check(hidden)
     assert "declares to write nothing" in str(e.value)
@@ -90,21 +90,21 @@ def test_a_write_that_is_not_declared_is_named() -> None:
 
 def test_a_result_that_is_not_declared_is_named() -> None:
     compiled = compile_anew(scan_graph())
-    hidden = with_launch(compiled, "add", lambda launch: replace(launch, writes=()))
+    hidden = with_launch(compiled, "add", lambda launch: launch._replace(writes=()))
     with pytest.raises(UndeclaredAccess, match=r"kernel add_\d+ writes byte 0 of 'out0'"):
         check(hidden)
 
 
 def test_scratch_that_is_not_declared_is_named() -> None:
     compiled = compile_anew(scan_graph())
-    hidden = with_launch(compiled, "sort", lambda launch: replace(launch, writes=launch.writes[:1]))
+    hidden = with_launch(compiled, "sort", lambda launch: launch._replace(writes=launch.writes[:1]))
     with pytest.raises(UndeclaredAccess, match=r"kernel sort_\d+ writes .*of 'sort_\d+.scratch"):
         check(hidden)
 
 
 def test_a_read_that_is_not_declared_is_named() -> None:
     compiled = compile_anew(scan_graph())
-    hidden = with_launch(compiled, "add", lambda launch: replace(launch, reads=launch.reads[:1]))
+    hidden = with_launch(compiled, "add", lambda launch: launch._replace(reads=launch.reads[:1]))
     wanted = r"kernel add_\d+ makes from bytes it does not declare to read byte \d+ of 'out0'"
     with pytest.raises(UndeclaredAccess, match=wanted):
         check(hidden)
@@ -132,7 +132,7 @@ def test_it_says_which_line_a_kernel_comes_from() -> None:
     with arenite.compile(lambda x: x.cumsum(0).sort(), GIVEN) as program:
         executable = program.executable
         hidden = with_launch(
-            executable.compiled, "cumsum", lambda launch: replace(launch, writes=())
+            executable.compiled, "cumsum", lambda launch: launch._replace(writes=())
         )
         wrong = Executable(executable.graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=r"comes from .*test_checksums.py:\d+"):
@@ -153,7 +153,7 @@ def test_random_graphs_that_reuse_bytes(seed: int) -> None:
         if output.took_over is not None:
             continue  # it may write what was there before
         launches = list(compiled.launches)
-        launches[k] = replace(launch, writes=launch.writes[1:])
+        launches[k] = launch._replace(writes=launch.writes[1:])
         hidden = replace(compiled, launches=tuple(launches))
         wrong = Executable(graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {launch.name} "):
@@ -210,7 +210,7 @@ def test_a_wrong_declaration_in_a_loop_is_named(name: str) -> None:
     given = SQUARE, np.array(3), np.array(True)
     with arenite.compile(power, *given) as program:
         executable = program.executable
-        hidden = with_launch(executable.compiled, name, lambda one: replace(one, writes=()))
+        hidden = with_launch(executable.compiled, name, lambda one: one._replace(writes=()))
         wrong = Executable(executable.graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {name}.*test_checksums.py"):
             wrong.run_checked(*given)
@@ -239,7 +239,7 @@ def test_what_is_done_at_load_is_checked_too() -> None:
         executable = program.executable
         assert [kernel.entry_point[:6] for kernel in executable.load_kernels][-1] == "cumsum"
         load = list(executable.compiled.load)
-        load[-1] = replace(load[-1], writes=())
+        load[-1] = load[-1]._replace(writes=())
         wrong = Executable(executable.graph, replace(executable.compiled, load=tuple(load)))
         with wrong, pytest.raises(UndeclaredAccess, match=r"kernel cumsum_\d+ writes byte 0 of"):
             wrong.run_checked(x)
