@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from arenite.memory import MemoryPlan
+from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 
 
@@ -57,7 +58,7 @@ class SegmentedPlan:
             }
         )
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[list[str]]:
         rows = [["segment", "planned for", "kernels", "arena bytes", "entered"]]
         rows += [
             [
@@ -69,8 +70,14 @@ class SegmentedPlan:
             ]
             for one in self.segments
         ]
+        return rows
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows())
+
+    def __str__(self) -> str:
         budget = "" if self.capacity is None else f" of {self.capacity}"
         return (
-            aligned(rows, {2, 3, 4})
+            aligned(self._rows(), {2, 3, 4})
             + f"\n\n{self.n_segments} segments, at most {self.peak_nbytes} bytes{budget} so far"
         )

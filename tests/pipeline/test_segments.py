@@ -442,6 +442,27 @@ def test_within_a_budget_as_without() -> None:
         assert program.plan.peak_nbytes <= 2_100 * 8 * 5 < free.plan.peak_nbytes
 
 
+def test_floats_are_the_same_bits_on_any_number_of_threads_and_in_any_order_of_calls() -> None:
+    def network(x: Any, w: Any, n: Any) -> Any:
+        def body(i: Any, v: Any) -> Any:
+            return concat([v, ((v @ w).tanh() * v).mean(0, keepdims=True)])
+
+        return arenite.fori_loop(n, body, x, grows=True)
+
+    rng = np.random.default_rng(3)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 40), (40, 40)))
+    exact = x.astype(np.float64)
+    for _ in range(300):
+        exact = np.append(exact, (np.tanh(exact @ w) * exact).mean(0, keepdims=True), 0)
+    found = []
+    for threads, counts in ((1, (300, 5)), (2, (5, 70, 300)), (3, (300,))):
+        with arenite.compile(network, x, w, np.array(1), threads=threads) as program:
+            made = {n: program(x, w, np.array(n)) for n in counts}
+        np.testing.assert_allclose(made[300], exact, atol=1e-5)
+        found.append(made[300].tobytes())
+    assert len(set(found)) == 1
+
+
 def test_segments_are_shown_and_counted() -> None:
     x, n = numbers(3), np.array(100)
 
@@ -462,6 +483,8 @@ def test_segments_are_shown_and_counted() -> None:
         assert {one.name.split()[1] for one in profile.kernels} == {"0", "1", "2"}
         assert json.loads(profile.to_chrome_trace())["traceEvents"]
         assert program.passes
+        assert "up to 256" in plan._repr_html_()
+        assert "ends here because" in str(program.kernels)
         assert "3 segments" in repr(program)
 
 
