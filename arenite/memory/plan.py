@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from arenite.errors import InvalidPlan
 from arenite.memory.values import (
@@ -29,8 +29,7 @@ MADE_FOR = (MEMORY, CONCURRENCY) = ("memory", "concurrency")
 REGION_ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used."""
 
     id: ValueId
@@ -51,8 +50,7 @@ class Slot:
         return self.offset + self.capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """One stretch of a plan: [base, base + nbytes) of the arena, or an address space of its own."""
 
     name: str
@@ -65,8 +63,7 @@ class Region:
         return self.name in ARENA_REGIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """What a plan takes: bytes of its arena, and launches that wait because of reuse alone."""
 
     peak_nbytes: int
@@ -150,8 +147,8 @@ class MemoryPlan:
             "seconds": self.seconds,
             "made_for": self.made_for,
             "reuse_edges": self.reuse_edges,
-            "instead": None if self.instead is None else asdict(self.instead),
-            "regions": [asdict(region) for region in self.regions.values()],
+            "instead": None if self.instead is None else self.instead._asdict(),
+            "regions": [region._asdict() for region in self.regions.values()],
             "slots": [_slot_to_json(slot) for slot in self.slots.values()],
         }
         return json.dumps(data, indent=1)
@@ -215,7 +212,7 @@ class MemoryPlan:
 
 
 def _slot_to_json(slot: Slot) -> dict[str, Any]:
-    data = asdict(slot)
+    data = slot._asdict()
     data["lifetime"] = [slot.lifetime.start, slot.lifetime.end]
     return data
 

@@ -189,7 +189,7 @@ class Replay:
             in_arena = region.name in ARENA_REGIONS
             base = align_up(top_of_arena, stack.alignment) if in_arena else 0
             if bool(is_same[stack.rows].all()):
-                regions[region.name] = replace(region, base=base)
+                regions[region.name] = region._replace(base=base)
                 offset[stack.rows] += base - region.base
             else:
                 boxes = stack.boxes

@@ -5,7 +5,6 @@ Its JSON text is for people and other programs; this is the same, as columns.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
     columns = SlotColumns.of(plan.slots)
     data = {
         "about": [getattr(plan, name) for name in _ABOUT],
-        "instead": None if plan.instead is None else list(asdict(plan.instead).values()),
+        "instead": None if plan.instead is None else list(plan.instead),
         "regions": [[r.name, r.base, r.nbytes, r.lower_bound] for r in plan.regions.values()],
         "ids": list(columns.ids),
     }

@@ -7,7 +7,7 @@ tick 3 and last read by the launch at tick 5 lives over [3, 6). Sizes and offset
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from arenite.errors import InvalidArgument
 
@@ -26,35 +26,37 @@ REGIONS = ARENA_REGIONS + OUTSIDE_REGIONS
 MAX_NUMBER = 2**60
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Lifetime:
-    """The ticks [start, end) in which a value must keep its bytes."""
-
+class _Span(NamedTuple):
     start: int
     end: int
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end <= MAX_NUMBER:
+
+class Lifetime(_Span):
+    """The ticks [start, end) in which a value must keep its bytes."""
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> Self:
+        if not 0 <= start <= end <= MAX_NUMBER:
             raise InvalidArgument(
-                f"lifetime [{self.start}, {self.end}) is not a span of ticks: it must have "
+                f"lifetime [{start}, {end}) is not a span of ticks: it must have "
                 f"0 <= start <= end <= {MAX_NUMBER}"
             )
+        return super().__new__(cls, start, end)
 
     def overlaps(self, other: Lifetime) -> bool:
         """Whether some tick lies in both; an empty lifetime overlaps nothing."""
         return max(self.start, other.start) < min(self.end, other.end)
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(NamedTuple):
     """Bytes inside another value: `nbytes` of it from `offset` on."""
 
     of: ValueId
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One thing that needs bytes.
 
     `pin` fixes the offset within the region. `alias` makes it a view that takes no bytes of its

@@ -32,7 +32,7 @@ def sample() -> MemoryPlan:
 
 
 def with_slot(plan: MemoryPlan, name: str, **changes: Any) -> MemoryPlan:
-    return replace(plan, slots={**plan.slots, name: replace(plan.slots[name], **changes)})
+    return replace(plan, slots={**plan.slots, name: plan.slots[name]._replace(**changes)})
 
 
 @settings(max_examples=200)
@@ -53,8 +53,8 @@ def test_the_validator_agrees_with_brute_force_on_moved_slots(
     if any(s.alias_of is not None or s.took_over is not None for s in plan.slots.values()):
         return
     moved = with_slot(plan, str(chosen.id), offset=offset)
-    padded = [replace(v, nbytes=v.padded_nbytes) for v in given_values]
-    full = replace(moved, slots={k: replace(s, nbytes=s.capacity) for k, s in moved.slots.items()})
+    padded = [v._replace(nbytes=v.padded_nbytes) for v in given_values]
+    full = replace(moved, slots={k: s._replace(nbytes=s.capacity) for k, s in moved.slots.items()})
     if conflicts(full, padded):
         with pytest.raises(InvalidPlan, match="share bytes"):
             moved.verify()
@@ -88,7 +88,7 @@ def test_the_validator_names_what_is_wrong(name: str, changes: Any, reason: str)
 
 def test_the_validator_sees_regions_that_overlap() -> None:
     plan = sample()
-    packed = replace(plan.regions["packed"], nbytes=300)
+    packed = plan.regions["packed"]._replace(nbytes=300)
     with pytest.raises(InvalidPlan, match="regions packed and work overlap"):
         replace(plan, regions={**plan.regions, "packed": packed}).verify()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -328,7 +327,7 @@ def test_pairs_are_counted_as_they_are_listed(
 @given(values(30))
 def test_the_sweep_for_huge_problems_is_sound(given_values: list[Value]) -> None:
     work = [
-        replace(v, takes_over=()) for v in given_values if v.region == "work" and v.alias is None
+        v._replace(takes_over=()) for v in given_values if v.region == "work" and v.alias is None
     ]
     work.append(Value("pinned", 8, Lifetime(0, 9), 8, pin=16))
     blocks = make_blocks(work)

@@ -60,7 +60,7 @@ def with_launch(
 def with_length(compiled: Compiled, name: str, more: int) -> Compiled:
     """The plan gives the value so many bytes more."""
     slot = compiled.plan.slots[name]
-    slots = {**compiled.plan.slots, name: replace(slot, nbytes=slot.nbytes + more)}
+    slots = {**compiled.plan.slots, name: slot._replace(nbytes=slot.nbytes + more)}
     return replace(compiled, plan=replace(compiled.plan, slots=slots))
 
 
