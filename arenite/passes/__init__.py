@@ -34,4 +34,7 @@ PASSES = (
     Pass("simplify", simplify),
 )
 
-__all__ = ["PASSES", "Pass", "Record", "apply", "run"]
+#: The same, with every convolution summed product by product.
+WITHOUT_WINOGRAD = tuple(one for one in PASSES if one.name != "winograd")
+
+__all__ = ["PASSES", "WITHOUT_WINOGRAD", "Pass", "Record", "apply", "run"]

@@ -39,13 +39,14 @@ def compile_graph(
     threads: int | None = None,
     memory: int | None = None,
     plan: str = MEMORY,
+    winograd: bool = True,
 ) -> Executable:
     """An Executable for this machine: from the cache, where it has been compiled before.
 
     `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
-    "concurrency".
+    "concurrency"; `winograd` whether convolutions may be done by that method.
     """
-    found = saved_program(graph, threads=threads, memory=memory, plan=plan)
+    found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
     if found is not None:
         return found
     outline = Outline.of(graph)
@@ -54,14 +55,15 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(outline.graph, memory, plan))
+        built.append(compile_anew(outline.graph, memory, plan, winograd))
         return built[0].sections()
 
-    sections = cache.default().obtain(_key("model", outline, memory, plan), build_sections)
+    key = _key("model", outline, memory, plan, winograd)
+    sections = cache.default().obtain(key, build_sections)
     try:
         program = built[0] if built else Compiled.from_sections(sections)
     except DamagedCache:
-        program = compile_anew(outline.graph, memory, plan)
+        program = compile_anew(outline.graph, memory, plan, winograd)
     return Executable(outline, program, threads)
 
 
@@ -71,10 +73,11 @@ def saved_program(
     threads: int | None = None,
     memory: int | None = None,
     plan: str = MEMORY,
+    winograd: bool = True,
 ) -> Executable | None:
     """What `compile_graph` makes, where the cache has it; what there is of no use is dropped."""
     outline = Outline.of(graph)
-    key = _key("model", outline, memory, plan)
+    key = _key("model", outline, memory, plan, winograd)
     store = cache.default()
     sections = store.get(key)
     if sections is None:
@@ -118,16 +121,20 @@ def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) 
     return bytes(sections["fact"]).decode()
 
 
-def _key(kind: str, outline: Outline, memory: int | None, plan: str = MEMORY) -> str:
-    choices = str(choices_of(outline))
-    return cache.key_of(kind, outline.digest(), str(memory), plan, choices, *identity())
+def _key(
+    kind: str, outline: Outline, memory: int | None, plan: str = MEMORY, winograd: bool = True
+) -> str:
+    asked = (str(memory), plan, str(winograd), str(choices_of(outline)))
+    return cache.key_of(kind, outline.digest(), *asked, *identity())
 
 
-def compile_anew(graph: Graph, memory: int | None = None, plan: str = MEMORY) -> Compiled:
+def compile_anew(
+    graph: Graph, memory: int | None = None, plan: str = MEMORY, winograd: bool = True
+) -> Compiled:
     """Compile without looking at the cache."""
     from arenite.pipeline.build import build
 
-    return build(graph, memory, plan)
+    return build(graph, memory, plan, winograd)
 
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:

@@ -48,20 +48,34 @@ class Draft:
     plan: MemoryPlan
 
 
-def draft(graph: Graph, memory: int | None = None, made_for: str = MEMORY) -> Draft:
+def draft(
+    graph: Graph, memory: int | None = None, made_for: str = MEMORY, winograd: bool = True
+) -> Draft:
     """Everything of a program but its code; `memory` is the most bytes the arena may have,
-    `made_for` what its plan is made for."""
+    `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
     choices = all_choices()
-    if choices and memory is not None:
+    simplified, _ = passes.run(graph, passes.PASSES if winograd else passes.WITHOUT_WINOGRAD)
+    ways = [(simplified, choices)]
+    if memory is not None:
+        # What tuning has chosen may need more scratch than the usual, and Winograd larger weights.
+        if choices:
+            ways.append((simplified, {}))
+        if any(node.op == "conv_winograd" for node in simplified.everything):
+            ways.append((passes.run(graph, passes.WITHOUT_WINOGRAD)[0], {}))
+    for way in ways[:-1]:
         with suppress(DoesNotFit):
-            return _drafted(graph, memory, made_for, choices)
-        choices = {}  # what tuning has chosen may need more scratch than the usual
-    return _drafted(graph, memory, made_for, choices)
+            return _drafted(graph, *way, memory, made_for)
+    return _drafted(graph, *ways[-1], memory, made_for)
 
 
-def _drafted(graph: Graph, memory: int | None, made_for: str, choices: Mapping[str, str]) -> Draft:
+def _drafted(
+    graph: Graph,
+    simplified: Graph,
+    choices: Mapping[str, str],
+    memory: int | None,
+    made_for: str,
+) -> Draft:
     host = host_target()
-    simplified, _ = passes.run(graph, passes.PASSES)
     schedule = fuse(simplified)
     built = {one.number: build_chosen(one, host, choices) for one in schedule.kernels}
     scratch = {number: one.scratch for number, one in built.items()}
@@ -77,11 +91,13 @@ def _drafted(graph: Graph, memory: int | None, made_for: str, choices: Mapping[s
     return Draft(built, sizes, program, plan)
 
 
-def build(graph: Graph, memory: int | None = None, made_for: str = MEMORY) -> Compiled:
-    """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made
-    for."""
+def build(
+    graph: Graph, memory: int | None = None, made_for: str = MEMORY, winograd: bool = True
+) -> Compiled:
+    """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made for,
+    `winograd` whether convolutions may be done so."""
     host = host_target()
-    drafted = draft(graph, memory, made_for)
+    drafted = draft(graph, memory, made_for, winograd)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
     texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}

@@ -14,9 +14,12 @@ from arenite.schedule import Kernel, fuse
 
 
 def contents_of(graph: Graph) -> list[str]:
-    """What these kernels do, hashed, each once."""
-    simplified, _ = passes.run(graph, passes.PASSES)
-    return list(dict.fromkeys(content for _, _, content in tunable(simplified)))
+    """What these kernels do, hashed, each once: those with and those without Winograd's method."""
+    found: dict[str, None] = {}
+    for way in (passes.PASSES, passes.WITHOUT_WINOGRAD):
+        simplified, _ = passes.run(graph, way)
+        found |= dict.fromkeys(content for _, _, content in tunable(simplified))
+    return list(found)
 
 
 def tunable(simplified: Graph) -> Iterator[tuple[Kernel, Built, str]]:

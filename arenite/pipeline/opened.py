@@ -52,9 +52,10 @@ class Opened:
 class OpenSegments:
     """Programs by segment and capacities, the one entered last at the end."""
 
-    def __init__(self, threads: int | None, made_for: str = MEMORY) -> None:
+    def __init__(self, threads: int | None, made_for: str = MEMORY, winograd: bool = True) -> None:
         self._threads = threads
         self._made_for = made_for
+        self._winograd = winograd
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
         self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], Opened] = OrderedDict()
         self.n_compiled = 0
@@ -126,7 +127,9 @@ class OpenSegments:
         sized = about.sized(capacities)
         named = about.named(capacities)
         self.n_compiled += 1
-        executable = compile_graph(sized.graph, threads=self._threads, plan=self._made_for)
+        executable = compile_graph(
+            sized.graph, threads=self._threads, plan=self._made_for, winograd=self._winograd
+        )
         return Opened(about.segment, sized, named, executable)
 
     def forget(self, segments: Iterable[AnySegment]) -> None:

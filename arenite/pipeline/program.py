@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 
 def compile_program(
-    graph: Graph, *, threads: int | None = None, memory: int | None = None, plan: str = MEMORY
+    graph: Graph,
+    *,
+    threads: int | None = None,
+    memory: int | None = None,
+    plan: str = MEMORY,
+    winograd: bool = True,
 ) -> Executable | SegmentedExecutable:
     """An Executable for this machine, or one in segments where no plan can be made before a run."""
     if any(node.op in CUTTING for node in graph.everything):
         from arenite.pipeline.segmented import SegmentedExecutable
 
-        return SegmentedExecutable(graph, threads, memory, plan)
-    return compile_graph(graph, threads=threads, memory=memory, plan=plan)
+        return SegmentedExecutable(graph, threads, memory, plan, winograd)
+    return compile_graph(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)

@@ -50,6 +50,7 @@ class SegmentedExecutable(Closing):
         threads: int | None = None,
         memory: int | None = None,
         plan: str = MEMORY,
+        winograd: bool = True,
     ) -> None:
         self.graph = graph
         self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
@@ -58,7 +59,7 @@ class SegmentedExecutable(Closing):
         self._memory = memory
         self._staging = Staging()
         self._frame = self._staging.frame(graph)
-        self._open = OpenSegments(self.threads, plan)
+        self._open = OpenSegments(self.threads, plan, winograd)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
         self._arguments = Arguments(ports, graph.vars)

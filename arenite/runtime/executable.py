@@ -136,9 +136,10 @@ class Executable(Closing):
     @cached_property
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
-        from arenite.passes import PASSES, run
+        from arenite.passes import PASSES, WITHOUT_WINOGRAD, run
 
-        return run(self.graph, PASSES)[1]
+        has_winograd = any(one.entry_point.startswith("conv_winograd") for one in self.kernels)
+        return run(self.graph, PASSES if has_winograd else WITHOUT_WINOGRAD)[1]
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -41,6 +41,7 @@ def compile(  # noqa: A001 - the word for what it does
     threads: int | None = None,
     memory: int | str | None = None,
     plan: str = "memory",
+    winograd: bool = True,
 ) -> CompiledFunction:
     """Compile a function of tensors for arguments of these types.
 
@@ -48,7 +49,8 @@ def compile(  # noqa: A001 - the word for what it does
     dtype)`, where sizes may be Vars. `memory` is the most bytes the arena may take: DoesNotFit,
     with what fills it, before anything runs. `plan` is what bytes are shared for: "memory", as few
     as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
-    that data would let run; the plan prints what it costs.
+    that data would let run; the plan prints what it costs. Without `winograd` convolutions of 3x3
+    taps are summed product by product, which rounds less and takes longer.
 
     `arenite.static` is the spec of an argument that decides structure: an axis, a permutation, a
     mode. Its values are numbers, bools, strings, None and tuples of them; an array comes to the
@@ -60,7 +62,8 @@ def compile(  # noqa: A001 - the word for what it does
     names = _argument_names(function, specs)
     kinds = [_as_kind(given, name) for given, name in zip(specs, names, strict=True)]
     arguments = tuple(zip(names, kinds, strict=True))
-    return CompiledFunction(_Source(function, arguments, threads, parse_nbytes(memory), plan))
+    source = _Source(function, arguments, threads, parse_nbytes(memory), plan, winograd)
+    return CompiledFunction(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class _Source:
     threads: int | None
     memory: int | None  # bytes
     plan: str  # what it is made for
+    winograd: bool
 
     def compile_for(self, values: tuple[Any, ...]) -> Variant:
         """Trace the function with these values of its static arguments, and compile it."""
@@ -94,7 +98,11 @@ class _Source:
         origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
         graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
         executable = compile_program(
-            graph, threads=self.threads, memory=self.memory, plan=self.plan
+            graph,
+            threads=self.threads,
+            memory=self.memory,
+            plan=self.plan,
+            winograd=self.winograd,
         )
         # One in segments is called and looked at in the same way.
         return Variant(values, cast("Executable", executable), structure)

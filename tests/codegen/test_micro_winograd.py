@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.codegen import loop_ir, target
+from arenite.codegen.kernels.choose import build
 from arenite.codegen.micro.winograd import WinogradKernel
-from arenite.codegen.micro.winograd_cut import WinogradSizes, cut_winograd
+from arenite.codegen.micro.winograd_cut import WinogradSizes, winograd_ways
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
@@ -211,16 +212,30 @@ def test_rounding_stays_in_its_bound(name: str, depth: int) -> None:
     [got] = made_of(case, name).run([x, packed(w.astype(np.float64))])
     true = brute(case, x.astype(np.float64), w.astype(np.float64))
     assert (np.abs(got - true) <= error_bound(case, x.astype(np.float64), w)).all()
-    # What is documented: about twice that of a convolution summed in float32.
     rms = np.sqrt(np.mean((got - true) ** 2) / np.mean(true**2))
     assert rms < 1e-6
 
 
 @pytest.mark.parametrize("lines", [1, 7, 28, 500])
-def test_cuts_share_evenly_and_are_few(lines: int) -> None:
+def test_ways_are_few_and_so_are_tiles(lines: int) -> None:
     sizes = WinogradSizes(lines, lines, 64, 64)
     for name in TARGETS:
-        cut = cut_winograd(sizes, BY_NAME["float32"], target.named(name))
-        n_blocks = -(-lines // cut.block_lines) * -(-64 // cut.block_channels)
-        assert -(-n_blocks // cut.blocks_a_tile) <= 32
-        assert cut.width % 16 == 0 or cut.width >= 64
+        ways = winograd_ways(sizes, BY_NAME["float32"], target.named(name))
+        assert 1 <= len(ways) < 200
+        usual = next(iter(ways.values()))
+        n_pixels = -(-lines // usual.block_pixels)
+        n_blocks = -(-lines // usual.block_lines) * n_pixels * -(-64 // usual.block_channels)
+        assert -(-n_blocks // usual.blocks_a_tile) <= 32
+        assert len({len(way.split(", ")) for way in ways}) == 1
+
+
+def test_all_ways_give_the_same_bits() -> None:
+    case = Case((15, 22), 40, 70, end="residual")
+    arrays, want = arrays_of(case)
+    made = made_of(case, "host")
+    host = target.named("host")
+    for way in made.built.choices:
+        made.built = build(made.kernel, host, way)
+        made.compiled = Compiled(made.built.loops, host)
+        [got] = made.run(arrays)
+        np.testing.assert_array_equal(got.astype(np.float64), want)

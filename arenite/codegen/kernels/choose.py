@@ -60,7 +60,7 @@ def _build(kernel: Kernel, target: Target, choice: str) -> Built:
             or build_panels(kernel, target, choice)
             or build_conv(kernel, target, choice)
             or build_depthwise(kernel, target, choice)
-            or build_winograd(kernel, target)
+            or build_winograd(kernel, target, choice)
             or build_product(kernel, target, choice)
         )
         if made is not None:

@@ -37,7 +37,7 @@ from arenite.codegen.micro.winograd import (
     meaning,
     output_places,
 )
-from arenite.codegen.micro.winograd_cut import WinogradCut, WinogradSizes, cut_winograd
+from arenite.codegen.micro.winograd_cut import WinogradCut, WinogradSizes, winograd_ways
 from arenite.codegen.target import Target
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum
 from arenite.ir.node import Node
@@ -58,10 +58,12 @@ CHANNEL = ir.Name("channel")
 AT_LINE, AT_PIXEL = ir.Name("patch_line"), ir.Name("patch_pixel")
 
 
-def build_winograd(kernel: Kernel, target: Target) -> Built | None:
+def build_winograd(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a WinogradKernel, or None if it is no conv_winograd."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    return _WinogradBuilder(kernel, node).built(target) if node.op == "conv_winograd" else None
+    if node.op != "conv_winograd":
+        return None
+    return _WinogradBuilder(kernel, node).built(target, choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,10 @@ class _WinogradBuilder(LastBuilder):
         parts = zip(variables, sizes, places, taps, self.node.attr("padding"), strict=True)
         return [Side(var, size, n, count, 1, 1, *pair) for var, size, n, count, pair in parts]
 
-    def built(self, target: Target) -> Built:
+    def built(self, target: Target, choice: str = "") -> Built:
         sizes = WinogradSizes(self.lines, self.pixels, self.depth, self.channels)
-        cut = cut_winograd(sizes, self.sum_dtype, target)
+        ways = winograd_ways(sizes, self.sum_dtype, target)
+        cut = ways.get(choice, next(iter(ways.values())))
         rooms = self._rooms(cut)
         n_blocks, place = self._placed(cut)
         # A tile of the launch has room for one block, so there are only so many of them.
@@ -160,7 +163,7 @@ class _WinogradBuilder(LastBuilder):
             conv,
             outputs,
         )
-        return Built(kernel, n_tiles, scratch)
+        return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _rooms(self, cut: WinogradCut) -> _Rooms:
         n_tiles = cut.block_lines * cut.block_pixels

@@ -1,14 +1,15 @@
 """How a Winograd convolution is cut: lines of tiles of a block, chunks of output channels.
 
-In: sizes, a target. Out: a `WinogradCut`. It depends on shapes alone, never on the number of
-threads. More blocks read the weights more often, more chunks transform the inputs more often, and
-each tile of the launch writes to scratch of its own; fewer of them leave a worker without work.
+In: sizes, a target. Out: `WinogradCut`s by name. They depend on shapes alone, never on the number
+of threads. More blocks read the weights more often, more chunks transform the inputs more often,
+and each tile of the launch has scratch of its own; fewer of them leave a worker without work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from arenite.codegen.micro.blocking import MOST_TILES
@@ -29,6 +30,8 @@ BLOCK_TILES = 64
 MOST_COLUMNS = 4
 #: Chunks of output channels, at the most.
 MOST_CHUNKS = 8
+#: Layers whose ways are kept: they repeat.
+KEPT = 64
 #: Numbers of workers that tiles are dealt out to, and how much each counts.
 WORKERS = ((1, 1.0), (2, 1.0), (4, 0.1), (8, 0.1))
 
@@ -61,9 +64,35 @@ class WinogradCut:
         """Channels of a group."""
         return self.columns * self.lanes
 
+    @property
+    def name(self) -> str:
+        """As tuning shows it, which changes one part at a time."""
+        return (
+            f"width {self.width}, lines {self.block_lines}, chunks of {self.block_channels}, "
+            f"blocks {self.blocks_a_tile}"
+        )
 
-def cut_winograd(sizes: WinogradSizes, total: DType, target: Target) -> WinogradCut:
-    return min(_cuts(sizes, total, target), key=lambda cut: _cost(cut, sizes, total, target))
+
+@lru_cache(maxsize=KEPT)
+def winograd_ways(sizes: WinogradSizes, total: DType, target: Target) -> Mapping[str, WinogradCut]:
+    """Cuts by name, the best by a rough count of cycles first, then some near it: all give the same
+    bits, for none changes the order in which a sum is added up."""
+    cuts = list(_cuts(sizes, total, target))
+    usual = min(cuts, key=lambda cut: _cost(cut, sizes, total, target))
+    near = [cut for cut in cuts if _is_near(cut, usual, sizes)]
+    return {cut.name: cut for cut in (usual, *near)}
+
+
+def _is_near(cut: WinogradCut, usual: WinogradCut, sizes: WinogradSizes) -> bool:
+    n_chunks = -(-sizes.channels // cut.block_channels)
+    n_lines = -(-sizes.lines // cut.block_lines)
+    n_blocks = n_chunks * n_lines * -(-sizes.pixels // cut.block_pixels)
+    lines, own = cut.block_lines, usual.block_lines
+    return (
+        n_chunks in (1, 2, 4)
+        and lines in (own, 2 * own, max(1, own // 2))
+        and n_blocks % cut.blocks_a_tile == 0
+    )
 
 
 def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[WinogradCut]:
