@@ -1,4 +1,5 @@
-"""A product with bias and gelu behind it against PyTorch, op by op and with torch.compile.
+"""A product with bias and gelu behind it, or a norm before it, against PyTorch, op by op and with
+torch.compile.
 
     python -m bench.fused
 

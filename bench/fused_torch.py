@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from bench.fused_cases import inputs
+from bench.fused_cases import has_norm, inputs
 
 
 def prepare(case: str, threads: int) -> Callable[[], None]:
@@ -16,6 +16,9 @@ def prepare(case: str, threads: int) -> Callable[[], None]:
     x, w, b = (torch.from_numpy(array) for array in inputs(name))
 
     def layer(x: torch.Tensor) -> torch.Tensor:
+        if has_norm(name):
+            normed = torch.nn.functional.rms_norm(x, b.shape, b, eps=1e-6)
+            return torch.nn.functional.linear(normed, w)
         return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b))
 
     run = torch.compile(layer) if name != case else layer

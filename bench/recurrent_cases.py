@@ -1,4 +1,4 @@
-"""The work of `bench.recurrent`: one LSTM layer of 128, batch 1."""
+"""The work of `bench.recurrent`: one LSTM layer of 128."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 HIDDEN = 128
-#: name -> steps
-CASES = {"LSTM 128, 1 step": 1, "LSTM 128, 100 steps": 100}
+#: name -> steps, batch
+CASES = {
+    "LSTM 128, 1 step": (1, 1),
+    "LSTM 128, 100 steps": (100, 1),
+    "LSTM 128, 100 steps, batch 4": (100, 4),
+    "LSTM 128, 100 steps, batch 16": (100, 16),
+}
 
 
 def weights() -> tuple[Array, Array, Array]:
@@ -21,8 +26,9 @@ def weights() -> tuple[Array, Array, Array]:
 
 
 def inputs(case: str) -> tuple[Array, Array, Array]:
-    """x[time, 1, inputs], h[1, hidden], c[1, hidden]."""
+    """x[time, batch, inputs], h[batch, hidden], c[batch, hidden]."""
     rng = np.random.default_rng(2)
-    shapes = ((CASES[case], 1, HIDDEN), (1, HIDDEN), (1, HIDDEN))
+    steps, batch = CASES[case]
+    shapes = ((steps, batch, HIDDEN), (batch, HIDDEN), (batch, HIDDEN))
     x, h, c = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
     return x, h, c
