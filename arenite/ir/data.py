@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from mmap import PAGESIZE
 from typing import Any
 
 import numpy as np
@@ -80,11 +82,25 @@ class BufferSource:
         array = self.array()
         return array if array.flags.c_contiguous else array.copy()
 
-    def drop_pages(self) -> None:
-        """Give the memory of a mapped file back; it is read from the file when it is needed."""
-        storage = self._storage
-        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):
-            storage.allocator.drop_pages(storage.raw_ptr, storage.nbytes)
-
     def __repr__(self) -> str:
         return f"BufferSource({self.id})"
+
+
+def drop_pages(sources: Iterable[BufferSource]) -> None:
+    """Give the memory of mapped files back; it is read from them when it is needed. Arrays side by
+    side in a file are one stretch: each call of the system stops all threads for a moment."""
+    stretches: list[tuple[DiskAllocator, int, int]] = []
+    mapped = [
+        (storage.raw_ptr, storage.nbytes, storage.allocator)
+        for storage in (source.storage for source in sources)
+        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator)
+    ]
+    for address, nbytes, file in sorted(mapped, key=lambda one: one[:2]):
+        if stretches:
+            before, first, end = stretches[-1]
+            if before is file and address - end < PAGESIZE:
+                stretches[-1] = (file, first, max(end, address + nbytes))
+                continue
+        stretches.append((file, address, address + nbytes))
+    for file, first, end in stretches:
+        file.drop_pages(first, end - first)

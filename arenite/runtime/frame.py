@@ -50,8 +50,7 @@ REGIONS = {
     "work": "work",
 }
 KINDS = (*REGIONS, "pointer")
-_OUTSIDE = [KINDS.index(kind) for kind in ("constant", "input", "output")]
-_IN_ARENA = [KINDS.index(kind) for kind in ("packed", "state", "work")]
+_OUTSIDE = ("constant", "input", "output")
 
 NOTHING_MOVES: Numbers = np.zeros((0, 0), np.int64)
 #: Bytes of constants that are read at load before their pages are given back.
@@ -81,18 +80,17 @@ class Frame(NamedTuple):
 
     def numbers(self, *kinds: str) -> list[int]:
         """The values of these kinds."""
-        wanted = [KINDS.index(kind) for kind in kinds]
-        return np.flatnonzero(np.isin(self.kinds, wanted)).tolist()
+        return np.flatnonzero(_is_one_of(*kinds)[self.kinds]).tolist()
 
     @property
     def io(self) -> Numbers:
         """Which of the io addresses a value has; NOWHERE: none."""
-        is_outside = np.isin(self.kinds, _OUTSIDE)
+        is_outside = _is_one_of(*_OUTSIDE)[self.kinds]
         return np.where(is_outside, np.cumsum(is_outside) - 1, NOWHERE)
 
     @property
     def in_arena(self) -> NDArray[np.bool_]:
-        return np.isin(self.kinds, _IN_ARENA)
+        return _is_one_of(*ARENA_REGIONS)[self.kinds]
 
     def wait_book(self, max_kept: int = MAX_KEPT) -> WaitBook:
         return WaitBook(self.skeleton, self.moving, self.known, max_kept)
@@ -113,7 +111,7 @@ class Frame(NamedTuple):
             else dims.setdefault(value.nbytes, len(dims))
             for value in values
         ]
-        outside = [k for k, value in enumerate(values) if KINDS.index(value.kind) in _OUTSIDE]
+        outside = [k for k, value in enumerate(values) if value.kind in _OUTSIDE]
         io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
         pointers = compiled.pointers
         skeleton = laid_out(
@@ -248,6 +246,11 @@ class Frame(NamedTuple):
 
 
 _COLUMNS = "kinds sources rows nbytes_of load_order part_of given_back".split()
+
+
+def _is_one_of(*kinds: str) -> NDArray[np.bool_]:
+    """By number of the kind."""
+    return np.array([kind in kinds for kind in KINDS])
 
 
 def _parts(compiled: Compiled, columns: SlotColumns) -> list[list[int]]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from arenite.ir.data import BufferSource
+from arenite.ir.data import BufferSource, drop_pages
 from arenite.ir.outline import Outline
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder
@@ -63,7 +63,7 @@ class LoadStep:
         while not is_over:
             outcome = running.run(threads, (0, assembly.n_bind))
             is_over = outcome.kind is OutcomeKind.END
-            if self._is_cancelled:
+            if self._is_cancelled and outcome.kind is not OutcomeKind.ERROR:
                 outcome = Outcome(OutcomeKind.CANCELLED)
             elif outcome.kind is OutcomeKind.SEGMENT and outcome.tick is not None:
                 self._give_back(int(running.table.entries[outcome.tick]["a"]))
@@ -85,8 +85,6 @@ class LoadStep:
         """The memory of mapped constants that no later part reads. What runs read of them, rows of
         an embedding perhaps, comes from the file again."""
         frame = self._frame
-        for number in frame.given_back[frame.part_of == part].tolist():
-            source = int(frame.sources[number])
-            constant = self._of_graph[source] if source >= 0 else None
-            if isinstance(constant, BufferSource):
-                constant.drop_pages()
+        sources = frame.sources[frame.given_back[frame.part_of == part]].tolist()
+        constants = [self._of_graph[source] for source in sources if source >= 0]
+        drop_pages(one for one in constants if isinstance(one, BufferSource))

@@ -24,7 +24,7 @@ from arenite.ir import Node, Var, buffer, constant, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
-from arenite.runtime import load_step
+from arenite.runtime import frame
 from tests.codegen.block_weights import TYPES, random_blocks, weights_node
 
 Array = NDArray[Any]
@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_pages_of_packed_weights_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_step, "PART_NBYTES", 2**20)
+    monkeypatch.setattr(frame, "PART_NBYTES", 2**20)
     raw = random_blocks("q8_0", 1024, 1024)
     path = tmp_path / "weights"
     path.write_bytes(raw.tobytes() * 4)
