@@ -8,6 +8,7 @@ anew in each process, and so nobody can write texts with one hash.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ Keys = NDArray[np.uint64]
 
 #: Of longer texts no more is hashed.
 MAX_NBYTES = 2**14
+#: Texts that are worked on at a time: arrays of them stay small.
+BLOCK = 2**13
 
 _DIVISORS = tuple(int.from_bytes(os.urandom(4), "little") | 0x8000_0001 for _ in range(2))
 _FACTOR = 0x9E37_79B1  # parts texts that differ in the last letter
@@ -27,6 +30,14 @@ _WORD = 4  # bytes that are divided at once
 def hash_of(text: bytes) -> int:
     """The lower half of a text's key."""
     return int.from_bytes(text, "big") * _FACTOR % _DIVISORS[0]
+
+
+def blocks(raw: bytes, starts: Places) -> Iterator[tuple[int, bytes, Places]]:
+    """Some texts at a time: the number of the first, their bytes, and where they start in these.
+    `starts` has one number more, where the last one ends."""
+    for first in range(0, len(starts) - 1, BLOCK):
+        some = starts[first : first + BLOCK + 1]
+        yield first, raw[some[0] : some[-1]], some - some[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,29 +14,39 @@ from numpy.typing import NDArray
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
-from arenite.generate.hashed import Hashed
+from arenite.generate.hashed import Hashed, Places, blocks
 from arenite.generate.texts import Texts
 from arenite.generate.vocabulary import Vocabulary
 
 _KEY = "tokenizer.ggml.merges"
 
 #: Left, right and what they make, a row for each merge.
-Pairs = NDArray[np.int64]
+Pairs = NDArray[np.int32]
 
 
 def read_pairs(metadata: Metadata, texts: Texts, others: Mapping[bytes, int]) -> Pairs:
     """The file's merges by the numbers of tokens; `others` has numbers for texts that may be merged
     without being tokens."""
-    raw, places = metadata.array(_KEY).packed_texts()
-    starts, ends = places[:-1], places[1:]
+    raw, starts = metadata.array(_KEY).packed_texts()
+    found = [np.empty((0, 3), np.int32)]
+    for first, part, places in blocks(raw, starts):
+        found.append(_pairs(part, places[:-1], places[1:], texts, others))
+        _refuse(metadata, found[-1] < 0, first)
+    return np.concatenate(found)
+
+
+def _pairs(
+    raw: bytes, starts: Places, ends: Places, texts: Texts, others: Mapping[bytes, int]
+) -> Pairs:
+    """The numbers of some merges, -1 where there is none."""
     blanks = np.append(np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(" ")), len(raw))
-    blank = blanks[np.searchsorted(blanks, starts)]  # the first in each
-    _refuse(metadata, ((blank == starts) | (blank + 1 >= ends))[:, None])
-    left, right = Hashed.of(raw, starts, blank), Hashed.of(raw, blank + 1, ends)
-    pairs = np.stack([texts.find_all(part) for part in (left, right, left.then(right))], 1)
-    for rank, part in np.argwhere(pairs[:, :2] < 0).tolist():
-        pairs[rank, part] = others.get(raw[starts[rank] : ends[rank]].split(b" ", 1)[part], -1)
-    _refuse(metadata, pairs < 0)
+    blank = np.minimum(blanks[np.searchsorted(blanks, starts)], ends)  # the first in each
+    left, right = Hashed.of(raw, starts, blank), Hashed.of(raw, np.minimum(blank + 1, ends), ends)
+    parts = (left, right, left.then(right))
+    pairs = np.stack([texts.find_all(part) for part in parts], 1).astype(np.int32)
+    for row, side in np.argwhere(pairs[:, :2] < 0).tolist():
+        merge = raw[starts[row] : ends[row]]
+        pairs[row, side] = others.get(merge.partition(b" ")[2 * side], -1)
     return pairs
 
 
@@ -54,11 +64,12 @@ def without_controls(
     return pairs
 
 
-def _refuse(metadata: Metadata, is_wrong: NDArray[np.bool_]) -> None:
-    """Fail where some part of a merge is wrong, with the first such."""
+def _refuse(metadata: Metadata, is_wrong: NDArray[np.bool_], first: int = 0) -> None:
+    """Fail where some part of a merge is wrong, with the first such; they count from `first`."""
     if not is_wrong.any():
         return
-    rank, part = divmod(int(is_wrong.argmax()), is_wrong.shape[1])
+    row, part = divmod(int(is_wrong.argmax()), is_wrong.shape[1])
+    rank = first + row
     merge = metadata.texts(_KEY)[rank]
     left, _, right = merge.partition(" ")
     wrong = quoted((left, right, left + right)[part])
@@ -71,7 +82,7 @@ class Merges:
     of their right tokens, of equal pairs the first in the file."""
 
     def __init__(self, pairs: Pairs, n_numbers: int) -> None:
-        keys = pairs[:, 0] << 32 | pairs[:, 1]
+        keys = pairs[:, 0].astype(np.int64) << 32 | pairs[:, 1]
         order = np.argsort(keys, kind="stable")
         first = np.searchsorted(keys[order], np.arange(n_numbers + 1) << 32)
         self._first = _compact(first)
@@ -88,5 +99,5 @@ class Merges:
         return self._rank[at], self._made[at]
 
 
-def _compact(numbers: NDArray[np.int64]) -> memoryview[int]:
+def _compact(numbers: NDArray[np.integer]) -> memoryview[int]:
     return numbers.astype(np.uint32).data

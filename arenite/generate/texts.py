@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from arenite.generate.hashed import Hashed, Keys, Places, hash_of
+from arenite.generate.hashed import Hashed, Keys, Places, blocks, hash_of
 
 
 class Texts:
@@ -25,9 +25,15 @@ class Texts:
         self._starts = starts.astype(np.uint32 if len(raw) < 2**32 else np.uint64).data
         self._slots = np.full(2 ** (2 * len(self)).bit_length(), len(self), np.uint32)
         self._table, self._last = self._slots.data, len(self._slots) - 1  # no token: len(self)
-        self._keys = Hashed.of(raw, starts[:-1], starts[1:]).keys
+        self._keys = np.empty(len(self), np.uint64)
         #: Two tokens with the same text, where there are such: the first of them.
-        self.repeated = self._fill()
+        self.repeated: tuple[int, int] | None = None
+        for first, part, places in blocks(raw, starts):
+            keys = Hashed.of(part, places[:-1], places[1:]).keys
+            self._keys[first : first + len(keys)] = keys
+            self.repeated = self._put(first, keys)
+            if self.repeated:
+                break
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
@@ -62,7 +68,7 @@ class Texts:
         """The token of each, -1 where there is none. Keys are taken for texts."""
         keys = texts.keys
         found = np.full(len(keys), -1, np.int64)
-        slot, sought = self._first_slots(keys), np.arange(len(keys))
+        slot, sought = self._slot(keys), np.arange(len(keys))
         while sought.size:
             token = self._slots[slot]
             is_there = token < len(self)
@@ -75,30 +81,28 @@ class Texts:
 
     def n_characters(self) -> Places:
         """The length of each."""
-        is_first = np.frombuffer(self._raw, np.uint8) & 0xC0 != 0x80
-        before = np.zeros(len(self._raw) + 1, np.int64)
-        np.cumsum(is_first, out=before[1:])
-        lengths: Places = np.diff(before[np.asarray(self._starts)])
-        return lengths
+        found = np.empty(len(self), np.int64)
+        for first, part, places in blocks(self._raw, np.asarray(self._starts, np.int64)):
+            before = np.zeros(len(part) + 1, np.int64)
+            np.cumsum(np.frombuffer(part, np.uint8) & 0xC0 != 0x80, out=before[1:])
+            found[first : first + len(places) - 1] = np.diff(before[places])
+        return found
 
-    def _first_slots(self, keys: Keys) -> Places:
+    def _slot(self, keys: Keys) -> Places:
         return (keys & np.uint64(self._last)).astype(np.int64)
 
-    def _fill(self) -> tuple[int, int] | None:
-        """Put every token where its hash says, or into the next slot that is free. Ends early
-        where two texts are the same."""
-        slots, keys = self._slots, self._keys
-        token, slot = np.arange(len(self)), self._first_slots(keys)
+    def _put(self, first: int, keys: Keys) -> tuple[int, int] | None:
+        """Put tokens where their keys say, or into the next slot that is free; two with the same
+        text, where that is found."""
+        slots, token, slot = self._slots, np.arange(first, first + len(keys)), self._slot(keys)
         while token.size:
             is_free = slots[slot] == len(self)
             slots[slot[is_free]] = token[is_free]
             other = slots[slot].astype(np.int64)
             goes_on = other != token
-            if (keys[other[goes_on]] == keys[token[goes_on]]).any():
-                repeated = self._repeated()
-                if repeated:
-                    return repeated
-            token, slot = token[goes_on], (slot[goes_on] + 1) & self._last
+            token, other, slot = token[goes_on], other[goes_on], (slot[goes_on] + 1) & self._last
+            if (self._keys[other] == self._keys[token]).any() and (found := self._repeated()):
+                return found
         return None
 
     def _repeated(self) -> tuple[int, int] | None:

@@ -100,7 +100,7 @@ class Vocabulary:
 
     @classmethod
     def of(
-        cls, metadata: Metadata, texts: Texts, merged: NDArray[np.int64] | None = None
+        cls, metadata: Metadata, texts: Texts, merged: NDArray[np.int32] | None = None
     ) -> Vocabulary:
         """Read and check it; `merged` are the tokens that merges make, where the file has such."""
         kinds = _kinds(metadata, len(texts))
@@ -171,7 +171,7 @@ def _kinds(metadata: Metadata, n_tokens: int) -> _Kinds:
     return kinds.astype(np.int64)
 
 
-def _plain_words(ids: dict[str, int], kinds: _Kinds, merged: NDArray[np.int64] | None) -> set[int]:
+def _plain_words(ids: dict[str, int], kinds: _Kinds, merged: NDArray[np.int32] | None) -> set[int]:
     """Tokens that are called like an end and that merges make out of text, such as a tag `</s>`."""
     if merged is None:
         return set()
