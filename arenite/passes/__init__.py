@@ -36,5 +36,7 @@ PASSES = (
 
 #: The same, with every convolution summed product by product.
 WITHOUT_WINOGRAD = tuple(one for one in PASSES if one.name != "winograd")
+#: And with the weights of products read where they are, which takes no memory for packed ones.
+IN_PLACE = tuple(one for one in WITHOUT_WINOGRAD if one.name not in ("row_scales", "panels"))
 
-__all__ = ["PASSES", "WITHOUT_WINOGRAD", "Pass", "Record", "apply", "run"]
+__all__ = ["IN_PLACE", "PASSES", "WITHOUT_WINOGRAD", "Pass", "Record", "apply", "run"]

@@ -57,11 +57,14 @@ def draft(
     simplified, _ = passes.run(graph, passes.PASSES if winograd else passes.WITHOUT_WINOGRAD)
     ways = [(simplified, choices)]
     if memory is not None:
-        # What tuning has chosen may need more scratch than the usual, and Winograd larger weights.
+        # What tuning has chosen may need more scratch than the usual, Winograd larger weights, and
+        # panels memory beside that of a file.
         if choices:
             ways.append((simplified, {}))
         if any(node.op == "conv_winograd" for node in simplified.everything):
             ways.append((passes.run(graph, passes.WITHOUT_WINOGRAD)[0], {}))
+        if any(node.op == "matmul_panels" for node in simplified.everything):
+            ways.append((passes.run(graph, passes.IN_PLACE)[0], {}))
     for way in ways[:-1]:
         with suppress(DoesNotFit):
             return _drafted(graph, *way, memory, made_for)
