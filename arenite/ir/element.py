@@ -66,8 +66,12 @@ def packed(array: Array, dtype: DType) -> NDArray[np.uint8]:
         for k in range(1, n):
             joined = joined | codes[:, k] << np.uint8(dtype.bits * k)
         return joined
-    bits = np.unpackbits(contiguous.view(np.uint8)[:, None], axis=1, bitorder="little")
-    return np.packbits(bits[:, : dtype.bits], bitorder="little")
+    # Of 6 bits, four in three bytes.
+    groups = np.zeros((-(-contiguous.size // 4), 4), np.uint8)
+    groups.reshape(-1)[: contiguous.size] = bits_of(contiguous, dtype)
+    a, b, c, d = groups.T
+    three = np.stack([a | b << 6, b >> 2 | c << 4, c >> 4 | d << 2], axis=1)
+    return three.reshape(-1)[: dtype.nbytes(contiguous.shape)]
 
 
 def unpacked(data: NDArray[np.uint8], dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -82,9 +86,11 @@ def unpacked(data: NDArray[np.uint8], dtype: DType, shape: tuple[int, ...]) -> A
         for k in range(n):
             codes[:, k] = data >> np.uint8(dtype.bits * k)
         return _of_low_bits(bits_of(codes.reshape(-1)[:count], dtype).reshape(shape), dtype)
-    bits = np.unpackbits(data, bitorder="little")[: count * dtype.bits].reshape(count, dtype.bits)
-    low = np.packbits(bits, axis=1, bitorder="little").reshape(shape)
-    return _of_low_bits(low, dtype)
+    three = np.zeros((-(-count // 4), 3), np.uint8)
+    three.reshape(-1)[: len(data)] = data
+    a, b, c = three.T
+    groups = np.stack([a, a >> 6 | b << 2, b >> 4 | c << 4, c >> 2], axis=1) & np.uint8(0x3F)
+    return _of_low_bits(groups.reshape(-1)[:count].reshape(shape), dtype)
 
 
 def _of_low_bits(low: NDArray[np.uint8], dtype: DType) -> Array:

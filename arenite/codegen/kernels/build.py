@@ -25,6 +25,7 @@ from arenite.codegen.kernels.values import (
     compute_dtype,
     guard_expr,
     index_expr,
+    read_dtype,
     stored_dtype,
     zero,
 )
@@ -90,7 +91,7 @@ class Builder:
 
     def _kernel(self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()) -> Built:
         arrays = [
-            ir.ArrayArg(name, stored_dtype(node.dtype), "in") for node, name in self.names.items()
+            ir.ArrayArg(name, read_dtype(node.dtype), "in") for node, name in self.names.items()
         ]
         arrays += [
             ir.ArrayArg(name, stored_dtype(node.dtype), "inout" if self._is_reread(node) else "out")

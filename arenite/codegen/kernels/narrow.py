@@ -9,20 +9,19 @@ that hold whole elements, and the bytes of these elements, seen as one word each
     packed   dddddd cccc|cc bbbb|bb aaaaaa      6 bits each: 3 bytes of 4 elements
 
 All elements of a word become what they are held as at once, each within its byte; where the last
-group is not full, and where elements are 6 bits, they are read and written one by one instead.
+group is not full, they are read and written one by one instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import BY_NAME, DType, Kind, uint8
 from arenite.ir.dim import Dim, ceildiv, product
-from arenite.ir.ops.narrow import SMALL_FLOATS
+from arenite.ir.ops.narrow import SMALL_FLOATS, SmallFloat
 from arenite.schedule.kernel import Kernel
 
 #: Groups in one tile.
@@ -47,22 +46,21 @@ def build_packing(kernel: Kernel) -> Built:
     is_pack = node.op == "pack"
     narrow = node if is_pack else node.inputs[0]
     dtype, count = narrow.dtype, product(narrow.shape)
-    n, nbytes = _in_group(dtype)
+    n, _ = _in_group(dtype)
     groups = ceildiv(count, n)
     first = ir.Name("tile") * TILE_GROUPS
     last = ir.Binary("min", first + TILE_GROUPS, index_expr(groups))
-    wide = uint8
-    if groups * n == count and nbytes == 1:
-        wide = _WORDS[n]
-        word = (_pack_word if is_pack else _unpack_word)(dtype, wide)
-        body: ir.Block = (ir.For("group", first, last, word, vector=True),)
-    else:
+    is_whole = groups * n == count
+    group = (_pack if is_pack else _unpack)(dtype, is_whole)
+    body: ir.Block = (ir.For("group", first, last, group, vector=True),)
+    if not is_whole:
         full = index_expr(count // n)
-        one_by_one = _pack_elements if is_pack else _unpack_elements
+        tail = (_pack if is_pack else _unpack)(dtype, False, count)
         body = (
-            ir.For("group", first, ir.Binary("min", last, full), one_by_one(dtype), vector=True),
-            ir.For("group", ir.Binary("max", first, full), last, one_by_one(dtype, count)),
+            ir.For("group", first, ir.Binary("min", last, full), group, vector=True),
+            ir.For("group", ir.Binary("max", first, full), last, tail),
         )
+    wide = _WORDS[n] if is_whole else uint8
     read, written = (wide, uint8) if is_pack else (uint8, wide)
     arrays = (ir.ArrayArg("in0", read, "in"), ir.ArrayArg("out0", written, "out"))
     tiles = ceildiv(groups, TILE_GROUPS)
@@ -73,77 +71,46 @@ def build_packing(kernel: Kernel) -> Built:
     return Built(loops, tiles)
 
 
-def _unpack_word(dtype: DType, wide: DType) -> ir.Block:
-    bits = dtype.bits
-    value = _Word(ir.Cast(ir.Load("in0", _GROUP, uint8), wide))
-    codes = value.masked(0, (1 << bits) - 1)
-    for k in range(1, 8 // bits):
-        codes |= value.left(k * (8 - bits)).masked(k, (1 << bits) - 1)
-    return (ir.Store("out0", _GROUP, _held(codes, dtype).expr),)
-
-
-def _pack_word(dtype: DType, wide: DType) -> ir.Block:
-    bits = dtype.bits
-    codes = _codes(_Word(ir.Load("in0", _GROUP, wide)), dtype)
-    packed = codes
-    for k in range(1, 8 // bits):
-        packed |= codes.right(k * (8 - bits))
-    return (ir.Store("out0", _GROUP, ir.Cast(packed.expr, uint8)),)
-
-
-#: Where something is, and whether it is there, if it may not be.
-_Place: TypeAlias = tuple[ir.Expr, ir.Expr | None]
-
-
-def _places(n: int, end: Dim | None) -> list[_Place]:
+def _places(n: int, end: Dim | None) -> list[tuple[ir.Expr, ir.Expr | None]]:
     """Where the n elements, or bytes, of a group are, and whether they are, where all of them may
     end before."""
     places = [_GROUP * n + k for k in range(n)]
     return [(place, None if end is None else place < index_expr(end)) for place in places]
 
 
-def _group_places(dtype: DType, count: Dim | None) -> tuple[list[_Place], list[_Place]]:
-    """Those of the elements and of the bytes."""
-    n, nbytes = _in_group(dtype)
-    used = None if count is None else ceildiv(count * dtype.bits, 8)
-    return _places(n, count), _places(nbytes, used)
+def _nbytes(dtype: DType, count: Dim | None) -> Dim | None:
+    return None if count is None else ceildiv(count * dtype.bits, 8)
 
 
-def _unpack_elements(dtype: DType, count: Dim | None = None) -> ir.Block:
-    places, bytes_at = _group_places(dtype, count)
-    bits, mask = dtype.bits, (1 << dtype.bits) - 1
-    statements: list[ir.Stmt] = [
-        ir.Let(f"packed{k}", ir.Load("in0", place, uint8, exists))
-        for k, (place, exists) in enumerate(bytes_at)
-    ]
-    packed = [_Word(ir.Name(f"packed{k}", uint8)) for k in range(len(bytes_at))]
-    for k, (place, exists) in enumerate(places):
-        byte, at = divmod(bits * k, 8)
-        code = packed[byte].right(at)
-        if at + bits > 8:
-            code |= packed[byte + 1].left(8 - at)
-        statements += [ir.Let(f"code{k}", (code & mask).expr)]
-        held = _element_held(_Word(ir.Name(f"code{k}", uint8)), dtype)
-        statements.append(ir.Store("out0", place, held.expr, exists))
-    return tuple(statements)
+def _unpack(dtype: DType, is_whole: bool, count: Dim | None = None) -> ir.Block:
+    """One group; `is_whole`: to a word, else to bytes, where there may be no more than `count`."""
+    (n, nbytes), bits = _in_group(dtype), dtype.bits
+    lets = _Lets()
+    packed = lets.joined("in0", _places(nbytes, _nbytes(dtype, count)), _WORDS[n])
+    codes = packed.masked(0, (1 << bits) - 1)
+    for k in range(1, n):
+        codes |= packed.left(k * (8 - bits)).masked(k, (1 << bits) - 1)
+    held = _held(lets.named(codes), dtype, lets)
+    if is_whole:
+        return (*lets.statements, ir.Store("out0", _GROUP, held.expr))
+    return lets.stored("out0", _places(n, count), held)
 
 
-def _pack_elements(dtype: DType, count: Dim | None = None) -> ir.Block:
-    places, bytes_at = _group_places(dtype, count)
-    packed = [_Word(ir.Const(0, uint8)) for _ in bytes_at]
-    statements: list[ir.Stmt] = []
-    for k, (place, exists) in enumerate(places):
-        held = ir.Let(f"held{k}", ir.Load("in0", place, uint8, exists))
-        code = _element_code(_Word(ir.Name(f"held{k}", uint8)), dtype)
-        statements += [held, ir.Let(f"code{k}", code.expr)]
-        code = _Word(ir.Name(f"code{k}", uint8))
-        byte, at = divmod(dtype.bits * k, 8)
-        packed[byte] |= code.left(at)
-        if at + dtype.bits > 8:
-            packed[byte + 1] |= code.right(8 - at)
-    for word, (place, exists) in zip(packed, bytes_at, strict=True):
-        statements.append(ir.Store("out0", place, word.expr, exists))
-    return tuple(statements)
+def _pack(dtype: DType, is_whole: bool, count: Dim | None = None) -> ir.Block:
+    """One group; `is_whole`: of a word, else of bytes, of which there may be no more than
+    `count`."""
+    (n, nbytes), bits = _in_group(dtype), dtype.bits
+    lets = _Lets()
+    if is_whole:
+        held = lets.named(_Word(ir.Load("in0", _GROUP, _WORDS[n])))
+    else:
+        held = lets.joined("in0", _places(n, count), _WORDS[n])
+    codes = lets.named(_codes(held, dtype, lets))
+    packed = codes.masked(0, (1 << bits) - 1)
+    for k in range(1, n):
+        packed |= codes.masked(k, (1 << bits) - 1).right(k * (8 - bits))
+    places = _places(nbytes, _nbytes(dtype, count))
+    return lets.stored("out0", places, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +128,19 @@ class _Word:
         right = other.expr if isinstance(other, _Word) else self._each(other)
         return _Word(ir.Binary(op, self.expr, right))
 
-    def __and__(self, number: int) -> _Word:
-        return self._with("and", number)
+    def __and__(self, other: _Word | int) -> _Word:
+        return self._with("and", other)
 
     def __or__(self, other: _Word) -> _Word:
         return self._with("or", other)
 
-    def __xor__(self, other: _Word) -> _Word:
+    def __xor__(self, other: _Word | int) -> _Word:
         return self._with("xor", other)
 
-    def __add__(self, other: _Word) -> _Word:
+    def __add__(self, other: _Word | int) -> _Word:
         return self._with("add", other)
 
-    def __sub__(self, other: _Word) -> _Word:
+    def __sub__(self, other: _Word | int) -> _Word:
         return self._with("sub", other)
 
     def masked(self, byte: int, mask: int) -> _Word:
@@ -183,11 +150,6 @@ class _Word:
     def times(self, number: int) -> _Word:
         """The bytes, each times a number."""
         return _Word(ir.Binary("mul", self.expr, ir.Const(number, self.expr.dtype)))
-
-    def where(self, number: int, one: int, other: _Word) -> _Word:
-        """`one` where a single byte is some number, else what `other` has."""
-        is_number = ir.Binary("eq", self.expr, self._each(number))
-        return _Word(ir.Select(is_number, self._each(one), other.expr))
 
     def left(self, by: int) -> _Word:
         return self._shifted("shift_left", by)
@@ -199,7 +161,49 @@ class _Word:
         return _Word(ir.Binary(op, self.expr, ir.Const(by, self.expr.dtype))) if by else self
 
 
-def _held(codes: _Word, dtype: DType) -> _Word:
+class _Lets:
+    """Statements that name words, so that each is computed once."""
+
+    def __init__(self) -> None:
+        self.statements: list[ir.Stmt] = []
+
+    def named(self, word: _Word) -> _Word:
+        name = f"w{len(self.statements)}"
+        self.statements.append(ir.Let(name, word.expr))
+        return _Word(ir.Name(name, word.expr.dtype))
+
+    def joined(
+        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], wide: DType
+    ) -> _Word:
+        """Bytes of an array as one word, the first at the low end."""
+        words = [
+            _Word(ir.Cast(ir.Load(array, place, uint8, exists), wide)).left(8 * k)
+            for k, (place, exists) in enumerate(places)
+        ]
+        for word in words[1:]:
+            words[0] |= word
+        return self.named(words[0])
+
+    def stored(
+        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], word: _Word
+    ) -> ir.Block:
+        """All statements, and those that put the bytes of a word into an array."""
+        word = self.named(word)
+        stores = [
+            ir.Store(array, place, ir.Cast(word.right(8 * k).expr, uint8), exists)
+            for k, (place, exists) in enumerate(places)
+        ]
+        return (*self.statements, *stores)
+
+    def is_number(self, word: _Word, number: int) -> _Word:
+        """1 in each byte that is some number, else 0."""
+        differs = word ^ number
+        for by in (1, 2, 4):
+            differs = self.named(differs | differs.right(by))
+        return self.named((differs & 1) ^ 1)
+
+
+def _held(codes: _Word, dtype: DType, lets: _Lets) -> _Word:
     """Bytes that hold the elements of some codes.
 
     A float8_e4m3fn counts in eighths what a float4_e2m1fn counts in halves, from another exponent
@@ -210,6 +214,8 @@ def _held(codes: _Word, dtype: DType) -> _Word:
     if dtype.kind is Kind.SIGNED:
         sign = 1 << dtype.bits - 1
         return codes | (codes & sign).times(256 // sign - 2)
+    if dtype.bits == 6:
+        return _held_of_six_bits(codes, SMALL_FLOATS[dtype], lets)
     magnitude = codes & 7
     is_normal = (codes.right(1) | codes.right(2)) & 1
     is_number = (is_normal | codes) & 1
@@ -218,10 +224,12 @@ def _held(codes: _Word, dtype: DType) -> _Word:
     return code | (codes & 8).left(4)
 
 
-def _codes(held: _Word, dtype: DType) -> _Word:
+def _codes(held: _Word, dtype: DType, lets: _Lets) -> _Word:
     """The codes of elements that bytes hold."""
     if dtype.kind is not Kind.FLOAT:
         return held & (1 << dtype.bits) - 1
+    if dtype.bits == 6:
+        return _codes_of_six_bits(held, SMALL_FLOATS[dtype], lets)
     is_number = (held.right(5) | held.right(6)) & 1
     above = (held & 0x7F) - is_number.times(0x30)
     is_normal = (above.right(3) | above.right(4)) & 1
@@ -229,25 +237,24 @@ def _codes(held: _Word, dtype: DType) -> _Word:
     return code | (held & 0x80).right(4)
 
 
-def _element_held(code: _Word, dtype: DType) -> _Word:
-    """The byte that holds an element of some code."""
-    if dtype.bits != 6:
-        return _held(code, dtype)
-    small = SMALL_FLOATS[dtype]
-    magnitude = code & 0x1F
-    held = magnitude.left(small.held_shift) + _Word(ir.Const(small.held_offset, uint8))
+def _held_of_six_bits(codes: _Word, small: SmallFloat, lets: _Lets) -> _Word:
+    """As if all were normal, then less what those below are held lower."""
+    magnitude = lets.named(codes & 0x1F)
+    held = magnitude.left(small.held_shift) + small.held_offset
     for number, one in enumerate(small.held_below_normal):
-        held = magnitude.where(number, one, held)
-    return held | (code & 0x20).left(2)
+        lower = (number << small.held_shift) + small.held_offset - one
+        held = lets.named(held - lets.is_number(magnitude, number).times(lower))
+    return held | (codes & 0x20).left(2)
 
 
-def _element_code(held: _Word, dtype: DType) -> _Word:
-    """The code of an element that a byte holds."""
-    if dtype.bits != 6:
-        return _codes(held, dtype)
-    small = SMALL_FLOATS[dtype]
-    magnitude = held & 0x7F
-    code = (magnitude - _Word(ir.Const(small.held_offset, uint8))).right(small.held_shift)
+def _codes_of_six_bits(held: _Word, small: SmallFloat, lets: _Lets) -> _Word:
+    """Those of normal numbers, with those below them by themselves."""
+    magnitude = lets.named(held & 0x7F)
+    below = code = lets.named(_Word(ir.Const(0, held.expr.dtype)))
     for number, one in enumerate(small.held_below_normal):
-        code = magnitude.where(one, number, code)
-    return code | (held & 0x80).right(2)
+        is_one = lets.is_number(magnitude, one)
+        below, code = lets.named(below + is_one), lets.named(code + is_one.times(number))
+    # High enough that the offset is taken from its own byte.
+    normal = (magnitude + below.left(7) - small.held_offset).right(small.held_shift)
+    normal = normal & (below ^ 1).times(0x1F)
+    return code | normal | (held & 0x80).right(2)

@@ -19,7 +19,8 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops.complex_parts import PART_OF
 from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
 
-FLOAT32 = BY_NAME["float32"]
+FLOAT32, COMPLEX64 = BY_NAME["float32"], BY_NAME["complex64"]
+UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 
 #: Where a part of a complex number is among the two.
 _PARTS = {"real": 0, "imag": 1}
@@ -55,9 +56,15 @@ def compute_dtype(dtype: DType) -> DType:
     return FLOAT32 if dtype.kind is Kind.FLOAT and dtype.bits < 32 else dtype
 
 
-def stored_dtype(dtype: DType) -> DType:
-    """What an array has elements of: two floats for a complex number, the real part first."""
+def read_dtype(dtype: DType) -> DType:
+    """What an array that is read has elements of: two floats for a complex number."""
     return PART_OF.get(dtype, dtype)
+
+
+def stored_dtype(dtype: DType) -> DType:
+    """What an array that is written has elements of: words of both parts of a complex number, where
+    there are words so long."""
+    return UINT64 if dtype == COMPLEX64 else PART_OF.get(dtype, dtype)
 
 
 def zero(dtype: DType) -> bool | int | float:
@@ -180,7 +187,12 @@ class Values:
         """What is stored of an element, side by side."""
         if node.dtype not in PART_OF:
             return [self.at(node, index, scope)]
-        return [self._named(self.part(node, k, index, scope), scope) for k in (0, 1)]
+        parts = [self._named(self.part(node, k, index, scope), scope) for k in (0, 1)]
+        if node.dtype != COMPLEX64:
+            return parts
+        low, high = (ir.Cast(ir.Bitcast(part, UINT32), UINT64) for part in parts)
+        shifted = ir.Binary("shift_left", high, ir.Const(32, UINT64))
+        return [ir.Binary("or", low, shifted)]
 
     def _is_known(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> bool:
         """Whether an element is there already, in memory or under a name."""
