@@ -54,7 +54,8 @@ def draft(
     """Everything of a program but its code; `memory` is the most bytes the arena may have,
     `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
     choices = all_choices()
-    simplified, _ = passes.run(graph, passes.PASSES if winograd else passes.WITHOUT_WINOGRAD)
+    is_faster = winograd and host_target().has_fma  # else there are no register tiles
+    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
     ways = [(simplified, choices)]
     if memory is not None:
         # What tuning has chosen may need more scratch than the usual, Winograd larger weights, and

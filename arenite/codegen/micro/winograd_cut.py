@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import product
 
 from arenite.codegen.micro.blocking import MOST_TILES
+from arenite.codegen.micro.conv_cut import lanes_for
 from arenite.codegen.micro.rows import even_height, even_heights
-from arenite.codegen.micro.tile import lanes_of, most_rows
+from arenite.codegen.micro.tile import most_rows
 from arenite.codegen.target import Target
 from arenite.dtype import DType
 from arenite.ir.ops.convolution import PANEL
@@ -96,12 +97,14 @@ def _is_near(cut: WinogradCut, usual: WinogradCut, sizes: WinogradSizes) -> bool
 
 
 def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[WinogradCut]:
-    lanes = lanes_of(target, total)
+    lanes = lanes_for(sizes.channels, total, target)
+    n_vectors = -(-sizes.channels // lanes)
     block_pixels = -(-sizes.pixels // -(-sizes.pixels // BLOCK_TILES))
     most_lines = min(sizes.lines, BLOCK_TILES // sizes.pixels or 1)
     for columns, block_lines in product(range(1, MOST_COLUMNS + 1), range(1, most_lines + 1)):
         tallest = most_rows(target, columns)
-        if columns * lanes % PANEL or tallest < 1:
+        is_whole = columns * lanes % PANEL == 0 or columns == n_vectors
+        if not is_whole or tallest < 1:
             continue
         lines = [length for _, length in _parts(sizes.lines, block_lines)]
         pixels = [length for _, length in _parts(sizes.pixels, block_pixels)]
