@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import dtype as dtypes
-from arenite.errors import AreniteError, DamagedCache
+from arenite.errors import AreniteError, DamagedCache, InvalidPlan
 from arenite.ir.dim import Dim
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.flat import flattened, unflattened
@@ -85,6 +85,11 @@ class Compiled:
             object.__setattr__(self, "_frame", Frame.of(self))
         assert self._frame is not None
         return self._frame
+
+    def verify(self) -> None:
+        """InvalidPlan unless the frame is that of launches, steps, values and plan."""
+        if not self.frame.is_same(Frame.of(self)):
+            raise InvalidPlan("the frame of a program is not that of its launches and values")
 
     def sections(self) -> dict[str, bytes]:
         """As sections of a model file."""

@@ -317,6 +317,7 @@ class Executable(Closing):
         for binding in list(self._binder.bound.values()):  # calls in other threads may add one
             binding.plan.verify()
             self._verify_table(binding.table.table, binding.places, binding.sizes)
+        self.compiled.verify()
 
     def _verify_table(self, table: LaunchTable, places: Places, sizes: Mapping[str, int]) -> None:
         self._assembly.verify(places, table)

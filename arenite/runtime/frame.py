@@ -183,6 +183,14 @@ class Frame(NamedTuple):
             **waits_to_arrays(self.load_known, "load_waits."),
         }
 
+    def is_same(self, other: Frame) -> bool:
+        """Whether the two differ in no more than what `prepared` finds out."""
+        bare, others = (one._replace(known=(), load_known=(), below=None) for one in (self, other))
+        mine, theirs = bare.arrays(), others.arrays()
+        return bare.data() == others.data() and all(
+            array.tobytes() == theirs[name].tobytes() for name, array in mine.items()
+        )
+
     @classmethod
     def saved(cls, data: Mapping[str, Any], arrays: Arrays, plan: MemoryPlan) -> Frame:
         """Read back; ValueError where a number leads out of what there is."""
