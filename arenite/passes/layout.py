@@ -28,6 +28,8 @@ _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 _FOLLOWED = _REDUCTIONS | frozenset(
     {"argmax", "argmin", "pad", "slice", "expand", "concat", "window", "gather", "reshape"}
 )
+#: Elements of the last axis from which on work before a reshape fills vectors.
+LEAST_LAST = 8
 #: Behind these what was made with channels last is looked for.
 _SEEN_THROUGH = _FOLLOWED | {"permute"}
 
@@ -42,14 +44,10 @@ def layout(node: Node) -> Node:
         return _reshaped(node)
     if OPS[node.op].family != "elementwise" and node.op not in _FOLLOWED:
         return node
-    moved = next((value for value in node.inputs if _comes_from_conv(value)), None)
-    if moved is None:
-        return node
-    axes: Axes = moved.attr("axes")
     if OPS[node.op].family == "elementwise":
-        inner = [unpermuted(value, axes) for value in node.inputs]
-        return permuted(make(node.op, *inner, **dict(node.attrs)), axes)
-    return _moved_through(node, axes)
+        return _before_views(node)
+    moved = next((value for value in node.inputs if _comes_from_conv(value)), None)
+    return node if moved is None else _moved_through(node, moved.attr("axes"))
 
 
 def why_left(node: Node) -> str | None:
@@ -131,6 +129,75 @@ def _is_always_inside(size: Dim, taps: Dim, dilation: int, pair: tuple[Dim, Dim]
     )
 
 
+# Elementwise ops that move.
+
+
+def _before_views(node: Node) -> Node:
+    """The op before the views of what was made with channels last, and these behind it: permutes,
+    and reshapes where other operands are the same for all places."""
+    operands: tuple[Node, ...] = node.inputs
+    views: list[Node] = []
+    while True:
+        step = _before_view(operands)
+        if step is None:
+            break
+        view, operands = step
+        views.append(view)
+    if not views:
+        return node
+    made = make(node.op, *operands, **dict(node.attrs))
+    for view in reversed(views):
+        if view.op == "permute":
+            made = permuted(made, view.attr("axes"))
+        else:
+            made = make("reshape", made, shape=view.shape)
+    return made
+
+
+def _before_view(operands: tuple[Node, ...]) -> tuple[Node, tuple[Node, ...]] | None:
+    """A view among operands, and what gives the operands when it is done to each."""
+    for view in operands:
+        if _comes_from_conv(view):
+            axes: Axes = view.attr("axes")
+            return view, tuple(unpermuted(value, axes) for value in operands)
+    for view in operands:
+        if view.op != "reshape" or not view.ndim or not _was_made_last(view.inputs[0]):
+            continue
+        inner = [_unreshaped(value, view) for value in operands]
+        known = tuple(value for value in inner if value is not None)
+        last = view.shape[-1]
+        if len(known) == len(inner) and isinstance(last, int) and last >= LEAST_LAST:
+            return view, known
+    return None
+
+
+def _unreshaped(node: Node, view: Node) -> Node | None:
+    """A node that gives this one when reshaped as the view is; None where there is no simple one.
+
+    The view keeps the last axis, or cuts it into several, and the node is the same along others.
+    """
+    [x] = view.inputs
+    if node is view:
+        return x
+    if node.op == "full":
+        return full(x.shape, node.attr("value"), node.dtype)
+    while node.op == "expand":
+        [node] = node.inputs
+    ones, shape = (1,) * (x.ndim - 1), node.shape
+    if view.shape[-1] == x.shape[-1]:
+        if any(size != 1 for size in shape[:-1]):
+            return None
+        row = _as(node, (*ones, shape[-1]))
+    elif view.shape[: len(ones)] == x.shape[:-1]:
+        if shape[: len(ones)] != ones:
+            return None
+        tail = view.shape[len(ones) :]
+        row = _as(make("expand", node, shape=(*ones, *tail)), (*ones, x.shape[-1]))
+    else:
+        return None
+    return make("expand", row, shape=x.shape)
+
+
 # Permutes that move.
 
 
@@ -191,9 +258,12 @@ _born: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
 
 def _comes_from_conv(node: Node) -> bool:
     """Whether a node is a permute of what was made with channels last."""
-    if node.op != "permute":
-        return False
-    pending = [node.inputs[0]]
+    return node.op == "permute" and _was_made_last(node.inputs[0])
+
+
+def _was_made_last(node: Node) -> bool:
+    """Whether a convolution made a node with channels last, or what it is made of."""
+    pending = [node]
     while pending:
         current = pending[-1]
         if current in _born:
@@ -211,7 +281,7 @@ def _comes_from_conv(node: Node) -> bool:
             pending.append(unknown[0])
         else:
             _born[current] = False
-    return _born[node.inputs[0]]
+    return _born[node]
 
 
 def _moved_through(node: Node, axes: Axes) -> Node:

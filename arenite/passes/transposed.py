@@ -89,6 +89,8 @@ def _cropped(y: Node, sizes: tuple[Dim, ...], first: list[Dim]) -> Node:
     if any(number != 0 for number in short):
         padding = ((0, 0), *((0, number) for number in short), (0, 0))
         y = make("pad", y, padding=padding, value=0.0)
+    if not any(first) and (*sizes,) == y.shape[1:-1]:
+        return y
     ends = (start + size for start, size in zip(first, sizes, strict=True))
     return make(
         "slice",

@@ -93,6 +93,28 @@ def test_no_zeros_are_put_between() -> None:
     assert conv.inputs[1].shape == (16, 8, 2, 2)
 
 
+@pytest.mark.parametrize(
+    ("out", "groups", "is_before"), [(16, 1, True), (16, 2, False), (2, 1, False)]
+)
+def test_work_on_channels_is_done_before_places_are_dealt_out(
+    out: int, groups: int, is_before: bool
+) -> None:
+    y = node_of((2, 8, 5, 4), (8, out, 2, 2), (2, 2), groups=groups)
+    for k, op in enumerate(("mul", "add")):
+        numbers = ir.constant(whole((1, out * groups, 1, 1), k), FLOAT32)
+        y = ir.make(op, y, ir.make("expand", numbers, shape=y.shape))
+    y = ir.make("maximum", y, ir.full(y.shape, 0.0, FLOAT32))
+    graph = Graph.of([y])
+    made, _ = run(graph, PASSES)
+    verify(made)
+    arrays = [whole(value.shape, 5 + k) for k, value in enumerate(graph.inputs)]
+    np.testing.assert_array_equal(
+        reference.evaluate(made, arrays)[0], reference.evaluate(graph, arrays)[0]
+    )
+    [last] = [node for node in made.nodes if node.op == "maximum"]
+    assert (last.shape == (2, 5, 4, 4 * out)) == is_before
+
+
 def test_dilated_ones_are_left_to_be_written_out() -> None:
     node = node_of((1, 8, 5, 5), (8, 4, 4, 4), (2, 2), dilations=(1, 2))
     assert transposed(node) is node
