@@ -14,7 +14,8 @@ from arenite import __version__
 from arenite.cli import manner
 from arenite.device.allocator import readable_nbytes
 
-PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "typer", "rich")
+#: What a plain install brings along.
+PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "tokenizers", "jinja2", "typer", "rich")
 
 
 def doctor(
