@@ -33,12 +33,13 @@ class Recipe:
 
     @cached_property
     def key(self) -> str:
-        """Everything that decides the graph."""
+        """Everything that decides the graph; the name of the model does not."""
+        description = self.file.description._replace(name="")
         tensors = sorted(
             (name, tensor.name, tensor.dtype.name, tensor.shape)
             for name, tensor in self.file.tensors.items()
         )
-        return repr((self.file.description, self.context, self.block, self.kv.name, tensors))
+        return repr((description, self.context, self.block, self.kv.name, tensors))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
