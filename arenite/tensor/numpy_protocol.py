@@ -15,7 +15,7 @@ from arenite.errors import NotSupported
 from arenite.ir.compose import basic
 from arenite.ir.node import Node
 from arenite.ir.ops import make
-from arenite.tensor import creation, elementwise
+from arenite.tensor import creation, elementwise, numpy_functions
 from arenite.tensor.base import node_of
 from arenite.tensor.creation import wrap
 from arenite.tensor.elementwise import arithmetic, floating, logical, rounding, truth
@@ -156,9 +156,9 @@ def call_ufunc(
 #: Functions that are a method of the first argument with the same arguments.
 _METHODS = (
     "all any argmax argmin argsort broadcast_to clip count_nonzero cumprod cumsum diagonal dot "
-    "expand_dims flip max mean min moveaxis outer pad prod ptp ravel repeat reshape roll round "
-    "sort split squeeze std sum swapaxes take take_along_axis tensordot tile trace transpose tril "
-    "triu var"
+    "expand_dims flip max mean min moveaxis nonzero outer pad prod ptp ravel repeat reshape roll "
+    "round sort split squeeze std sum swapaxes take take_along_axis tensordot tile trace "
+    "transpose tril triu var"
 ).split()
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -168,14 +168,22 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "around": lambda x, *args, **kwargs: creation.asarray(x).round(*args, **kwargs),
     "broadcast_arrays": creation.broadcast_arrays,
     "concatenate": creation.concatenate,
+    "diff": numpy_functions.diff,
     "einsum": creation.einsum,
+    "fliplr": lambda x: creation.asarray(x).flip(1),
+    "flipud": lambda x: creation.asarray(x).flip(0),
     "full_like": creation.full_like,
     "hstack": creation.hstack,
     "imag": lambda x: creation.asarray(x).imag,
+    "inner": numpy_functions.inner,
+    "isclose": numpy_functions.isclose,
+    "median": numpy_functions.median,
     "meshgrid": creation.meshgrid,
+    "nan_to_num": numpy_functions.nan_to_num,
     "ones_like": creation.ones_like,
     "real": lambda x: creation.asarray(x).real,
     "stack": creation.stack,
+    "vdot": numpy_functions.vdot,
     "vstack": creation.vstack,
     "where": creation.where,
     "zeros_like": creation.zeros_like,

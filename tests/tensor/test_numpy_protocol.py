@@ -17,6 +17,15 @@ Y = array(np.dtype("float64"), (3, 4), 1, edges=False)
 
 CALLS: dict[str, Any] = {
     "angle": np.angle,
+    "diff": lambda x: np.diff(x, 2, axis=0),
+    "fliplr": np.fliplr,
+    "flipud": np.flipud,
+    "inner": lambda x: np.inner(x, X[:2]),
+    "isclose": lambda x: np.isclose(x, X + 1e-7 * (X > 0)),
+    "median": lambda x: np.median(x, 1, keepdims=True),
+    "nan_to_num": lambda x: np.nan_to_num(np.where(x > 0, np.where(x > 1, np.inf, np.nan), x)),
+    "nonzero": lambda x: np.nonzero(x > 0)[1],
+    "vdot": lambda x: np.vdot(x, Y),
     "imag": np.imag,
     "real": np.real,
     "all": lambda x: np.all(x, axis=0),
@@ -108,3 +117,25 @@ def test_functions_stay_lazy_and_agree(name: str) -> None:
 def test_what_is_not_lazy_says_so(call: Any, message: str) -> None:
     with pytest.raises(NotSupported, match=message):
         call(Tensor(X))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_functions_made_of_others_at_edge_values(dtype: str) -> None:
+    x = np.array([[0, 1, 3, 3], [5, 2, 0, 9], [7, 7, 1, 4]]).astype(dtype)
+    if dtype.startswith("float"):
+        x[0, 1], x[1, 2], x[2, 3] = np.nan, np.inf, -np.inf
+    t = Tensor(x)
+    y = np.roll(x, 1)
+    with np.errstate(all="ignore"):
+        for made, wanted in (
+            (np.diff(t), np.diff(x)),
+            (np.nan_to_num(t, nan=2.0, posinf=9.0), np.nan_to_num(x, nan=2.0, posinf=9.0)),
+            (np.nan_to_num(t), np.nan_to_num(x)),
+            (np.median(t), np.median(x)),
+            (np.median(t[:, :3], 1), np.median(x[:, :3], 1)),
+        ):
+            np.testing.assert_allclose(np.asarray(made), wanted)
+        if dtype != "bool":
+            np.testing.assert_array_equal(np.isclose(t, x), np.isclose(x, x))
+            wanted = np.isclose(x, y, equal_nan=True)
+            np.testing.assert_array_equal(np.isclose(t, y, equal_nan=True), wanted)

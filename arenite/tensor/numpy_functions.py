@@ -1,0 +1,80 @@
+"""NumPy's functions that are no method of a tensor: made of those that are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from arenite.dtype import Kind
+from arenite.errors import InvalidArgument
+from arenite.ir.element import numpy_dtype
+from arenite.tensor import creation
+from arenite.tensor.base import axis_of
+from arenite.tensor.tensor import Tensor
+
+
+def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
+    """The n-th differences of neighbours along an axis; of bools, whether they differ."""
+    x = creation.asarray(a)
+    at = axis_of(axis, x.ndim)
+    if n < 0:
+        raise InvalidArgument(f"diff: the order is not negative, as {n} is")
+    for _ in range(n):
+        head: list[Any] = [slice(None)] * x.ndim
+        tail = list(head)
+        head[at], tail[at] = slice(1, None), slice(None, -1)
+        later, earlier = x[tuple(head)], x[tuple(tail)]
+        x = later != earlier if x.dtype.kind is Kind.BOOL else later - earlier
+    return x
+
+
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """NaN and infinities as numbers: the largest there are, unless others are given."""
+    t = creation.asarray(x)
+    if t.dtype.kind is not Kind.FLOAT:
+        return t
+    largest = float(np.finfo(numpy_dtype(t.dtype)).max)
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    t = creation.where(t.isnan(), nan, creation.where(t == math.inf, high, t))
+    return creation.where(t == -math.inf, low, t)
+
+
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """|a - b| <= atol + rtol |b|; infinities are close to themselves alone."""
+    x, y = creation.asarray(a), creation.asarray(b)
+    is_near = ((x - y).abs() <= y.abs() * rtol + atol) & y.isfinite()
+    is_close = is_near | (x == y)
+    return is_close | (x.isnan() & y.isnan()) if equal_nan else is_close
+
+
+def inner(a: Any, b: Any) -> Tensor:
+    """Sums of products over the last axes."""
+    x, y = creation.asarray(a), creation.asarray(b)
+    return x * y if not x.ndim or not y.ndim else x.tensordot(y, axes=((-1,), (-1,)))
+
+
+def vdot(a: Any, b: Any) -> Tensor:
+    """The sum of all products, with the first conjugated."""
+    return (creation.asarray(a).conj().reshape(-1) * creation.asarray(b).reshape(-1)).sum()
+
+
+def median(a: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The middle along an axis, or of all; of an even number of elements the mean of two."""
+    x = creation.asarray(a)
+    shape = [1 if axis is None or k == axis_of(axis, x.ndim) else n for k, n in enumerate(x.shape)]
+    x, at = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    x = x if x.dtype.kind is Kind.FLOAT else x.astype("float64")
+    size = x.shape[at]
+    if not isinstance(size, int) or not size:
+        raise InvalidArgument(f"median is of a number of elements that is known, not of {size}")
+    ordered = x.sort(at)
+    low, high, last = (ordered.take(k, at) for k in ((size - 1) // 2, size // 2, size - 1))
+    middle = creation.where(last.isnan(), last, (low + high) / 2)  # NaN is sorted last
+    return middle.reshape(*shape) if keepdims else middle
