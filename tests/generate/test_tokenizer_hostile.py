@@ -34,6 +34,17 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a merge of an unknown token": ("bytes", {"merges": ["a zzzz"]}, "'zzzz' is no token"),
     "a merge into an unknown token": ("bytes", {"merges": ["Q Q"]}, "'QQ' is no token"),
     "a merge of one": ("bytes", {"merges": ["ab"]}, "no pair of tokens"),
+    "a merge with nothing before its space": ("bytes", {"merges": [" a"]}, "no pair of tokens"),
+    "a merge with nothing behind its space": ("bytes", {"merges": ["a "]}, "no pair of tokens"),
+    "a merge far down": ("bytes", {"merges": ["a b"] * 20_000 + ["a zz"]}, "merge 20000 is 'a zz'"),
+    "a merge into a control token": (
+        "bytes",
+        {"tokens": ["a", "b", "ab"], "token_type": [1, 1, 3], "merges": ["a b"]}
+        | {"bos_token_id": 0, "eos_token_id": 1},
+        "'ab' is no token",
+    ),
+    "a huge merge": ("bytes", {"merges": ["a " + "b" * 2**22]}, "is no token"),
+    "all tokens alike": ("merged", {"tokens": ["a"] * 100_000}, "tokens 0 and 1 are both 'a'"),
     "bos outside": ("bytes", {"bos_token_id": 705}, "is 705, and the vocabulary has 705"),
     "eos outside": ("merged", {"eos_token_id": 2**32 - 1}, "4294967295"),
     "eot outside": ("merged", {"eot_token_id": 70_000}, "eot_token_id is 70000"),
@@ -124,6 +135,24 @@ def test_a_character_without_any_token_is_one_unknown_token(tmp_path: Path) -> N
         scores=[0.0] * 5,
     )
     assert tokenizer.encode("x\U0001f600x", ends=False) == [3, 4, 0, 4]
+
+
+def test_of_two_merges_of_one_pair_the_first_counts(tmp_path: Path) -> None:
+    """As llama.cpp has it."""
+    keys = {"tokens": ["a", "b", "c", "ab", "bc"], "token_type": [1] * 5}
+    keys |= {"bos_token_id": None, "eos_token_id": None}
+    tokenizer = opened(tmp_path, "bytes", merges=["a b", "b c", "a b"], **keys)
+    assert tokenizer.encode("abc") == [3, 2]
+    tokenizer = opened(tmp_path, "bytes", merges=["b c", "a b", "b c"], **keys)
+    assert tokenizer.encode("abc") == [0, 4]
+
+
+def test_a_byte_that_is_a_control_token_is_no_text(tmp_path: Path) -> None:
+    """Merges with its character are there, and do not happen."""
+    keys = {"tokens": ["a", "b", "ab", "c"], "token_type": [1, 3, 1, 1], "merges": ["a b"]}
+    tokenizer = opened(tmp_path, "bytes", bos_token_id=None, eos_token_id=None, **keys)
+    assert tokenizer.encode("acb", special=False) == [0, 3]
+    assert tokenizer.encode("acb", special=True) == [0, 3, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
