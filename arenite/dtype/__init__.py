@@ -9,7 +9,6 @@ a byte are packed, low bits first, without gaps between rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from math import prod
@@ -29,14 +28,23 @@ class Kind(Enum):
     BLOCK = "block-quantised"
 
 
-@dataclass(frozen=True, slots=True)
 class DType:
-    """`block_length` elements take `block_nbytes` bytes; for scalars `bits` is exact."""
+    """`block_length` elements take `block_nbytes` bytes; for scalars `bits` is exact. Known by its
+    name, and never changed."""
 
-    name: str
-    kind: Kind = field(compare=False)
-    bits: int = field(compare=False)  # of one element; for block types of one whole block
-    block_length: int = field(compare=False, default=1)
+    __slots__ = ("bits", "block_length", "kind", "name")
+
+    def __init__(self, name: str, kind: Kind, bits: int, block_length: int = 1) -> None:
+        self.name = name
+        self.kind = kind
+        self.bits = bits  # of one element; for block types of one whole block
+        self.block_length = block_length
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DType) and self.name == other.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     @property
     def is_block(self) -> bool:

@@ -35,7 +35,6 @@ from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.failure import error_of
 from arenite.runtime.hosts import HostCalls
-from arenite.runtime.kernel import CachedKernel, Kernels
 from arenite.runtime.load_step import LoadStep
 from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
@@ -45,6 +44,7 @@ from arenite.runtime.state import HeldState, States
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.passes import Record
+    from arenite.runtime.kernel import CachedKernel, Kernels
     from arenite.runtime.profile import Profile
     from arenite.runtime.stamps import Stamps
     from arenite.runtime.table import LaunchTable
@@ -116,11 +116,15 @@ class Executable(Closing):
 
     @property
     def kernels(self) -> Kernels:
+        from arenite.runtime.kernel import Kernels
+
         return Kernels(self.compiled.kernels)
 
     @property
     def load_kernels(self) -> Kernels:
         """Those that read constants alone: they run once, before the first run."""
+        from arenite.runtime.kernel import Kernels
+
         return Kernels(self.compiled.load_kernels)
 
     @property

@@ -16,7 +16,6 @@ from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.node import nbytes_of, typed
 from arenite.ir.outline import Port
-from arenite.memory.tables import aligned
 
 Array = NDArray[Any]
 #: Gives the bytes of a state while nothing runs, writable.
@@ -91,6 +90,8 @@ class States(Mapping[str, HeldState]):
         return len(self._held)
 
     def __str__(self) -> str:
+        from arenite.memory.tables import aligned
+
         rows = [["state", "type", "bytes"]]
         rows += [[s.name, typed(s.shape, s.dtype), str(s.nbytes)] for s in self._held.values()]
         return aligned(rows, {2}) + f"\n\n{self.nbytes} bytes in all"
