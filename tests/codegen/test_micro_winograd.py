@@ -166,6 +166,22 @@ def test_a_number_of_images_that_is_known_later(count: int) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_part_of_an_image_is_read_in_place(target: str) -> None:
+    case = Case((13, 10), 21, 34, padding=((1, 0), (0, 2)), images=2)
+    large, w = whole((3, 15, 12, 30), 5), whole((3, 3, 21, 34), 6, unit=4)
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        part = x[1:, 2:, 1:11, 4:25]
+        made = ir.make("conv_winograd", part.node, w.node, channels=34, padding=case.padding)
+        return Tensor.of_node(made)
+
+    arrays = [large.astype(np.float32), packed(w)]
+    made = Made(function, [a.shape for a in arrays], np.float32, target)
+    [got] = made.run(arrays)
+    np.testing.assert_array_equal(got, brute(case, large[1:, 2:, 1:11, 4:25], w))
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_loops_say_what_is_computed(name: str) -> None:
     case = Case((11, 12), 20, 37, end="bias")
