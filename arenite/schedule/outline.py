@@ -19,7 +19,8 @@ from arenite.ir.node import Node
 from arenite.ir.ops import Region, make, parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.regions import rebuilt
-from arenite.schedule.roots import CONSTRUCTS, MADE_UP, is_in_memory
+from arenite.passes.known import is_known
+from arenite.schedule.roots import CONSTRUCTS, MADE_UP, PACKED, is_in_memory
 
 
 def outline(graph: Graph) -> Graph:
@@ -114,6 +115,8 @@ def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
         sides = node.op == "if" and place is None
         for k, value in enumerate(node.inputs):
             wanted[value].add((group_of[node], k == 1) if sides and k else place)
+        if node.op in PACKED and is_known(node.inputs[1]):
+            wanted[node.inputs[1]].add(None)  # at load, and not in each run that comes here
     return places
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import ir
+from arenite.dtype import BY_NAME
 from arenite.dtype import of as dtype_of
 from arenite.ir import reference, verify
 from arenite.ir.dim import Var
@@ -141,3 +142,14 @@ def test_a_budget_without_room_for_panels_leaves_weights_where_they_are() -> Non
                 "packed" in {slot.region for slot in program.plan.slots.values()}
             ) == is_packed_now
             np.testing.assert_array_equal(program(x)[0], x @ w)
+
+
+def test_the_weights_of_a_branch_are_packed_at_load() -> None:
+    w, x = whole(340, 480), whole(5, 340)
+    flag = Tensor.of_node(ir.graph_input("flag", 1, (), BY_NAME["bool"]))
+    y = arenite.cond(flag, lambda x: x @ known(w), lambda x: x @ known(-w), given(x.shape))
+    with compile_graph(Graph.of([y.node])) as program:
+        assert len(program.load_kernels) == 2
+        assert len(program.kernels) == 2
+        for choice, expected in ((True, x @ w), (False, -(x @ w))):
+            np.testing.assert_array_equal(program(x, np.asarray(choice))[0], expected)
