@@ -21,7 +21,7 @@ from arenite.ir.dim import Var, bounds
 from arenite.ir.node import nbytes_of
 from arenite.ir.outline import Constant, Outline, Port
 from arenite.memory.columns import SlotColumns
-from arenite.pipeline.identity import graph_sources
+from arenite.pipeline.identity import graph_sources, identity
 from arenite.runtime import cache
 from arenite.runtime.dim_json import dim_from_json, dim_to_json
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("arenite.pipeline")
 
 def outline_of(recipe: Recipe) -> Outline:
     """What a run needs to know of a recipe's graph."""
-    key = cache.key_of("outline", graph_sources(), recipe.key)
+    key = cache.key_of("outline", *identity(), graph_sources(), recipe.key)
     store = cache.default()
     sections = store.get(key)
     if sections is not None:
