@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes on a busy machine says nothing.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 MODEL = "smollm2-135m-instruct"
 USERS_FOLDER = os.environ.get("ARENITE_CACHE_DIR")
