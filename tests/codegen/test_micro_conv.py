@@ -220,6 +220,8 @@ DEEP = replace(PLAIN, groups=0, channels=37)
         replace(PLAIN, kernel=(1, 1), padding=((0, 0), (0, 0)), channels=1024, out=33),
         replace(PLAIN, kernel=(1, 1), padding=((0, 0), (0, 0)), strides=(2, 2), channels=512),
         replace(PLAIN, strides=(2, 2), channels=512, image=(9, 30)),
+        replace(PLAIN, kernel=(1, 1), padding=((0, 0), (0, 0)), out=72),
+        replace(PLAIN, strides=(2, 2), out=117),
         replace(PLAIN, image=(1, 1), channels=100, out=300),
         replace(PLAIN, image=(40, 40), channels=24, out=24),
         replace(PLAIN, image=(9, 90), kernel=(1, 9), dilations=(1, 8), padding=((0, 0), (32, 32))),
@@ -362,7 +364,9 @@ def test_what_is_not_finite_reaches_what_it_is_part_of_and_nothing_else(case: Ca
         np.testing.assert_array_equal(result[~touched], plain[~touched])
 
 
-@pytest.mark.parametrize("case", [PLAIN, DEEP], ids=["dense", "depthwise"])
+@pytest.mark.parametrize(
+    "case", [PLAIN, replace(PLAIN, out=72), DEEP], ids=["dense", "half a vector", "depthwise"]
+)
 def test_a_long_epilogue(case: Case) -> None:
     def function(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         return (convolved(case, x, w) * 0.01 + bias).silu()

@@ -20,7 +20,7 @@ from arenite.codegen.micro.conv_kernel import (
     taps_of_rows,
 )
 from arenite.codegen.micro.strips import Strip
-from arenite.codegen.micro.tile import KLoop, Tile, summed
+from arenite.codegen.micro.tile import KLoop, summed
 from arenite.codegen.printer import kernel_text
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.byte_products import WORD
@@ -48,11 +48,11 @@ class BytesFunction(ConvFunction):
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         loops = [] if self.product.depth == ir.index(0) else self._loops()
-        words = self._words(rows, columns)
+        words = self._words(rows, columns, is_masked)
         self._end(words, words.multiply(loops, self.bytes_left), is_masked)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
-        b, words = self.builder, self._words(strip.pixels, columns)
+        b, words = self.builder, self._words(strip.pixels, columns, is_masked)
 
         def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
             for first, count, rows in taps_of_rows(strip, ends):
@@ -68,18 +68,15 @@ class BytesFunction(ConvFunction):
         around = self._loops()[: ends.n_around]
         self._end(words, summed(b, around, "%a", "%b", words.zeros(), taps), is_masked)
 
-    def _words(self, rows: int, columns: int) -> WordTile:
+    def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
         line = self.nbytes(self.product.a.line, self.product.a)
-        tile = Tile(rows, columns, self.product.lanes)
+        tile = self._shape(rows, columns, is_masked)
         ask_ahead(self, rows, columns, self._depth())
         return WordTile(self.builder, tile, lambda row: line * row, self._column_offset)
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
         """The epilogue."""
-        lanes = self.product.lanes
-        columns = range(words.tile.columns)
-        masks = [self._mask(column * lanes) if is_masked else None for column in columns]
-        self.finish(words.by_row(sums), masks)
+        self.finish(words.by_row(sums), self._masks(words.tile, is_masked))
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)

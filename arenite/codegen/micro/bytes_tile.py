@@ -61,11 +61,11 @@ class WordTile:
         self.b, self.tile = b, tile
         self.rows = [row_offset(row) for row in range(tile.rows)]
         self.columns = [column_offset(column) for column in range(tile.columns)]
-        self.type = VType("i", 32, tile.lanes)
+        self.types = [VType("i", 32, lanes) for lanes in tile.widths]
         self.dot = word_dot(b.target)
 
     def zeros(self) -> list[Vec]:
-        return [self.b.constant(0, self.type)] * (self.tile.rows * self.tile.columns)
+        return [self.b.constant(0, t) for t in self.types] * self.tile.rows
 
     def step(
         self,
@@ -76,17 +76,17 @@ class WordTile:
         nbytes: int = WORD,
     ) -> list[Vec]:
         """The sums after a word of K, for some rows or all; `nbytes` of A's word are there."""
-        b, t, n_columns = self.b, self.type, self.tile.columns
+        b, n_columns = self.b, self.tile.columns
         vectors = [
             self.dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
-            for offset in self.columns
+            for t, offset in zip(self.types, self.columns, strict=True)
         ]
         made = list(sums)
         for row in range(self.tile.rows) if rows is None else rows:
             word = _word(b, moved(b, a_at, self.rows[row]), nbytes)
-            spread = self.dot.a(b.broadcast(word, t.lanes))
+            spread = {t: self.dot.a(b.broadcast(word, t.lanes)) for t in dict.fromkeys(self.types)}
             for at, vector in enumerate(vectors, row * n_columns):
-                made[at] = self.dot.add(made[at], spread, vector)
+                made[at] = self.dot.add(made[at], spread[made[at].type], vector)
         return made
 
     def multiply(self, k_loops: Sequence[KLoop], rest: int) -> list[Vec]:

@@ -19,7 +19,7 @@ from arenite.codegen.micro.build import SHORT_OPS
 from arenite.codegen.micro.choices import conv_ways
 from arenite.codegen.micro.conv_base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.codegen.micro.conv_copy import Copy, Room, room
-from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv
+from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv, last_lanes
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends, Taps
 from arenite.codegen.micro.conv_sides import ZERO
 from arenite.codegen.micro.driver import GROUP_START
@@ -169,6 +169,7 @@ class ConvBuilder(LastBuilder):
             self._on_line(),
             copied,
             ends,
+            last_lanes(self.channels, cut.lanes, target),
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays

@@ -106,9 +106,16 @@ def lanes_for(channels: int, total: DType, target: Target) -> int:
     return lanes
 
 
+def last_lanes(channels: int, lanes: int, target: Target) -> int:
+    """Lanes of the last vector of channels where half a vector is enough and costs half; else 0."""
+    is_enough = 0 < channels % lanes <= lanes // 2
+    return lanes // 2 if lanes == PANEL and is_enough and target.cpu in _HALF_RATE else 0
+
+
 def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
     """Vectors side by side: those that take the fewest cycles, by a rough count of them."""
     total = -(-sizes.channels // lanes)
+    has_half = last_lanes(sizes.channels, lanes, target) > 0
     is_near = total * lanes * sizes.depth * 4 <= NEAR_NBYTES
 
     def cycles(columns: int) -> float:
@@ -116,13 +123,13 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
         if tallest < 1:
             return float("inf")
         n_tiles = -(-pixels // tallest)
-        spent = 0.0
+        rows, spent = pixels / n_tiles, 0.0
         for count, own in ((total // columns, columns), (total % columns > 0, total % columns)):
-            rows = pixels / n_tiles
             # A single vector has no partner to share its broadcasts with.
             fed = rows * own * (1.1 if own == 1 else 1.0)
             step = max(fed, 0.55 * (rows + own), 4.0) + 0.5
             spent += count * n_tiles * step
+        spent -= n_tiles * rows / 2 if has_half else 0.0
         return spent * (ONCE if columns == total and is_near else 1.0)
 
     usable = [

@@ -70,6 +70,7 @@ class Conv:
     on_line: ir.Block
     copied: ir.Block  # what a block begins with
     ends: Ends | None = None
+    last_lanes: int = 0  # of the last vector of columns, if fewer than of others
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def _(kernel: ConvKernel) -> str:
         f"// rows of {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}, "
         f"{expression_text(product.a.line)} apart, depth {expression_text(product.depth)}",
     ]
+    if conv.last_lanes:
+        head.append(f"// {conv.last_lanes} lanes of the last columns")
     if conv.ends is not None:
         cut = (f"{s.count} {s.name} from {s.first}" for s in conv.ends.strips)
         head.append(f"// {', '.join(cut)}, {conv.ends}")
@@ -110,12 +113,12 @@ class ConvFunction(TileFunction):
         self.conv = kernel.conv
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        product, lanes = self.product, self.product.lanes
+        product, shape = self.product, self._shape(rows, columns, is_masked)
         ask_ahead(self, rows, columns, self._depth())
         line = self.nbytes(product.a.line, product.a)
         sums = multiply(
             self.builder,
-            Tile(rows, columns, lanes),
+            shape,
             self.dot,
             "%a",
             "%b",
@@ -125,12 +128,12 @@ class ConvFunction(TileFunction):
             [None] * columns,
             rows_ahead(self, rows, self._depth()),
         )
-        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
-        self.finish(sums, masks)
+        self.finish(sums, self._masks(shape, is_masked))
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
-        b, product, lanes, dot = self.builder, self.product, self.product.lanes, self.dot
+        b, product, dot = self.builder, self.product, self.dot
+        shape = self._shape(strip.pixels, columns, is_masked)
         ask_ahead(self, strip.pixels, columns, self._depth())
         line = self.nbytes(product.a.line, product.a)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
@@ -141,12 +144,12 @@ class ConvFunction(TileFunction):
                 load_wide(
                     b, b.offset(b_at, self._column_offset(column)), dot.b, dot.sum, lanes, None
                 )
-                for column in range(columns)
+                for column, lanes in enumerate(shape.widths)
             ]
             for row in rows:
                 number = load_wide(b, moved(b, a_at, line * row), dot.a, dot.sum, 1, None)
-                spread = b.broadcast(number, lanes)
                 for at, vector in enumerate(vectors, row * columns):
+                    spread = b.broadcast(number, vector.type.lanes)
                     made[at] = fma(spread, vector, made[at])
             return made
 
@@ -161,11 +164,27 @@ class ConvFunction(TileFunction):
                 sums = summed(b, loops, a_here, b_here, sums, partial(step, rows))
             return sums
 
-        start = [b.constant(0, register_type(dot.sum, lanes))] * (strip.pixels * columns)
+        zeros = [b.constant(0, register_type(dot.sum, lanes)) for lanes in shape.widths]
+        start = zeros * strip.pixels
         flat = summed(b, self._loops()[: ends.n_around], "%a", "%b", start, taps)
         sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
-        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
-        self.finish(sums, masks)
+        self.finish(sums, self._masks(shape, is_masked))
+
+    def _shape(self, rows: int, columns: int, is_masked: bool) -> Tile:
+        """A tile; if it is masked, its last columns are the last there are."""
+        last_lanes = self.conv.last_lanes if is_masked else 0
+        return Tile(rows, columns, self.product.lanes, last_lanes)
+
+    def _masks(self, shape: Tile, is_masked: bool) -> list[Vec | None]:
+        """Which lanes of the columns are there; None where all are."""
+        lanes, widths, n_columns = shape.lanes, shape.widths, self.product.n_columns
+        if not is_masked:
+            return [None] * shape.columns
+        if not isinstance(n_columns, ir.Const):
+            return [self._mask(column * lanes) for column in range(shape.columns)]
+        *whole, last = widths
+        is_whole = int(n_columns.value) % lanes == last
+        return [*[None] * len(whole), None if is_whole else self._mask(len(whole) * lanes, last)]
 
     def _depth(self) -> int | None:
         """Steps of K, where their number is known."""

@@ -68,6 +68,7 @@ class Depthwise:
     #: asked for ahead. 0 where the input is near.
     n_lines: int
     n_new_lines: int
+    last_lanes: int  # of the last vector of channels, if fewer than of others; else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def _(kernel: DepthwiseKernel) -> str:
         f"weights {own.weight_step}, at {expression_text(own.weights_at)}; loops {loops}",
         f"// {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}",
     ]
+    if own.last_lanes:
+        head.append(f"// {own.last_lanes} lanes of the last channels")
     if own.n_new_lines:
         head.append(f"// asks for pixels of the last {own.n_new_lines} lines ahead")
     placed = loop_text(replace(kernel, body=(*product.place, *own.on_line)))
@@ -114,9 +117,8 @@ class StripFunction(TileFunction):
         self.depthwise = kernel.depthwise
 
     def strip(self, strip: Strip, is_masked: bool) -> None:
-        b, product, own = self.builder, self.product, self.depthwise
-        lanes, dot = product.lanes, self.dot
-        mask = self._mask(0) if is_masked else None
+        b, product, own, dot = self.builder, self.product, self.depthwise, self.dot
+        lanes, mask = self._lanes(is_masked)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
         uses = _uses(own, strip)
 
@@ -157,8 +159,7 @@ class StripFunction(TileFunction):
     def end(self, is_masked: bool) -> None:
         """One pixel, of which `depth` taps are inside."""
         b, product, own, dot = self.builder, self.product, self.depthwise, self.dot
-        lanes = product.lanes
-        mask = self._mask(0) if is_masked else None
+        lanes, mask = self._lanes(is_masked)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
         taps = KLoop(self.depth, own.dilation * own.pixel * a_size, own.weight_step * b_size)
 
@@ -169,6 +170,16 @@ class StripFunction(TileFunction):
         zero = b.constant(0, register_type(dot.sum, lanes))
         [total] = summed(b, [*self._loops(), taps], "%a", "%b", [zero], step)
         self.finish([[total]], [mask])
+
+    def _lanes(self, is_masked: bool) -> tuple[int, Vec | None]:
+        """The lanes of a vector, which is the last if it is masked; None where all are there."""
+        product = self.product
+        if not is_masked:
+            return product.lanes, None
+        lanes = self.depthwise.last_lanes or product.lanes
+        assert isinstance(product.n_columns, ir.Const)
+        is_whole = int(product.n_columns.value) % product.lanes == lanes
+        return lanes, None if is_whole else self._mask(0, lanes)
 
     def _loops(self) -> list[KLoop]:
         size = self.product.b.dtype.bits // 8

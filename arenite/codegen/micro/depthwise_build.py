@@ -14,7 +14,14 @@ from arenite.codegen.micro.ahead import LINE_NBYTES
 from arenite.codegen.micro.blocking import MOST_TILES
 from arenite.codegen.micro.choices import depthwise_ways
 from arenite.codegen.micro.conv_base import ANY, LastBuilder, Lies
-from arenite.codegen.micro.conv_cut import LATER_LINES, ConvCut, ConvSizes, even, lanes_for
+from arenite.codegen.micro.conv_cut import (
+    LATER_LINES,
+    ConvCut,
+    ConvSizes,
+    even,
+    lanes_for,
+    last_lanes,
+)
 from arenite.codegen.micro.conv_kernel import Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side
 from arenite.codegen.micro.depthwise import Depthwise, DepthwiseKernel, OpenLine
@@ -133,6 +140,7 @@ class _DepthwiseBuilder(LastBuilder):
             self._on_line(),
             self.block.taps,
             self._new_lines(lies, target),
+            last_lanes(self.channels, cut.lanes, target),
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         kernel = DepthwiseKernel(

@@ -122,15 +122,15 @@ class TileFunction(Kept):
         for row, own in enumerate(sums):
             for column, total in enumerate(own):
                 self._keep(slot, (row * columns + column) * lanes, total)
-        self._finish_rows(slot, rows, columns, masks)
+        self._finish_rows(slot, rows, columns, masks, sums[0][-1].type.lanes)
 
-    def _mask(self, first: int) -> Vec:
+    def _mask(self, first: int, lanes: int = 0) -> Vec:
         """Which lanes of the column that begins at `first` are among the first `rest`."""
-        return self._mask_of(self.rest - first)
+        return self._mask_of(self.rest - first, lanes)
 
-    def _mask_of(self, count: Vec) -> Vec:
+    def _mask_of(self, count: Vec, lanes: int = 0) -> Vec:
         """The first `count` lanes; none if it is negative."""
-        b, lanes = self.builder, self.product.lanes
+        b, lanes = self.builder, lanes or self.product.lanes
         t = VType("i", self.product.sum_dtype.bits, lanes)
         return b.iota(t).lt(b.broadcast(count.convert("trunc", t.scalar), lanes))
 
@@ -155,25 +155,33 @@ class TileFunction(Kept):
                     self._finish(self.row + row, total)
                     self.scope.pop()
 
-            self._in_column(self._column(column), mask, rows)
+            self._in_column(self._column(column), mask, rows, totals[0].type.lanes)
         self.builder.block.end = "ret void"
 
-    def _finish_rows(self, slot: str, rows: int, columns: int, masks: Sequence[Vec | None]) -> None:
+    def _finish_rows(
+        self,
+        slot: str,
+        rows: int,
+        columns: int,
+        masks: Sequence[Vec | None],
+        last_lanes: int = 0,
+    ) -> None:
         """The epilogue in a loop over the rows of sums that were kept."""
         b, product, lanes = self.builder, self.product, self.product.lanes
-        t = register_type(product.sum_dtype, lanes)
+        widths = Tile(rows, columns, lanes, last_lanes).widths
         size = product.sum_dtype.bits // 8
 
         def turn(_: Phase, row: Vec) -> None:
             start = moved(b, slot, row * (columns * lanes * size))
-            for column in range(columns):
+            for column, width in enumerate(widths):
 
-                def one(column: int = column) -> None:
+                def one(column: int = column, width: int = width) -> None:
                     where = b.offset(start, column * lanes * size)
+                    t = register_type(product.sum_dtype, width)
                     total = b.emit(f"load {t}, ptr {where}, align {lanes * size}", t)
                     self._finish(self.row + row, total)
 
-                self._in_column(self._column(column), masks[column], one)
+                self._in_column(self._column(column), masks[column], one, width)
 
         zero, count = b.constant(0, I64), b.constant(rows, I64)
         self.counted_loop(zero, count, [Phase(1, 1)], product.epilogue, turn)
@@ -183,14 +191,16 @@ class TileFunction(Kept):
         """Where a column of the tile begins in the product."""
         return self.column + number * self.product.lanes
 
-    def _in_column(self, first: Vec, mask: Vec | None, inside: Callable[[], None]) -> None:
+    def _in_column(
+        self, first: Vec, mask: Vec | None, inside: Callable[[], None], lanes: int = 0
+    ) -> None:
         """What `inside` emits, with the vector variable beginning at `first`."""
         product = self.product
         self.scope.push(Level("loop"))
         binding = Binding(ir.INT64, self.scope.depth, True, values={SCALAR: first})
         self.scope.bind(product.column, binding)
         masks = {} if mask is None else {0: mask}
-        self.vector = VectorMode(product.column, product.lanes, 1, masks)
+        self.vector = VectorMode(product.column, lanes or product.lanes, 1, masks)
         inside()
         self.vector = None
         self.scope.pop()

@@ -28,11 +28,17 @@ from arenite.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Numbers of rows and of vector columns, and the lanes of a column."""
+    """Numbers of rows and of vector columns, and the lanes of a column, or of the last of them."""
 
     rows: int
     columns: int
     lanes: int
+    last_lanes: int = 0  # as many as the others
+
+    @property
+    def widths(self) -> list[int]:
+        """The lanes of each column."""
+        return [*[self.lanes] * (self.columns - 1), self.last_lanes or self.lanes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +94,25 @@ def multiply(
     """
     rows = [row_offset(row) for row in range(tile.rows)]
     columns = [column_offset(column) for column in range(tile.columns)]
-    zero = b.constant(0, register_type(dot.sum, tile.lanes))
+    widths = tile.widths
 
     def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
         if beside is not None:
             beside(a_at)
         vectors = [
-            load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, tile.lanes, mask)
-            for offset, mask in zip(columns, column_masks, strict=True)
+            load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, lanes, mask)
+            for offset, lanes, mask in zip(columns, widths, column_masks, strict=True)
         ]
         made = []
         for row, offset in enumerate(rows):
             number = load_wide(b, moved(b, a_at, offset), dot.a, dot.sum, 1, None)
-            spread = b.broadcast(number, tile.lanes)
+            spread = {lanes: b.broadcast(number, lanes) for lanes in dict.fromkeys(widths)}
             for column, vector in enumerate(vectors):
-                made.append(fma(spread, vector, sums[row * tile.columns + column]))
+                total = sums[row * tile.columns + column]
+                made.append(fma(spread[vector.type.lanes], vector, total))
         return made
 
-    start = [zero] * (tile.rows * tile.columns)
+    start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in widths] * tile.rows
     sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
     return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
 
