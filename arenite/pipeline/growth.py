@@ -14,11 +14,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arenite.ir.compose.basic import binary, pad, permute, slice_axis
-from arenite.ir.dim import Dim, Found, Var, evaluate, found_in, minimum
+from arenite.ir.compose.basic import binary, concat, pad, permute, slice_axis
+from arenite.ir.dim import (
+    Atom,
+    Dim,
+    Floordiv,
+    Found,
+    Positive,
+    Var,
+    evaluate,
+    found_in,
+    minimum,
+)
 from arenite.ir.graph import everything, found_sizes
 from arenite.ir.node import Node, Origins, Shape
-from arenite.ir.ops import Region, full, graph_input, parameter
+from arenite.ir.ops import Region, full, graph_input, make, parameter
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import cut, loop_parts
 from arenite.ir.ops.define import BOOL, INT64
@@ -249,15 +259,22 @@ class _Body:
         resizing = Resizing(sizes, known, self.origins)
         resizing.add((parts.goes_on, *parts.following, *parts.rows))
         following = [resizing.new[node] for node in parts.following]
-        after: list[Node] = []
+        now = {str(size): n for (_, _, size), n in zip(self._grown, counts, strict=True)}
+        now |= {name: size_node(dim, INT64) for name, dim in outer.items()}
+        after = [number_of(self._next[str(size)], now) for _, _, size in self._grown]
+        then = now | {str(size): n for (_, _, size), n in zip(self._grown, after, strict=True)}
         fits: list[Node] = []
-        for k, axis, size in self._grown:
-            room = self._rooms[str(size)]
-            kept = minimum(following[k].shape[axis], room)
-            following[k] = self._in_room(slice_axis(following[k], axis, 0, kept), axis, room)
-            after.append(size_node(kept, INT64))
-            again = substituted(substituted(self._next[str(size)], self._next), sizes)
-            fits.append(binary("le", size_node(again, INT64), full((), room, INT64)))
+        for (k, axis, size), count in zip(self._grown, counts, strict=True):
+            room, whole = self._rooms[str(size)], rooms[k]
+            more = self._appended(k, axis)
+            if more and whole is not None:
+                added = concat([resizing.new[node] for node in more], axis)
+                following[k] = make("update_slice", whole, _to_front(added, axis), count, axis=0)
+            else:
+                kept = minimum(following[k].shape[axis], room)
+                following[k] = self._in_room(slice_axis(following[k], axis, 0, kept), axis, room)
+            again = number_of(self._next[str(size)], then)
+            fits.append(binary("le", again, full((), room, INT64)))
         return _Made(
             [*(room for room in rooms if room is not None), *counts,
              parameter((), BOOL), parameter((), INT64)],
@@ -268,12 +285,55 @@ class _Body:
             binary("add", number, 1),
         )  # fmt: skip
 
+    def _appended(self, k: int, axis: int) -> tuple[Node, ...]:
+        """What a carried value is continued with, where all that happens to it is this."""
+        parts = self._parts
+        following, one = parts.following[k], parts.carried[k]
+        is_appended = following.op == "concat" and following.attr("axis") == axis
+        if not is_appended or following.inputs[0] is not one or one in following.inputs[1:]:
+            return ()
+        more = following.inputs[1:]
+        others = (*parts.following[:k], *parts.following[k + 1 :], *parts.rows, parts.goes_on)
+        used = everything((*more, *others))
+        # Its size is found where it is read.
+        size = one.shape[axis]
+        if one not in used and any(size in found_sizes(node) for node in used):
+            return ()
+        return more
+
     def _in_room(self, value: Node, axis: int, room: int) -> Node:
         """A value with the axis in front, and room behind it."""
         padding: list[tuple[Dim, Dim]] = [(0, 0)] * value.ndim
         padding[axis] = (0, room - value.shape[axis])
-        axes = [axis, *(k for k in range(value.ndim) if k != axis)]
-        return permute(pad(value, padding), axes)
+        return _to_front(pad(value, padding), axis)
+
+
+def number_of(dim: Dim, values: Mapping[str, Node]) -> Node:
+    """A size as a number, over numbers for its variables."""
+    if isinstance(dim, int):
+        return full((), dim, INT64)
+    total: Node | None = None
+    for monomial, coefficient in dim.terms:
+        term = full((), coefficient, INT64)
+        for atom in monomial:
+            term = binary("mul", term, _atom(atom, values))
+        total = term if total is None else binary("add", total, term)
+    assert total is not None
+    return total
+
+
+def _atom(atom: Atom, values: Mapping[str, Node]) -> Node:
+    if isinstance(atom, Var):
+        return values[atom.name] if atom.name in values else size_node(atom, INT64)
+    if isinstance(atom, Positive):
+        return binary("maximum", number_of(atom.inner, values), 0)
+    assert isinstance(atom, Floordiv)
+    return binary("floordiv", number_of(atom.numerator, values), number_of(atom.divisor, values))
+
+
+def _to_front(value: Node, axis: int) -> Node:
+    """An axis moved to the front."""
+    return permute(value, [axis, *(k for k in range(value.ndim) if k != axis)])
 
 
 def _from_front(value: Node, axis: int) -> Node:

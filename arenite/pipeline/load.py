@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from arenite.codegen.kernels.built import Built
 from arenite.ir.node import Node
-from arenite.schedule import Kernel, Schedule
+from arenite.schedule import Kernel, Loop, Schedule
 
 _CONSTANTS = ("constant", "buffer")
 
@@ -28,6 +28,7 @@ def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[in
     outputs = set(schedule.results)
     # What a run writes over is made in every run.
     outputs |= {old for kernel in schedule.kernels for _, old in kernel.overwrites}
+    outputs |= {old for s in schedule.steps if isinstance(s, Loop) for old in s.overwritten}
     for step in schedule.steps:
         if (
             isinstance(step, Kernel)

@@ -355,6 +355,8 @@ class _Lowering:
             and start not in self.book.shared
             and loop.inputs.count(initial) == 1
         )
+        if initial in loop.overwritten and not dies:
+            raise InvalidGraph(f"{name} writes rows of {initial!r}, which others read")
         current, upcoming = self.book.cell(), self.book.cell()
         before.append((Ins.MOV, current, self.book.address(start), ZERO))
         at_end.append((Ins.MOV, current, upcoming, ZERO))

@@ -25,10 +25,11 @@ from arenite.schedule.kernel import (
     Schedule,
     Stage,
 )
+from arenite.schedule.roots import CONSTRUCTS, is_in_memory
 
 
 def construct(
-    graph: Graph, nodes: Sequence[Node], fused: Callable[[Graph], Schedule], numbers: Iterator[int]
+    graph: Graph, nodes: Sequence[Node], fused: Callable[..., Schedule], numbers: Iterator[int]
 ) -> Branch | Loop | Cut | HostCall:
     """The step of a branch or a loop, of which `nodes` are results."""
     node = nodes[0]
@@ -50,7 +51,7 @@ def _loop(
     graph: Graph,
     node: Node,
     outputs: tuple[tuple[int, Node], ...],
-    fused: Callable[[Graph], Schedule],
+    fused: Callable[..., Schedule],
     numbers: Iterator[int],
 ) -> Loop:
     parts = loop_parts(node)
@@ -78,12 +79,30 @@ def _loop(
     )
     return Loop(
         moved,
-        fused(inside),
+        fused(inside, carried=_overwritable(graph, node, moved)),
         rows,
         tuple((window, captured) for _, window, captured in windows),
         zeros,
         outputs,
     )
+
+
+def _overwritable(graph: Graph, node: Node, parts: LoopParts) -> dict[Node, Node]:
+    """The carried values that may be written over, by what follows on them: a kernel before the
+    loop makes their initial value, for the loop alone."""
+    made = (parts.goes_on, *parts.following, *parts.rows)
+    found: dict[Node, Node] = {}
+    for initial, one, following in zip(parts.initial, parts.carried, parts.following, strict=True):
+        if following.op != "update_slice" or following.inputs[0] is not one:
+            continue
+        is_elsewhere = is_in_memory(initial) or initial.op in CONSTRUCTS
+        if is_elsewhere or initial in graph.results or made.count(following) > 1:
+            continue
+        readers = [user for user in graph.nodes if initial in user.inputs]
+        results = all(user.op == "loop" and user.inputs == node.inputs for user in readers)
+        if results and node.inputs.count(initial) == 1:
+            found[following] = one
+    return found
 
 
 def _windows(parts: LoopParts, results: list[Node]) -> list[tuple[Node, Node, Node]]:

@@ -42,13 +42,17 @@ def fuse(graph: Graph) -> Schedule:
     return _fused(outline(graph), count())
 
 
-def _fused(graph: Graph, numbers: Iterator[int]) -> Schedule:
+def _fused(
+    graph: Graph, numbers: Iterator[int], carried: Mapping[Node, Node] | None = None
+) -> Schedule:
+    """`carried`: the values of a loop whose body this is that may be written over, by what follows
+    on them."""
     last: dict[Node, Node] = {}
     while True:
         kept = {copy.inputs[0] for copy in last.values()}
         drafts = _Drafts(graph, choose_roots(graph, kept), last)
         drafts.join_all()
-        over = drafts.overwriting()
+        over = drafts.overwriting(carried or {})
         if not over.broken:
             break
         assert last.keys().isdisjoint(over.broken), "a copy that nobody reads can come last"
@@ -224,7 +228,7 @@ class _Drafts:
                 return True
         return False
 
-    def overwriting(self) -> Overwriting:
+    def overwriting(self, carried: Mapping[Node, Node]) -> Overwriting:
         """Which values are written over others."""
         self.works = list(dict.fromkeys(draft.final() for draft in self.by_node.values()))
         numbers = {id(draft): k for k, draft in enumerate(self.works)}
@@ -237,7 +241,7 @@ class _Drafts:
 
         reads = [draft.reads for draft in self.works]
         kept = {*self.graph.results, *(copy.inputs[0] for copy in self.last)}
-        return overwriting(self.graph, made_by, reads, is_in_place, kept)
+        return overwriting(self.graph, made_by, reads, is_in_place, kept, carried)
 
     def _path_outside(self, producer: Draft, consumer: Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""

@@ -128,6 +128,14 @@ class Loop:
         return (*control_reads(parts), *parts.initial, *parts.captures)
 
     @property
+    def overwritten(self) -> tuple[Node, ...]:
+        """The initial values that the body writes rows of, and leaves the rest."""
+        kernels = (step for step in self.body.steps if isinstance(step, Kernel))
+        old = {value for kernel in kernels for _, value in kernel.overwrites}
+        pairs = zip(self.parts.initial, self.parts.carried, strict=True)
+        return tuple(initial for initial, one in pairs if one in old)
+
+    @property
     def has_condition(self) -> bool:
         return not (is_always(self.parts.condition) and is_always(self.parts.goes_on))
 

@@ -5,6 +5,7 @@ takes the bytes of which, and the edges that keep it right: who reads the old va
 one that writes the new one.
 
     new = update_slice(old, rows, start)    writes the rows alone, where nobody needs `old` later
+    loop that carries old, then new         the same, where the loop begins with a value of its own
     state becomes value                     written where the state lies; where a reader of the
                                             state needs the value first, through a copy at the end
 """
@@ -35,16 +36,18 @@ def overwriting(
     reads: Sequence[Collection[Node]],
     is_in_place: Callable[[Node, Node], bool],
     kept: Collection[Node],
+    carried: Mapping[Node, Node],
 ) -> Overwriting:
     """`made_by` is the number of the work that makes a value, `reads` what each work reads, `kept`
-    are values that nothing may be written over.
+    are values that nothing may be written over, `carried` the values of a loop that may be, by what
+    follows on them.
 
     `is_in_place(value, state)`: whether the work that makes the value reads each element of the
     state only where it writes that of the value.
     """
     if not graph.updates and not any(node.op == "update_slice" for node in graph.nodes):
         return Overwriting()
-    return _Search(graph, made_by, reads, is_in_place).run(kept)
+    return _Search(graph, made_by, reads, is_in_place).run(kept, carried)
 
 
 def aliases_of(graph: Graph) -> dict[Node, list[Node]]:
@@ -78,14 +81,18 @@ class _Search:
             for node in read:
                 self._readers[node].append(work)
 
-    def run(self, kept: Collection[Node]) -> Overwriting:
+    def run(self, kept: Collection[Node], carried: Mapping[Node, Node]) -> Overwriting:
         results, outputs = set(self.graph.results), set(self.graph.outputs)
         leads_to = self._chains()
         owner: dict[Node, Node] = {}  # of each value that takes over: whose bytes it has
         for node in self.graph.nodes:
-            if node.op != "update_slice" or node in outputs:
+            if node.op != "update_slice":
                 continue
             old = node.inputs[0]
+            if node in outputs:
+                if carried.get(node) is old:
+                    self._take(node, old)
+                continue
             if owner.get(old, old).op == "state":
                 # The bytes of a state are written only on the way to what it becomes.
                 may_take = leads_to.get(node) is owner.get(old, old)
