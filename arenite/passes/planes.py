@@ -1,7 +1,8 @@
 """Complex values are computed as two planes: their real parts and their imaginary parts.
 
 In: a graph. Out: one with the same inputs and outputs, in which complex is only what lies in
-memory for others: sources, states, what loops, branches and the host are given and give, outputs.
+memory: sources, states, rows of these, what loops, branches and the host are given and give,
+outputs.
 
     x complex64[n], in memory        re = real(x), im = imag(x)         read where x lies
     a result for others              complex(re, im)                    written side by side
@@ -60,6 +61,7 @@ class _Splitting:
         self._known: set[Node] = set()
         self._planes: dict[Node, Planes] = {}
         self._whole: dict[Node, Node] = {}
+        self._in_memory: set[Node] = set()  # complex ones that are no planes put together
         self._regions: dict[Region, Region] = {}
 
     def whole(self, node: Node) -> Node:
@@ -79,9 +81,10 @@ class _Splitting:
                 self._split(node)
 
     def _split(self, node: Node) -> None:
-        if not any(map(is_complex, (node, *node.inputs))) or _is_kept(node):
+        if not any(map(is_complex, (node, *node.inputs))) or self._is_kept(node):
             self._keep(node, self._rebuilt(node))
             if is_complex(node):
+                self._in_memory.add(node)
                 parts = (make(op, self._whole[node]) for op in ("real", "imag"))
                 self._set_planes(node, *parts)
             return
@@ -94,6 +97,14 @@ class _Splitting:
             self._keep(node, made)
         else:
             self._set_planes(node, *made)
+
+    def _is_kept(self, node: Node) -> bool:
+        """Whether a node is as it is in memory, hands on what is, or takes some of its rows."""
+        if node.op in ("gather", "update_slice"):
+            return node.inputs[0] in self._in_memory
+        family = OPS[node.op].family
+        is_made_up = node.op in ("full", "iota", "size")
+        return (family == "source" and not is_made_up) or family in ("control", "host")
 
     def _set_planes(self, node: Node, re: Node, im: Node) -> None:
         self._planes[node] = re, im
@@ -116,13 +127,6 @@ class _Splitting:
             is_same = results == region.results
             self._regions[region] = region if is_same else Region(region.parameters, results)
         return self._regions[region]
-
-
-def _is_kept(node: Node) -> bool:
-    """Whether a node is as it is in memory, or hands on what is."""
-    family = OPS[node.op].family
-    is_made_up = node.op in ("full", "iota", "size")
-    return (family == "source" and not is_made_up) or family in ("control", "host")
 
 
 def _each(node: Node, given: Sequence[Planes], attrs: dict[str, Any]) -> Planes:

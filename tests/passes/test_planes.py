@@ -78,6 +78,16 @@ def test_bodies_and_branches_mean_the_same() -> None:
         means_the_same(graph, some(4), np.asarray(holds))
 
 
+def test_rows_are_taken_and_put_where_they_lie() -> None:
+    x, places = x_of(9, 4), x_of(3, index=1, dtype=INT64)
+    rows = ir.make("gather", x, places, axis=0)
+    put = ir.make("update_slice", x, ir.make("neg", rows), ir.full((), 2, INT64), axis=0)
+    graph = Graph((x, places), (ir.make("mul", rows, rows), put))
+    split = planes(graph)
+    assert complex_ops(split) == {"input", "gather", "update_slice", "complex"}
+    means_the_same(graph, some(9, 4), np.array([8, 0, 8]))
+
+
 def test_lines_are_kept() -> None:
     x = x_of(3)
     y = ir.make("mul", x, x)

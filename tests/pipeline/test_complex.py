@@ -291,6 +291,29 @@ def test_loops_and_branches() -> None:
             near(result, right, 32)
 
 
+@pytest.mark.parametrize("dtype", COMPLEX, ids=name_of)
+@pytest.mark.parametrize("columns", [1, 5, 70])
+def test_rows_of_states(dtype: DType, columns: int) -> None:
+    """Rows are put into a state in place, and read from it."""
+    kept = ir.make("state", name="kept", shape=(6, columns), dtype=dtype)
+    arrays = [some((2, columns), dtype), np.array(3), np.array([4, 0, 4])]
+    x, start, places = (source(array, k) for k, array in enumerate(arrays))
+    new = ir.make("update_slice", kept, ir.make("add", x, x), start, axis=0)
+    rows = ir.make("gather", new, places, axis=0)
+    outputs = (ir.make("neg", rows), ir.make("gather", x, ir.full((), 1, INT64), axis=0))
+    graph = Graph((x, start, places), outputs, (), updates=((kept, new),))
+    wanted = np.zeros((6, columns), dtype.to_numpy())
+    with compile_graph(graph) as program:
+        for k in (3, 0, 4):
+            wanted[k : k + 2] = 2 * arrays[0]
+            negative, row = program(arrays[0], np.array(k), arrays[2])
+            same_bits(negative, -wanted[[4, 0, 4]])
+            same_bits(row, arrays[0][1])
+            same_bits(program.state["kept"].numpy(), wanted)
+        program.verify()
+        program.run_checked(arrays[0], np.array(1), arrays[2])
+
+
 def test_states() -> None:
     dtype = COMPLEX[0]
     total = ir.make("state", name="total", shape=(3,), dtype=dtype)

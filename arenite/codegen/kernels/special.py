@@ -12,8 +12,8 @@ from typing import Literal
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
-from arenite.dtype import BY_NAME, DType, uint8
+from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr, read_dtype
+from arenite.dtype import BY_NAME, DType, Kind, uint8
 from arenite.errors import IndexOutOfRange
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.node import Node
@@ -45,7 +45,7 @@ class Draft:
         self.names = {value: f"in{k}" for k, value in enumerate(kernel.inputs)}
 
     def load(self, value: Node, at: ir.Expr, mask: ir.Expr | None = None) -> ir.Load:
-        return ir.Load(self.names[value], at, value.dtype, mask)
+        return ir.Load(self.names[value], at, read_dtype(value.dtype), mask)
 
     def finish(
         self, rows: Dim, row_points: Dim, body: ir.Block, role: Literal["out", "inout"] = "out"
@@ -66,10 +66,10 @@ class Draft:
         first = ir.Name("tile") * index_expr(tile_rows)
         last = ir.Binary("min", first + index_expr(tile_rows), index_expr(rows))
         arrays = [
-            ir.ArrayArg(name, uint8 if value.dtype.is_block else value.dtype, "in")
+            ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
             for value, name in self.names.items()
         ]
-        arrays.append(ir.ArrayArg("out0", self.node.dtype, role))
+        arrays.append(ir.ArrayArg("out0", read_dtype(self.node.dtype), role))
         arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
         shapes = [self.node.shape, *(value.shape for value in self.kernel.inputs)]
         sizes = {var.symbol for shape in shapes for dim in shape for var in variables(dim)}
@@ -89,6 +89,12 @@ def three_axes(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim, Dim]:
     return product(shape[:axis]), shape[axis], product(shape[axis + 1 :])
 
 
+def _of_whole_elements(value: Node, axis: int) -> tuple[Dim, Dim, Dim]:
+    """The three axes of what is moved as it is: of a complex number both parts."""
+    before, along, after = three_axes(value.shape, axis)
+    return before, along, after * 2 if value.dtype.kind is Kind.COMPLEX else after
+
+
 def _within(at: ir.Expr, size: Dim) -> ir.Expr:
     return (at >= 0) & (at < index_expr(size))
 
@@ -100,7 +106,7 @@ _ROW = ir.Name("row")
 def _gather(draft: Draft) -> Built:
     """Rows are (before, index): each copies `after` elements from where its index points."""
     data, indices = draft.node.inputs
-    before, size, after = three_axes(data.shape, draft.node.attr("axis"))
+    before, size, after = _of_whole_elements(data, draft.node.attr("axis"))
     count = product(indices.shape)
     if bounds(after)[1] == 1:
         at, inside = ir.Name("at"), ir.Name("inside", ir.BOOL)
@@ -201,7 +207,7 @@ def _update_slice(draft: Draft) -> Built:
     Where the result has other bytes than the data, points of `before`, each copied first."""
     data, rows, start = draft.node.inputs
     axis = draft.node.attr("axis")
-    before, size, after = three_axes(data.shape, axis)
+    before, size, after = _of_whole_elements(data, axis)
     count = rows.shape[axis]
     k, v, at, inside = ir.Name("k"), ir.Name("v"), ir.Name("at"), ir.Name("inside", ir.BOOL)
     found: ir.Block = (
