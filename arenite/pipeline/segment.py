@@ -16,7 +16,7 @@ from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import INT64
 from arenite.ir.ops.unbounded import NO_BOUND, sizes_made
-from arenite.ir.resize import Resizing
+from arenite.ir.resize import Resizing, substituted
 from arenite.pipeline.sizes import Sized, capacity_for, sized_graph
 from arenite.pipeline.stages import Segment
 
@@ -26,12 +26,13 @@ class SegmentSizes:
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        roots = (*segment.outputs, *(value for cut in segment.cuts for value in cut.inputs))
+        roots = (*segment.outputs, *(count for one in segment.found for count in one.counts))
         nodes = _until(roots, segment.inputs)
         self._ranges = [node for node in nodes if node.op == "arange"]
         made = {size.name for node in nodes for size in sizes_made(node) if node.op == "cut"}
-        shapes = [size for node in segment.inputs for size in node.shape]
-        mentioned = [set().union(*map(found_in, shapes)), *map(found_sizes, nodes)]
+        known = [size for node in segment.inputs for size in node.shape]
+        known += [one.rows for one in segment.found]
+        mentioned = [set().union(*map(found_in, known)), *map(found_sizes, nodes)]
         found = dict.fromkeys(
             size
             for sizes in mentioned
@@ -71,13 +72,14 @@ class SegmentSizes:
         for node in self._ranges:
             shape = resizing.shape(node.shape)
             resizing.new[node] = make("iota", shape=shape, axis=0, dtype=INT64)
-        counts = [cut.inputs[1] for cut in segment.cuts]
+        counts = [count for one in segment.found for count in one.counts]
         resizing.add((*segment.outputs, *counts))
         outputs = [resizing.new[node] for node in segment.outputs]
-        for cut, count in zip(segment.cuts, counts, strict=True):
-            [rows] = resizing.shape(cut.inputs[0].shape[:1])
-            limited = make("minimum", resizing.new[count], size_node(rows, INT64))
-            outputs.append(make("maximum", limited, full((), 0, INT64)))
+        for one in segment.found:
+            least = size_node(substituted(one.rows, resizing.sizes), INT64)
+            for count in one.counts:
+                least = make("minimum", least, resizing.new[count])
+            outputs.append(make("maximum", least, full((), 0, INT64)))
         return sized_graph(inputs, outputs, names, origins)
 
     def named(self, capacities: tuple[int, ...]) -> dict[str, int]:

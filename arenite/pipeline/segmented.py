@@ -230,7 +230,7 @@ class SegmentedExecutable(Closing):
 
     def reset(self) -> None:
         """Make what failed usable again; states stay as they are."""
-        with self._lock:
+        with self._turn():
             for one in self.executables:
                 one.reset()
 

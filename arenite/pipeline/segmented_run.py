@@ -13,14 +13,21 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.errors import RunCancelled, ShapeMismatch, TypeMismatch
+from arenite.errors import (
+    AreniteError,
+    BoundsError,
+    OutOfMemory,
+    RunCancelled,
+    ShapeMismatch,
+    TypeMismatch,
+)
 from arenite.ir.dim import evaluate
 from arenite.ir.element import numpy_dtype
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
-from arenite.ir.ops.unbounded import bind_shape, sizes_entering, sizes_made
+from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE
 from arenite.pipeline.held import Held, Rows
 from arenite.pipeline.opened import Opened, OpenSegments
@@ -53,9 +60,16 @@ class Specializations:
             self.n_made += 1
             if len(known) > MAX_VALUES:
                 _, gone = known.popitem(last=False)
-                self._segments.forget(gone.segments)
+                self._forget(gone)
         known.move_to_end(key)
         return found
+
+    def _forget(self, frame: Frame) -> None:
+        """Give up a frame, and what was made for values inside it."""
+        self._segments.forget(frame.segments)
+        for call in frame.calls:
+            for inner in self._frames.pop(call, {}).values():
+                self._forget(inner)
 
     def _graph(self, node: Node, values: Sequence[Array]) -> Graph:
         function = node.attr("function")
@@ -152,8 +166,8 @@ class SegmentedRun:
         n = len(segment.outputs)
         for node, array in zip(segment.outputs, results[:n], strict=True):
             self._keep(values, node, array)
-        for cut, count in zip(segment.cuts, results[n:], strict=True):
-            sizes[cut.attr("size").name] = int(count)
+        for one, count in zip(segment.found, results[n:], strict=True):
+            sizes[one.size.name] = int(count)
 
     def _native(self, segment: AnySegment, given: list[Array], sizes: Sizes) -> list[Array]:
         """What native code makes of arrays."""
@@ -164,6 +178,13 @@ class SegmentedRun:
         self._inside = opened
         try:
             return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)])
+        except MemoryError as problem:
+            if isinstance(problem, AreniteError):
+                raise
+            room = ", ".join(f"{name} up to {size}" for name, size in opened.capacities.items())
+            raise OutOfMemory(
+                f"there is no memory for segment {segment.number}, planned for {room}: {problem}"
+            ) from None
         finally:
             self._inside = None
 
@@ -172,6 +193,8 @@ class SegmentedRun:
     def _arange(self, call: Call, values: Values, sizes: Sizes) -> None:
         """The range itself is made up where it is read."""
         count = int(values[call.node.inputs[0]])
+        if count >= NO_BOUND:
+            raise BoundsError(f"arange: {count} elements are more than any memory has")
         sizes[call.node.attr("size").name] = max(0, count)
 
     def _branch(self, call: Call, values: Values, sizes: Sizes) -> None:

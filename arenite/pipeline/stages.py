@@ -10,9 +10,11 @@ too. Out: a Frame. What a segment makes is handed on as arrays; what takes nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from arenite.ir.dim import Dim, Found, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node, Origins
 from arenite.ir.ops import Region
@@ -29,14 +31,23 @@ _MADE_UP = frozenset({"constant", "buffer", "full", "iota", "size", "arange"})
 _VIEWS = frozenset({"expand", "permute", "reshape", "slice"})
 
 
+@dataclass(frozen=True, slots=True)
+class FoundSize:
+    """A size that a segment finds: the least of some counts, and no more than there are rows."""
+
+    size: Found
+    counts: tuple[Node, ...]
+    rows: Dim
+
+
 @dataclass(eq=False, slots=True)
 class Segment:
-    """Native code between two cuts: `outputs` of `inputs`; `cuts` find sizes that others need."""
+    """Native code between two cuts: `outputs` of `inputs`, and sizes it finds that others need."""
 
     number: int
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    cuts: tuple[Node, ...]
+    found: tuple[FoundSize, ...]
     origins: Origins
 
 
@@ -72,6 +83,12 @@ class Frame:
     inputs: tuple[Node, ...]
     results: tuple[Node, ...]
     stages: tuple[Stage, ...]
+
+    @property
+    def calls(self) -> list[Call]:
+        """Those of bodies too."""
+        own = [call for stage in self.stages for call in stage.calls]
+        return own + [one for call in own for frame in call.frames for one in frame.calls]
 
     @property
     def segments(self) -> list[AnySegment]:
@@ -118,7 +135,7 @@ class _Wanted:
     """What a stage is to hand on."""
 
     outputs: dict[Node, None] = field(default_factory=dict)
-    cuts: dict[Node, None] = field(default_factory=dict)  # whose sizes others need
+    found: dict[str, FoundSize] = field(default_factory=dict)  # sizes that others need
     inputs: dict[Node, None] = field(default_factory=dict)  # what its segment reads
     calls: list[Call] = field(default_factory=list)
 
@@ -186,7 +203,7 @@ class _Stages:
     def _trace(self, stage: int) -> None:
         """Find what the segment of a stage reads, and have the stages before hand it on."""
         wanted = self._wanted[stage]
-        pending = [*wanted.outputs, *(cut.inputs[1] for cut in wanted.cuts)]
+        pending = [*wanted.outputs, *(n for one in wanted.found.values() for n in one.counts)]
         seen: set[Node] = set()
         while pending:
             node = pending.pop()
@@ -204,16 +221,34 @@ class _Stages:
             self._want_sizes(node, stage)
             if node.op != "arange":
                 pending += node.inputs
-        for node in (*wanted.inputs, *wanted.cuts):
+        for node in wanted.inputs:
             self._want_sizes(node, stage)
+        for one in wanted.found.values():
+            self._want_found(found_in(one.rows), stage)
 
     def _want_sizes(self, node: Node, stage: int) -> None:
         """Have the stages before tell the sizes that a node has."""
-        for region in (node, *(one for r in regions_of(node) for one in everything(r.results))):
-            for size in found_sizes(region):
-                maker = self._makers.get(size.name)
-                if maker is not None and maker.op == "cut" and self._stage_of[maker] < stage:
-                    self._wanted[self._stage_of[maker]].cuts[maker] = None
+        for one in (node, *(one for r in regions_of(node) for one in everything(r.results))):
+            self._want_found(found_sizes(one), stage)
+
+    def _want_found(self, sizes: Iterable[Found], stage: int) -> None:
+        for size in sizes:
+            maker = self._makers.get(size.name)
+            if maker is not None and maker.op == "cut" and self._stage_of[maker] < stage:
+                found = self._wanted[self._stage_of[maker]].found
+                found.setdefault(size.name, self._found_size(maker))
+
+    def _found_size(self, cut: Node) -> FoundSize:
+        """What a cut finds, over what is there before its stage."""
+        counts = [cut.inputs[1]]
+        rows = cut.inputs[0].shape[0]
+        while isinstance(rows, Found):
+            inner = self._makers.get(rows.name)
+            if inner is None or inner.op != "cut" or self._stage_of[inner] < self._stage_of[cut]:
+                break
+            counts.append(inner.inputs[1])
+            rows = inner.inputs[0].shape[0]
+        return FoundSize(cut.attr("size"), tuple(counts), rows)
 
     def _stages(self) -> tuple[Stage, ...]:
         last_use: dict[Node, int] = {}
@@ -226,12 +261,12 @@ class _Stages:
         stages = []
         for k, wanted in enumerate(self._wanted):
             segment = None
-            if wanted.outputs or wanted.cuts:
+            if wanted.outputs or wanted.found:
                 segment = Segment(
                     self._staging.next_number(),
                     tuple(wanted.inputs),
                     tuple(wanted.outputs),
-                    tuple(wanted.cuts),
+                    tuple(wanted.found.values()),
                     self._graph.origins,
                 )
             dropped = (node for node, end in last_use.items() if end == k and node not in kept)

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import (
+    BoundsError,
     DoesNotFit,
     IndexOutOfRange,
+    OutOfMemory,
     RunCancelled,
     RunFailed,
     ShapeMismatch,
@@ -312,6 +314,33 @@ def test_what_was_found_before_a_cut_is_known_behind_it() -> None:
         return np.concatenate([kept, np.arange(kept.sum()), kept]), np.arange(1, len(kept) + 1)
 
     check(network, expected, (numbers(9),), (-np.abs(numbers(9)),))
+
+
+def test_a_part_of_a_part_of_what_was_found() -> None:
+    def network(x: Any) -> Any:
+        kept = x[x > 0]
+        fewer = kept[kept < 5]
+        more = arange(x.max() + 3)
+        return more.sum() + ones(fewer.shape, "int64").sum(), concat([fewer, more])
+
+    def expected(x: Array) -> Any:
+        fewer = x[(x > 0) & (x < 5)]
+        more = np.arange(x.max() + 3)
+        return more.sum() + len(fewer), np.concatenate([fewer, more])
+
+    check(network, expected, (numbers(9),), (np.full(9, 7),))
+
+
+def test_more_elements_than_memory_are_refused() -> None:
+    with arenite.compile(lambda n: arange(n * 2), np.array(1)) as program:
+        for n in (2**44, 2**47, 2**61):
+            with pytest.raises((OutOfMemory, BoundsError)):
+                program(np.array(n))
+        assert program(np.array(3)).tolist() == list(range(6))
+    with arenite.compile(lambda n: arange(n * 2), np.array(1), memory="1 MB") as program:
+        with pytest.raises(DoesNotFit, match="segment 1 with"):
+            program(np.array(2**20))
+        assert program(np.array(3)).tolist() == list(range(6))
 
 
 def test_a_tensor_of_such_a_size_has_numbers() -> None:
