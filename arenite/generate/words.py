@@ -5,7 +5,7 @@ matched by its shape, a text of the same length in which every character beyond 
 the sign of its category; what is found there is taken from the text.
 
     text    "Übung macht 12½ €"
-    shape   "U bung macht 12N S"  with U, N, S for signs that are no characters of a text
+    shape   "Ubung macht 12N S"   where U, N and S stand for signs that are in no text
 """
 
 from __future__ import annotations
