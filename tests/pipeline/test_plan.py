@@ -6,7 +6,6 @@ reads what nobody wrote, or that writes a byte too many, changes a result.
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from arenite import ir
 from arenite.ir import Var, reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.memory import MemoryPlan
-from arenite.pipeline import compile_anew, compile_graph
+from arenite.memory import MemoryPlan, planner
+from arenite.pipeline import build, compile_anew, compile_graph, planning
 from arenite.runtime.executable import Executable
 from tests.pipeline.graphs import FLOAT32, INT64, random_array, square_graph
 from tests.pipeline.trial import run_poisoned
@@ -179,18 +178,22 @@ def test_plans_for_several_sizes_in_turn() -> None:
         assert program.plan.peak_nbytes == largest, "the plan at the largest sizes stays"
 
 
-def test_a_new_size_is_bound_in_no_time() -> None:
-    """Nothing is compiled or searched: some microseconds a launch."""
-    graph = dynamic_graph()
-    with compile_graph(graph) as program:
-        seconds = []
+def test_for_a_new_size_nothing_is_compiled_or_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the plan of the largest sizes and its code serve all others")
+
+    with compile_graph(dynamic_graph()) as program:
+        for module, name in (
+            (build, "build"),
+            (build, "compile_modules"),
+            (planning, "planned"),
+            (planner, "_place_region"),
+        ):
+            monkeypatch.setattr(module, name, never)
         for rows in range(1, 15):
             x, w = random_array((rows, 50), FLOAT32, 1), random_array((50, 7), FLOAT32, 2)
-            given = [x, w, np.zeros(0, np.int64)]
-            began = perf_counter()
-            program(*given)
-            seconds.append(perf_counter() - began)
-        assert sorted(seconds)[len(seconds) // 2] < 0.02
+            program(x, w, np.zeros(0, np.int64))
+            assert program.n_binds == rows
 
 
 # Size of a program.
@@ -203,9 +206,7 @@ def test_a_chain_of_a_hundred_thousand_nodes() -> None:
     for _ in range(50_000):
         y = ir.make("mul", ir.make("add", y, half), half)
     graph = Graph((x,), (y,))
-    began = perf_counter()
     compiled = compile_anew(graph)
-    assert perf_counter() - began < 60, "some 6 s alone on this kind of machine"
     with Executable(graph, compiled) as program:
         [result] = run_poisoned(program, np.ones(8, np.float32))
     np.testing.assert_allclose(result, np.full(8, 0.5), rtol=1e-6)
