@@ -133,10 +133,11 @@ class LanguageModel(Closing):
 
         if self.file.gguf is not None:
             made = Tokenizer.of_gguf(self.file.gguf.metadata)
+            self.file.gguf.drop_headers()
         else:
             path = self.file.path
             made = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
-        give_back_heap()  # of the lists of texts it was made from
+        give_back_heap()  # of what it was made from
         return made
 
     # Text.

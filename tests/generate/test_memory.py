@@ -10,12 +10,15 @@ and of libraries.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from arenite.frontends.gguf import GgufFile
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads and resets /proc/self")
 
@@ -104,3 +107,17 @@ def test_a_process_takes_the_plan_and_little_more(smollm2: Path, options: dict[s
     assert found["anonymous"] >= found["planned_anonymous"]
     given_back = found["anonymous"] - found["anonymous_closed"]
     assert given_back >= found["planned_anonymous"] - SLACK_NBYTES
+
+
+def test_a_header_that_was_read_takes_no_memory(smollm2: Path) -> None:
+    def file_nbytes() -> int:
+        found = re.search(r"^RssFile:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+        assert found is not None
+        return 1024 * int(found[1])
+
+    file = GgufFile.open(smollm2)
+    texts = file.metadata.texts("tokenizer.ggml.tokens")
+    before = file_nbytes()
+    file.drop_headers()
+    assert before - file_nbytes() >= 2**20
+    assert file.metadata.texts("tokenizer.ggml.tokens") == texts

@@ -11,6 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
+from arenite.device import DiskAllocator
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import FileMissing, InvalidFile
 from arenite.frontends.gguf.metadata import Metadata
@@ -55,6 +56,13 @@ class GgufFile(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of all tensors."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def drop_headers(self) -> None:
+        """Let the system have the memory of headers back; whoever reads metadata reads the file."""
+        for part in self.parts:
+            file = part.file.allocator
+            if isinstance(file, DiskAllocator):
+                file.drop_pages(part.file.raw_ptr, part.data_offset)
 
     def __repr__(self) -> str:
         shards = f" in {len(self.parts)} shards" if len(self.parts) > 1 else ""
