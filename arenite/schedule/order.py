@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
 from arenite.schedule.draft import Draft
+
+#: Where a draft stands: its number, or that of one it stands behind and how many are before it.
+Place: TypeAlias = tuple[int, ...]
 
 #: Sources whose values are known before anything runs.
 CONSTANTS = frozenset({"constant", "buffer"})
@@ -65,8 +69,8 @@ def _sooner(
         for read in draft.reads:
             readers.setdefault(read, []).append(draft)
     # A draft that comes sooner stands behind another one: its place begins with that one's.
-    places: dict[int, tuple[int, ...]] = {}
-    n_behind: Counter[tuple[int, ...]] = Counter()
+    places: dict[int, Place] = {}
+    n_behind: Counter[Place] = Counter()
     prepared: dict[int, list[Draft]] = {}  # of constants alone: whose results these read
     for number, draft in enumerate(drafts):
         makers = [by_node[read].final() for read in draft.reads if read in by_node]
@@ -74,7 +78,7 @@ def _sooner(
         if all(read in by_node or read.op in CONSTANTS for read in draft.reads) and (
             len(ready) == len(makers) and id(draft) not in after
         ):
-            prepared[id(draft)] = [*(far for one in ready for far in prepared[id(one)]), draft]
+            prepared[id(draft)] = ready
         places[id(draft)] = (number,)
         freed = [
             read
@@ -87,11 +91,37 @@ def _sooner(
             continue
         waits += [one for read in freed for one in readers[read][:-1]]
         last = max(places[id(one)] for one in waits)
-        for one in (*(far for near in ready for far in prepared[id(near)]), draft):
-            if places[id(one)] > last:
-                n_behind[last] += 1
-                places[id(one)] = (*last, n_behind[last])
+        for one in (*_behind(last, ready, prepared, places), draft):
+            last = _next_place(last, n_behind)
+            places[id(one)] = last
     return sorted(drafts, key=lambda draft: places[id(draft)])
+
+
+def _next_place(place: Place, n_behind: Counter[Place]) -> Place:
+    """A place behind one and all that stand behind it; beside it where it is the last there."""
+    *before, number = place
+    beside = tuple(before)
+    if before and n_behind[beside] == number and not n_behind[place]:
+        place = beside
+    n_behind[place] += 1
+    return (*place, n_behind[place])
+
+
+def _behind(
+    place: Place,
+    drafts: Sequence[Draft],
+    makers: Mapping[int, Sequence[Draft]],
+    places: Mapping[int, Place],
+) -> list[Draft]:
+    """Of drafts and those that make what they read, the ones behind a place, in their order."""
+    found: dict[int, Draft] = {}
+    pending = list(drafts)
+    while pending:
+        draft = pending.pop()
+        if id(draft) not in found and places[id(draft)] > place:
+            found[id(draft)] = draft
+            pending += makers[id(draft)]
+    return sorted(found.values(), key=lambda draft: places[id(draft)])
 
 
 def _results(draft: Draft, readers: Mapping[Node, Sequence[Draft]]) -> list[Node]:

@@ -80,6 +80,17 @@ def test_what_prepares_constants_for_it_comes_along() -> None:
     assert works.order() == [0, 1, 3, 4, 2, 5]
 
 
+def test_long_chains_that_shrink_and_constants_of_constants() -> None:
+    #        0 ── 1 ── 2 ...        every one smaller than the one before; 0 is read once more
+    n = 2000
+    works = Works(list(range(2 * n, n, -1)), [[], *([k] for k in range(n - 2)), [0, n - 2]], X)
+    assert works.order() == list(range(n))
+    # Every one reads the two before it: there are as many paths as a number of n / 5 digits counts.
+    reads = [[], [0], *([k, k + 1] for k in range(n - 2))]
+    works = Works([1] * n, reads, ir.constant(np.ones(1, np.float32)))
+    assert works.order() == list(range(n))
+
+
 @given(data=st.data())
 def test_nobody_comes_before_what_it_needs(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 12))
