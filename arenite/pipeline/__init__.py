@@ -148,7 +148,8 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
             raise NotSupported(
                 f"a value that depends on {node!r} has no number yet: it is an argument or a state "
                 "of a function that is being compiled, or an argument of the body of a loop; "
-                "choose with arenite.where or arenite.cond, repeat with arenite.while_loop"
+                "choose with arenite.where or arenite.cond, repeat with arenite.while_loop, and "
+                "give what decides structure to arenite.specialize"
             )
     from arenite.pipeline.program import compile_program
 

@@ -101,6 +101,36 @@ def test_what_a_body_changes_is_named(body: Any, error: type[Exception], message
         arenite.fori_loop(2, body, state)
 
 
+def test_sizes_change_only_where_that_is_said() -> None:
+    x = Tensor([1, 2, 3])
+    with pytest.raises(ShapeMismatch, match="with grows=True sizes may change"):
+        arenite.fori_loop(2, lambda i, v: v[1:], x)
+    with pytest.raises(ShapeMismatch, match="the number of axes may not"):
+        arenite.fori_loop(2, lambda i, v: v[None], x, grows=True)
+    with pytest.raises(TypeMismatch, match="its dtype is float64, not int64"):
+        arenite.fori_loop(2, lambda i, v: v[1:] * 1.5, x, grows=True)
+    np.testing.assert_array_equal(
+        arenite.fori_loop(2, lambda i, v: v[1:] + i, x, grows=True).numpy(), [4]
+    )
+
+
+def test_what_specialize_is_given_is_checked() -> None:
+    x, size = Tensor([1, 2, 3]), arenite.any_size()
+    with pytest.raises(InvalidArgument, match=r"said with arenite\.spec; result\[0\] is Tensor"):
+        arenite.specialize(lambda k, y: (y,), (x,), x.sum(), x)
+    with pytest.raises(InvalidArgument, match="needs a value"):
+        arenite.specialize(lambda y: y, arenite.spec((size,)), (), x)
+    with pytest.raises(InvalidArgument, match=r"is of structure \*, not \(\*,\)"):
+        arenite.specialize(lambda k, y: y, (arenite.spec((size,)),), x.sum(), x)[0].numpy()
+    parts = arenite.specialize(
+        lambda k, y: {"rows": y.reshape(k, -1)},
+        {"rows": arenite.spec((size, arenite.any_size()), "int64")},
+        x.max(),
+        x * 2,
+    )
+    assert parts["rows"].numpy().tolist() == [[2], [4], [6]]
+
+
 def test_sides_that_differ_are_named() -> None:
     x = Tensor([1.0, 2.0])
     with pytest.raises(ShapeMismatch, match=r"for false at \['h'\] is float64\[1\]"):
