@@ -18,12 +18,14 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, ConvDriver, ConvKernel
-from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Emit
+from arenite.codegen.micro.driver import GROUP_START, Emit
 from arenite.codegen.micro.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
     LAST_COLUMN,
     LAST_ROW,
+    SUM,
+    K,
     Product,
     in_blocks,
 )
@@ -32,7 +34,7 @@ from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.winograd import INPUTS, OUTPUTS, PATCH
 
 POINT = ir.Name("point")
-_GROUP, _K = ir.Name("_group"), ir.Name("_k")
+_GROUP = ir.Name("_group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +63,21 @@ class WinogradDriver(ConvDriver):
 def meaning(made: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> ir.Block:
     """What a tile of the launch computes, the products element by element."""
     row, column = ir.Name(made.row), ir.Name(made.column)
-    weight_at = column // PANEL * panel + POINT * (panel // PATCH**2) + _K * PANEL + column % PANEL
+    weight_at = column // PANEL * panel + POINT * (panel // PATCH**2) + K * PANEL + column % PANEL
     factors = [
-        ir.Load(made.a.array, made.a.at(row, _K), made.a.dtype),
+        ir.Load(made.a.array, made.a.at(row, K), made.a.dtype),
         ir.Load(made.b.array, weight_at, made.b.dtype),
     ]
     wide = [x if x.dtype == made.sum_dtype else ir.Cast(x, made.sum_dtype) for x in factors]
     sums: ir.Block = (
         ir.Accumulator("_acc", ir.Const(0.0, made.sum_dtype)),
         ir.For(
-            _K.name,
+            K.name,
             ir.index(0),
             made.depth,
             (ir.Accumulate("_acc", "add", ir.Binary("mul", *wide)),),
         ),
-        ir.Let("_sum", ir.Name("_acc", made.sum_dtype)),
+        ir.Let(SUM, ir.Name("_acc", made.sum_dtype)),
         *made.epilogue,
     )
     last = ir.Binary("min", GROUP_START + made.width, LAST_COLUMN)
@@ -83,7 +85,6 @@ def meaning(made: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> i
     rows = ir.For(made.row, FIRST_ROW, LAST_ROW, (columns,))
     group: ir.Block = (
         ir.Let(GROUP_START.name, FIRST_COLUMN + _GROUP * made.width),
-        ir.Let(GROUP_REST.name, LAST_COLUMN - GROUP_START),
         ir.For(POINT.name, FIRST_LINE, LAST_LINE, (rows,)),
         *outputs,
     )
@@ -94,17 +95,16 @@ def meaning(made: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> i
 
 def input_points(at: Callable[[int, int], ir.Expr], name: str) -> tuple[ir.Block, list[ir.Expr]]:
     """The points of a patch, one after the other, and what has to be named for them."""
-    return _transformed(INPUTS, INPUTS, at, name)
+    return _transformed(INPUTS, at, name)
 
 
 def output_places(at: Callable[[int, int], ir.Expr], name: str) -> tuple[ir.Block, list[ir.Expr]]:
     """The 2x2 outputs of sixteen points."""
-    return _transformed(OUTPUTS, OUTPUTS, at, name)
+    return _transformed(OUTPUTS, at, name)
 
 
 def _transformed(
-    lines: Sequence[Sequence[int]],
-    pixels: Sequence[Sequence[int]],
+    sides: Sequence[Sequence[int]],
     at: Callable[[int, int], ir.Expr],
     name: str,
 ) -> tuple[ir.Block, list[ir.Expr]]:
@@ -119,9 +119,9 @@ def _transformed(
     given = [[let(f"_in{i}{j}", at(i, j)) for j in size] for i in size]
     halfway = [
         [let(f"_mid{i}{j}", _signed_sum(factors, [line[j] for line in given])) for j in size]
-        for i, factors in enumerate(lines)
+        for i, factors in enumerate(sides)
     ]
-    made = [_signed_sum(factors, line) for line in halfway for factors in pixels]
+    made = [_signed_sum(factors, line) for line in halfway for factors in sides]
     return tuple(named), made
 
 
