@@ -9,8 +9,8 @@ import pytest
 
 import arenite
 from arenite import Var
-from arenite.hazards import order
 from arenite.runtime import waits
+from arenite.runtime.waits import found_waits
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many launches were put in order, each time that was done."""
     found: list[int] = []
 
-    def counting(launches: Any) -> Any:
-        found.append(len(launches))
-        return order(launches)
+    def counting(skeleton: Any, hazards: Any) -> Any:
+        found.append(len(hazards))
+        return found_waits(skeleton, hazards)
 
-    monkeypatch.setattr(waits, "order", counting)
+    monkeypatch.setattr(waits, "found_waits", counting)
     return found
 
 
