@@ -129,6 +129,7 @@ def is_in_place(graph: Graph) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
@@ -151,8 +152,8 @@ def test_rows_are_written_in_place_where_that_is_right(
     graph = Graph((X, Y, N), tuple(build()))
     verify(graph)
     assert expected is None or is_in_place(graph) == expected
-    program = compile_anew(graph)
-    for threads in (1, 2):
+    for threads, plan in ((1, "memory"), (2, "memory"), (2, "concurrency")):
+        program = compile_anew(graph, None, plan)
         with Executable(graph, program, threads) as executable:
             executable.verify()
             for n in (0, 1, 2, 7, 5, 0, 7):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arenite import pipeline
 from arenite.ir import Dim, Var, evaluate, verify
+from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run
-from arenite.pipeline import compile_anew
+from arenite.pipeline import compile_anew, program
 from arenite.pipeline.program import compile_program
 from arenite.runtime.executable import Executable
 from arenite.schedule import outline
@@ -100,5 +104,12 @@ def test_with_values_that_grow_from_a_size_that_is_a_variable(seed: int) -> None
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("seed", range(2))
-def test_with_values_that_grow_and_every_kernel_shared(seed: int) -> None:
+def test_with_values_that_grow_and_every_kernel_shared(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def uncached(graph: Graph, *, threads: int | None, **others: Any) -> Executable:
+        return Executable(graph, compile_anew(graph, **others), threads)
+
+    for module in (pipeline, program):
+        monkeypatch.setattr(module, "compile_graph", uncached)
     check_segments(seed)
