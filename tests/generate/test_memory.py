@@ -2,9 +2,8 @@
 
 It is measured in a child that finds everything compiled, from after its imports on, with all that
 was planned in use: a conversation that fills the context, sampling, every position, tokens from all
-over the vocabulary. Of SmolLM2 the rest is 22 to 25 MiB: 10 of the program's own objects and 3 of
-what is bound for each size of a block, 4 of the tokenizer, the others pages of the file's metadata
-and of libraries.
+over the vocabulary. Of SmolLM2 the rest is 14 to 18 MiB: objects of the
+program, what is bound for each size of a block, 4 of the tokenizer, pages of libraries.
 """
 
 from __future__ import annotations
