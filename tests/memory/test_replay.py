@@ -12,7 +12,7 @@ from arenite.memory import Alias, Lifetime, Replay, Value
 from tests.memory.problems import graph_like, values
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(values(), st.data())
 def test_any_new_sizes_give_a_sound_plan(given_values: list[Value], data: st.DataObject) -> None:
     plan = memory.plan(given_values, effort=2000)

@@ -15,7 +15,7 @@ from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from tests.memory.problems import values
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(values())
 def test_a_plan_comes_back(given_values: list[Value]) -> None:
     plan = memory.plan(given_values, effort=500)

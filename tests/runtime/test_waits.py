@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite.runtime.places import NOWHERE, Places
@@ -22,6 +22,7 @@ def bytes_of(value: tuple[int, int]) -> set[int]:
     return set(range(value[0], value[0] + value[1]))
 
 
+@settings(deadline=None)
 @given(st.lists(spans, min_size=1, max_size=6), st.lists(spans, min_size=6, max_size=6), st.data())
 def test_waits_serve_where_no_new_pair_shares_bytes(
     before: list[tuple[int, int]], drawn: list[tuple[int, int]], data: st.DataObject
