@@ -6,6 +6,7 @@ no address, no tick and no lifetime.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -43,7 +44,7 @@ def conflict(a: LaunchSpec, b: LaunchSpec) -> bool:
     return bool({*a.writes} & {*b.reads, *b.writes} or {*b.writes} & {*a.reads, *a.writes})
 
 
-def before_by_data(launches: tuple[LaunchSpec, ...]) -> list[set[int]]:
+def before_by_data(launches: Sequence[LaunchSpec]) -> list[set[int]]:
     """For each launch those that data alone puts before it, and worker 0's own order."""
     known: list[set[int]] = []
     last_alone: int | None = None

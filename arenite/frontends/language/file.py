@@ -16,8 +16,16 @@ if TYPE_CHECKING:
     from arenite.frontends.gguf import GgufFile
     from arenite.ir.graph import Graph
 
-#: The architectures that graphs are made of, by the name in files.
-ARCHITECTURES = ("bert", "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe")
+#: By an architecture's name in files: the module here, and its function of the same name, that
+#: computes the rows. It is imported when a graph is built.
+ARCHITECTURES = {
+    "bert": "bert",
+    "llama": "llama",
+    "qwen2": "llama",
+    "qwen2moe": "llama",
+    "qwen3": "llama",
+    "qwen3moe": "llama",
+}
 
 
 class LanguageFile(NamedTuple):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 
-from arenite.frontends.language.bert import bert
 from arenite.frontends.language.builder import Builder
-from arenite.frontends.language.llama import llama
+from arenite.frontends.language.file import ARCHITECTURES
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-
-#: How rows are computed, for architectures that are not like Llama.
-ROWS: dict[str, Callable[[Builder], Node]] = {"bert": bert}
 
 
 def text_graph(builder: Builder) -> Graph:
@@ -26,4 +22,6 @@ def embedding_graph(builder: Builder) -> Graph:
 
 
 def _rows(builder: Builder) -> Node:
-    return ROWS.get(builder.description.architecture, llama)(builder)
+    name = ARCHITECTURES[builder.description.architecture]
+    rows: Node = getattr(import_module(f"arenite.frontends.language.{name}"), name)(builder)
+    return rows
