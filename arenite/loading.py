@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arenite.frontends.language import LanguageFile
+from arenite.generate.apart import prepare_apart
 from arenite.generate.budget import DEFAULT_BLOCK
 from arenite.generate.model import LanguageModel, Settings
 
@@ -30,7 +31,7 @@ def load(
     DoesNotFit before any weight is read. `kv` is what keys and values are kept as, `block` how many
     tokens of a prompt are read at once. `on_progress(what, done, total)` hears of long work.
     """
-    settings = Settings(
-        LanguageFile.open(model), context=context, memory=memory, kv=kv, block=block
-    )
-    return LanguageModel(settings, threads=threads, on_progress=on_progress)
+    file = LanguageFile.open(model)
+    options: dict[str, Any] = {"context": context, "memory": memory, "kv": kv, "block": block}
+    prepare_apart(file, options, on_progress)
+    return LanguageModel(Settings(file, **options), threads=threads, on_progress=on_progress)

@@ -105,10 +105,21 @@ class LanguageModel(Closing):
         found = saved_program(settings.outline, threads=threads)
         if found is not None:
             settings.checked(found.plan)
-        elif settings.memory is not None:
-            _ = settings.plan
-        tell("compiling", 0, None)
-        self.executable: Executable = found or compile_graph(settings.outline, threads=threads)
+        else:
+            if settings.memory is not None:
+                _ = settings.plan
+            tell("compiling", 0, None)
+            found = compile_graph(
+                settings.outline,
+                threads=threads,
+                on_progress=lambda done, total: tell("compiling", done, total),
+            )
+        self.executable: Executable = found
+        try:
+            self.executable.pack(lambda done, total: tell("packing weights", done, total))
+        except BaseException:
+            self.executable.close()
+            raise
         #: What the states hold: keys and values of these tokens.
         self._held: list[int] = []
         self._lock = threading.Lock()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from arenite.ir.graph import Graph
     from arenite.ir.node import Node
+    from arenite.runtime.compile_pool import OnCompiled
 
 log = logging.getLogger("arenite.pipeline")
 
@@ -40,11 +41,13 @@ def compile_graph(
     memory: int | None = None,
     plan: str = MEMORY,
     winograd: bool = True,
+    on_progress: OnCompiled | None = None,
 ) -> Executable:
     """An Executable for this machine: from the cache, where it has been compiled before.
 
     `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
-    "concurrency"; `winograd` whether convolutions may be done by that method.
+    "concurrency"; `winograd` whether convolutions may be done by that method. While code is made,
+    `on_progress(done, total)` hears of it.
     """
     found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
     if found is not None:
@@ -55,7 +58,7 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(outline.graph, memory, plan, winograd))
+        built.append(compile_anew(outline.graph, memory, plan, winograd, on_progress))
         return built[0].sections()
 
     key = _key("model", outline, memory, plan, winograd)
@@ -129,12 +132,16 @@ def _key(
 
 
 def compile_anew(
-    graph: Graph, memory: int | None = None, plan: str = MEMORY, winograd: bool = True
+    graph: Graph,
+    memory: int | None = None,
+    plan: str = MEMORY,
+    winograd: bool = True,
+    on_progress: OnCompiled | None = None,
 ) -> Compiled:
     """Compile without looking at the cache."""
     from arenite.pipeline.build import build
 
-    return build(graph, memory, plan, winograd)
+    return build(graph, memory, plan, winograd, on_progress)
 
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:

@@ -22,7 +22,7 @@ from arenite.pipeline.load import load_kernels
 from arenite.pipeline.planning import planned
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compile_pool import compile_modules, host_target
+from arenite.runtime.compile_pool import OnCompiled, compile_modules, host_target
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
 from arenite.runtime.link import link_objects
@@ -96,10 +96,14 @@ def _drafted(
 
 
 def build(
-    graph: Graph, memory: int | None = None, made_for: str = MEMORY, winograd: bool = True
+    graph: Graph,
+    memory: int | None = None,
+    made_for: str = MEMORY,
+    winograd: bool = True,
+    on_progress: OnCompiled | None = None,
 ) -> Compiled:
     """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made for,
-    `winograd` whether convolutions may be done so."""
+    `winograd` whether convolutions may be done so; `on_progress` hears how much code is made."""
     host = host_target()
     drafted = draft(graph, memory, made_for, winograd)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
@@ -113,7 +117,9 @@ def build(
         lower.lower(functions[k : k + KERNELS_A_MODULE], host)
         for k in range(0, len(functions), KERNELS_A_MODULE)
     ]
-    code = link_objects(compile_modules(modules, host)) if modules else None
+    code = (
+        link_objects(compile_modules(modules, host, on_progress=on_progress)) if modules else None
+    )
     entries = {} if code is None else code.entries
     packed = [ModuleText.of(module) for module in modules]
     module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}

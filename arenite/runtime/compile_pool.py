@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -38,6 +38,9 @@ from arenite.runtime.compile_child import (
 
 #: LLVM was seen to hang; 200 kernels take it a second or two.
 JOB_SECONDS = 60.0
+
+#: Hears how many modules are compiled, of how many.
+OnCompiled = Callable[[int, int], None]
 
 
 @dataclass(eq=False)
@@ -76,19 +79,25 @@ class CompilePool:
         self._lock = threading.Lock()
 
     def compile_modules(
-        self, modules: Sequence[str], target: Target, job_seconds: float = JOB_SECONDS
+        self,
+        modules: Sequence[str],
+        target: Target,
+        job_seconds: float = JOB_SECONDS,
+        on_progress: OnCompiled | None = None,
     ) -> list[bytes]:
         """The objects of these modules, in order; raises CompileFailed."""
         jobs = [_Job(module_frame(text, target), _name_of(text)) for text in modules]
-        return self._answers(jobs, job_seconds)
+        return self._answers(jobs, job_seconds, on_progress)
 
     def host_target(self, job_seconds: float = JOB_SECONDS) -> Target:
         """What `codegen.target.host()` is, without LLVM in this process."""
         [about] = self._answers([_Job(frame(HOST), "the question what the host is")], job_seconds)
         return target_from_json(about)
 
-    def _answers(self, jobs: Sequence[_Job], job_seconds: float) -> list[bytes]:
-        call = _Call(self, jobs, job_seconds)
+    def _answers(
+        self, jobs: Sequence[_Job], job_seconds: float, on_progress: OnCompiled | None = None
+    ) -> list[bytes]:
+        call = _Call(self, jobs, job_seconds, on_progress)
         try:
             return call.results()
         finally:
@@ -142,8 +151,15 @@ def _name_of(module_ir: str) -> str:
 class _Call:
     """Jobs that were asked for together: which child has which."""
 
-    def __init__(self, pool: CompilePool, jobs: Sequence[_Job], job_seconds: float) -> None:
+    def __init__(
+        self,
+        pool: CompilePool,
+        jobs: Sequence[_Job],
+        job_seconds: float,
+        on_progress: OnCompiled | None,
+    ) -> None:
         self._pool = pool
+        self._on_progress = on_progress
         self._jobs = jobs
         self._job_seconds = job_seconds
         self._answers: dict[int, bytes] = {}
@@ -234,6 +250,8 @@ class _Call:
             raise CompileFailed(payload.decode(errors="replace"))
         self._answers[index] = payload
         self._next_job(child)
+        if self._on_progress is not None:
+            self._on_progress(len(self._answers), len(self._jobs))
 
     def _ended(self, child: Child) -> None:
         status = child.process.wait()
@@ -260,14 +278,16 @@ def compile_modules(
     target: Target,
     in_process: bool = False,
     job_seconds: float = JOB_SECONDS,
+    on_progress: OnCompiled | None = None,
 ) -> list[bytes]:
     """The objects of these modules, in order; raises CompileFailed.
 
     `in_process` compiles here, where a crash or a hang of LLVM is one of this process.
+    `on_progress(done, total)` hears of each module that children have compiled.
     """
     if in_process:
         return [compile_object(module, target) for module in modules]
-    return _POOL.compile_modules(modules, target, job_seconds)
+    return _POOL.compile_modules(modules, target, job_seconds, on_progress)
 
 
 def host_target() -> Target:

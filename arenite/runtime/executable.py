@@ -35,7 +35,7 @@ from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.failure import error_of
 from arenite.runtime.hosts import HostCalls
-from arenite.runtime.load_step import LoadStep
+from arenite.runtime.load_step import LoadStep, OnPacked
 from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
 from arenite.runtime.skeleton import FIRST_IO
@@ -157,6 +157,12 @@ class Executable(Closing):
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
         """Run; the outputs as new arrays, or written into `out`."""
         return self._run([np.asarray(array) for array in arrays], out)
+
+    def pack(self, on_progress: OnPacked | None = None) -> None:
+        """Do now what the first run does first: all that depends on constants alone, such as
+        weights that are packed. `on_progress(done, total)` hears of its parts."""
+        with self._turn():
+            self._load_step.run(self.threads, self._check_outcome, on_progress)
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run with inputs by name."""

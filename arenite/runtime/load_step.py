@@ -17,12 +17,16 @@ from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder
 from arenite.runtime.later import Later
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
+from arenite.runtime.table import Op
 
 if TYPE_CHECKING:
     from arenite.runtime.kernel import CachedKernel
 
 #: Raises where an outcome is not the end of the launches of an assembly, of these kernels.
 Check = Callable[[Outcome, Assembly, Sequence["CachedKernel"]], None]
+
+#: Hears how many parts are done, of how many.
+OnPacked = Callable[[int, int], None]
 
 
 class LoadStep:
@@ -43,7 +47,7 @@ class LoadStep:
         self._is_cancelled = False
         self.ns: int | None = None
 
-    def run(self, threads: int, check: Check) -> None:
+    def run(self, threads: int, check: Check, on_progress: OnPacked | None = None) -> None:
         """Run what has not run yet; one that is cancelled or fails begins anew next time."""
         if self.ns is not None:
             return
@@ -51,14 +55,15 @@ class LoadStep:
         self._is_cancelled = False
         try:
             if len(self._kernels):
-                self._run(threads, check)
+                self._run(threads, check, on_progress or (lambda done, total: None))
         finally:
             self._running = None
         self.ns = time.perf_counter_ns() - began
 
-    def _run(self, threads: int, check: Check) -> None:
+    def _run(self, threads: int, check: Check, tell: OnPacked) -> None:
         binder, assembly = self._binder, self._assembly
         self._running = running = binder.bound_to(assembly, binder.places(binder.plan), {})
+        n_done, n_parts = 0, int((running.table.entries["op"] == Op.SEGMENT).sum())
         is_over = False
         while not is_over:
             outcome = running.run(threads, (0, assembly.n_bind))
@@ -67,6 +72,8 @@ class LoadStep:
                 outcome = Outcome(OutcomeKind.CANCELLED)
             elif outcome.kind is OutcomeKind.SEGMENT and outcome.tick is not None:
                 self._give_back(int(running.table.entries[outcome.tick]["a"]))
+                n_done += 1
+                tell(n_done, n_parts)
                 continue
             check(outcome, assembly, self._kernels)
 

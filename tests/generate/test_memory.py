@@ -9,6 +9,7 @@ program, what is bound for each size of a block, 4 of the tokenizer, pages of li
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -72,19 +73,29 @@ print(json.dumps(found))
 """
 
 
-def measured(path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """What a warm process finds. The first compiles; where a budget is given the second chooses the
-    context again, by the plan of what was compiled, and says what is imported on the way."""
+def measured(
+    path: Path, options: dict[str, Any], modules: list[str], cache: Path | None = None
+) -> dict[str, Any]:
+    """What a new process finds, which imports these modules first. With none of them it does just
+    enough to fill the cache, and to say what is imported on the way."""
+    given = [str(path), json.dumps(options), json.dumps(modules)]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *given],
+        env=os.environ | ({} if cache is None else {"ARENITE_CACHE_DIR": str(cache)}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
-    def run(modules: list[str]) -> dict[str, Any]:
-        given = [str(path), json.dumps(options), json.dumps(modules)]
-        command = [sys.executable, "-c", MEASURE, *given]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
 
-    run([])
-    return run(run([])["modules"])
+def warm_modules(path: Path, options: dict[str, Any]) -> list[str]:
+    """What is imported once the cache is full. Where a budget is given the second process chooses
+    the context again, by the plan of what was compiled."""
+    measured(path, options, [])
+    modules: list[str] = measured(path, options, [])["modules"]
+    return modules
 
 
 @pytest.mark.parametrize(
@@ -98,7 +109,7 @@ def measured(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     ids=lambda options: " ".join(map(str, options.values())),
 )
 def test_a_process_takes_the_plan_and_little_more(smollm2: Path, options: dict[str, Any]) -> None:
-    found = measured(smollm2, options)
+    found = measured(smollm2, options, warm_modules(smollm2, options))
     assert found["chat_tokens"] > found["context"] - 96
     assert not {"llvmlite", "tokenizers"} & {*found["others"]}
     assert found["peak"] <= found["planned"] + REST_NBYTES
@@ -106,6 +117,17 @@ def test_a_process_takes_the_plan_and_little_more(smollm2: Path, options: dict[s
     assert found["anonymous"] >= found["planned_anonymous"]
     given_back = found["anonymous"] - found["anonymous_closed"]
     assert given_back >= found["planned_anonymous"] - SLACK_NBYTES
+
+
+@pytest.mark.parametrize("options", [{"context": 512}, {"memory": "140MiB"}], ids=str)
+def test_the_first_process_takes_no_more(
+    smollm2: Path, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """It plans and compiles, but in a child."""
+    modules = warm_modules(smollm2, options)
+    found = measured(smollm2, options, modules, cache=tmp_path)
+    assert not {"arenite.passes", "arenite.schedule"} & {*found["modules"]}
+    assert found["peak"] <= found["planned"] + REST_NBYTES
 
 
 def test_a_header_that_was_read_takes_no_memory(smollm2: Path) -> None:

@@ -119,6 +119,20 @@ def test_the_plan_is_known_before_weights_are_read(path: Path) -> None:
         loaded.executable.verify()
 
 
+def test_loading_tells_what_it_does(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    for steps in (["planning", "compiling", "packing weights"], ["planning", "packing weights"]):
+        heard: list[tuple[str, int, int | None]] = []
+        tell = heard.append
+        with arenite.load(path, context=40, on_progress=lambda *step, to=tell: to(step)) as loaded:
+            assert loaded.executable.load_ns is not None
+        last = {what: (done, total) for what, done, total in heard}
+        assert list(last) == steps
+        assert all(done == total for what, (done, total) in last.items() if what != "planning")
+
+
 def test_a_budget_is_honoured_or_refused(path: Path) -> None:
     file = LanguageFile.open(path)
     needed = Settings(file, context=96, block=8).plan.total_nbytes

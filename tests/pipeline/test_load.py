@@ -47,6 +47,23 @@ def test_weights_are_prepared_once(threads: int) -> None:
     assert program.executable.load_ns == once
 
 
+def test_weights_are_packed_when_that_is_asked_for() -> None:
+    x = RNG.standard_normal((3, 300)).astype(np.float32)
+    program = arenite.compile(scaled, x).executable
+    heard: list[tuple[int, int]] = []
+    assert program.load_ns is None
+    program.pack(lambda done, total: heard.append((done, total)))
+    once = program.load_ns
+    assert once is not None
+    assert heard == [(k + 1, len(heard)) for k in range(len(heard))]
+    assert heard
+    program.pack(lambda done, total: heard.clear())
+    assert heard  # the second time there is nothing to do
+    exact = x.astype(np.float64) @ (WEIGHTS.astype(np.float64) * 2 + 1)
+    assert np.abs(program(x)[0] - exact).max() < 1e-2
+    assert program.load_ns == once
+
+
 def test_a_program_from_the_cache_prepares_its_weights_too() -> None:
     x = RNG.standard_normal((3, 300)).astype(np.float32)
     first, again = (arenite.compile(scaled, x) for _ in range(2))

@@ -65,6 +65,15 @@ class LanguageFile(NamedTuple):
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     @property
+    def key(self) -> str:
+        """All of the file that decides its graphs; the name of the model does not."""
+        tensors = sorted(
+            (name, tensor.name, tensor.dtype.name, tensor.shape)
+            for name, tensor in self.tensors.items()
+        )
+        return repr((self.description._replace(name=""), tensors))
+
+    @property
     def is_embedding(self) -> bool:
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal

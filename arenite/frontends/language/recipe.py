@@ -33,13 +33,8 @@ class Recipe:
 
     @cached_property
     def key(self) -> str:
-        """Everything that decides the graph; the name of the model does not."""
-        description = self.file.description._replace(name="")
-        tensors = sorted(
-            (name, tensor.name, tensor.dtype.name, tensor.shape)
-            for name, tensor in self.file.tensors.items()
-        )
-        return repr((description, self.context, self.block, self.kv.name, tensors))
+        """Everything that decides the graph."""
+        return repr((self.file.key, self.context, self.block, self.kv.name))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""

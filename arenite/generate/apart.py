@@ -1,0 +1,80 @@
+"""What a first load does besides loading is done by a child process, whose memory ends with it.
+
+Planning and compiling build many graphs, and what they leave of a heap is never quite given back.
+The child leaves what it found in the cache, and this process loads from there. Nothing depends on
+the child: where it fails or cannot be started, the work is done here, and errors are raised here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from arenite.pipeline.identity import identity
+from arenite.runtime import cache
+
+if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
+    from arenite.frontends.language import LanguageFile
+
+#: Bytes of weights from which on a process of its own is worth its start.
+LEAST_NBYTES = 32 * 2**20
+
+
+def prepare_apart(
+    file: LanguageFile, options: dict[str, Any], on_progress: OnProgress | None
+) -> None:
+    """Have the cache filled with what loading the file with these options needs, unless it was."""
+    store = cache.default()
+    if file.nbytes < LEAST_NBYTES or store.folder is None or not sys.executable:
+        return
+    given = json.dumps(options, default=str)
+    key = cache.key_of("prepared", *identity(), file.key, given)
+    if store.get(key) is None and _is_done(file.path, given, on_progress):
+        store.put(key, {"prepared": b"yes"})
+
+
+def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
+    import subprocess
+
+    # The child finds packages exactly where this process does.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from arenite.generate import apart; "
+    child = subprocess.Popen(
+        [sys.executable, "-c", code + "apart.main()", path, options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    try:
+        for line in child.stdout:
+            step, done, total = json.loads(line)
+            if on_progress is not None:
+                on_progress(step, done, total)
+        return child.wait() == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def main() -> None:
+    """The child: plan and compile; what goes on is told on standard output, a line a step."""
+    from arenite.frontends.language import LanguageFile
+    from arenite.generate.model import Settings
+    from arenite.pipeline import compile_graph
+
+    def tell(step: str, done: int, total: int | None) -> None:
+        print(json.dumps([step, done, total]), flush=True)
+
+    path, options = sys.argv[1], json.loads(sys.argv[2])
+    tell("planning", 0, None)
+    settings = Settings(LanguageFile.open(path), **options)
+    if settings.memory is not None:
+        _ = settings.plan
+    tell("compiling", 0, None)
+    compile_graph(
+        settings.outline, on_progress=lambda done, total: tell("compiling", done, total)
+    ).close()
