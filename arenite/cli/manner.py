@@ -45,8 +45,8 @@ def print_json(kind: str, fields: Mapping[str, Any]) -> None:
 def print_pairs(title: str, rows: Mapping[str, str]) -> None:
     """A result for people: one fact a line."""
     table = Table(title=Text(printable(title)), title_justify="left", show_header=False, box=None)
-    table.add_column(style="bold")
-    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right", overflow="fold")
     for name, value in rows.items():
         table.add_row(name, Text(value))
     out.print(table)

@@ -7,7 +7,7 @@ they did then: every conflict there is was one before and is ordered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +165,7 @@ def waits_to_arrays(known: Sequence[KnownWaits], prefix: str) -> Arrays:
     arrays: Arrays = {}
     for k, one in enumerate(known):
         waits = one.waits
-        parts = (one.overlaps, waits.counts, waits.syncs, waits.signals)
+        parts: Sequence[NDArray[Any]] = (one.overlaps, waits.counts, waits.syncs, waits.signals)
         names = ("overlaps", "counts", "syncs", "signals")
         arrays |= {f"{prefix}{k}.{name}": part for name, part in zip(names, parts, strict=True)}
     return arrays
