@@ -8,6 +8,7 @@ the child: where it fails or cannot be started, the work is done here, and error
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Bytes of weights from which on a process of its own is worth its start.
 LEAST_NBYTES = 32 * 2**20
+
+#: How lines begin that the child writes; others are somebody else's.
+TOLD = "arenite: "
+
+_log = logging.getLogger("arenite.generate")
 
 
 def prepare_apart(
@@ -40,19 +46,22 @@ def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
 
     # The child finds packages exactly where this process does.
     code = f"import sys; sys.path[:] = {sys.path!r}; from arenite.generate import apart; "
-    child = subprocess.Popen(
-        [sys.executable, "-c", code + "apart.main()", path, options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-c", code + "apart.main()", path, options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    except OSError as problem:
+        _log.info("no child can be started: %s", problem)
+        return False
     assert child.stdout is not None
     try:
         for line in child.stdout:
-            step, done, total = json.loads(line)
-            if on_progress is not None:
-                on_progress(step, done, total)
+            if on_progress is not None and line.startswith(TOLD):
+                on_progress(*json.loads(line.removeprefix(TOLD)))
         return child.wait() == 0
     finally:
         child.kill()
@@ -67,7 +76,7 @@ def main() -> None:
     from arenite.pipeline import compile_graph
 
     def tell(step: str, done: int, total: int | None) -> None:
-        print(json.dumps([step, done, total]), flush=True)
+        print(TOLD + json.dumps([step, done, total]), flush=True)
 
     path, options = sys.argv[1], json.loads(sys.argv[2])
     tell("planning", 0, None)

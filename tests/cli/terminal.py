@@ -80,8 +80,10 @@ class Terminal:
 
 
 def _control(descriptor: int) -> None:
-    """Make the terminal the one that Ctrl-C is typed on."""
+    """Make the terminal the one that Ctrl-C is typed on, and heard, whatever started the tests."""
     import fcntl
+    import signal
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
