@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from arenite.errors import AreniteError, DoesNotFit
@@ -44,12 +43,11 @@ def print_json(kind: str, fields: Mapping[str, Any]) -> None:
 
 def print_pairs(title: str, rows: Mapping[str, str]) -> None:
     """A result for people: one fact a line."""
-    table = Table(title=Text(printable(title)), title_justify="left", show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(justify="right", overflow="fold")
+    out.print(Text(printable(title), style="italic"), soft_wrap=True)
+    width = max(map(len, rows), default=0)
     for name, value in rows.items():
-        table.add_row(name, Text(value))
-    out.print(table)
+        # No line is broken: a path can be copied.
+        out.print(Text.assemble((f" {name:<{width}}", "bold"), f"  {value}"), soft_wrap=True)
 
 
 def log_to_stderr(verbosity: int) -> None:

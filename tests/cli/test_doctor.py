@@ -84,7 +84,7 @@ def test_the_cache_is_counted_and_cleared(
     assert isinstance(n_entries, int)
     assert n_entries > 0
     assert run(monkeypatch, "cache", "info") == 0
-    assert str(tmp_path) in capsys.readouterr().out.replace("\n", "")
+    assert str(tmp_path) in capsys.readouterr().out
     assert run(monkeypatch, "cache", "clear") == 0
     assert capsys.readouterr().out.startswith(f"{n_entries} entries removed")
     assert info()["entries"] == 0
