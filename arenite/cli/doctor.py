@@ -52,7 +52,9 @@ def examine() -> tuple[dict[str, str], list[str]]:
     if sys.platform != "linux":
         missing.append(f"native code runs on Linux so far, not on {sys.platform}")
         return facts, missing
-    facts["threads"] = f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} CPUs"
+    from arenite.runtime.threads import default_n_threads
+
+    facts["threads"] = f"{default_n_threads()} of {os.cpu_count()} CPUs"
     pages, page_nbytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     facts["memory"] = readable_nbytes(pages * page_nbytes)
     if facts["llvmlite"] != "not installed":

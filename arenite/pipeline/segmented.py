@@ -7,7 +7,6 @@ To its caller it is an Executable.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from arenite.runtime.executable import Executable
 from arenite.runtime.kernel import Kernels
 from arenite.runtime.profile import Profile
 from arenite.runtime.state import HeldState, States
+from arenite.runtime.threads import chosen_n_threads
 
 if TYPE_CHECKING:
     from arenite.passes import Record
@@ -53,9 +53,7 @@ class SegmentedExecutable(Closing):
         winograd: bool = True,
     ) -> None:
         self.graph = graph
-        self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
-        if self.threads < 1:
-            raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+        self.threads = chosen_n_threads(threads)
         self._memory = memory
         self._staging = Staging()
         self._frame = self._staging.frame(graph)

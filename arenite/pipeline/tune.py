@@ -10,7 +10,6 @@ chosen. So a tuned program gives the results of one that is not, on any number o
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
 from arenite.runtime.compile_pool import host_target
 from arenite.runtime.limits import limits
+from arenite.runtime.threads import chosen_n_threads
 from arenite.schedule import Kernel
 
 #: Rounds in which all that is compared is run, and seconds of them, both at least, and seconds at
@@ -93,13 +93,12 @@ def tune_graph(
 ) -> Tuning:
     """Tune the kernels of a graph; programs with these kernels are from now on cut as was best.
 
-    `threads` are those measured beside one, as many as there are CPUs if not given; `sizes` values
-    of the variables by name, of which several may be given; `seconds` about how long it may take:
-    the heaviest kernels are tuned first. What was measured before is not measured again.
+    `threads` are those measured beside one, as many as the process may keep busy if not given;
+    `sizes` values of the variables by name, of which several may be given; `seconds` about how long
+    it may take: the heaviest kernels are tuned first. What was measured before is not measured
+    again.
     """
-    n_threads = len(os.sched_getaffinity(0)) if threads is None else threads
-    if n_threads < 1:
-        raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+    n_threads = chosen_n_threads(threads)
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
     simplified, _ = passes.run(graph, passes.PASSES)

@@ -35,6 +35,7 @@ from arenite.runtime.compile_child import (
     target_from_json,
     target_json,
 )
+from arenite.runtime.threads import default_n_threads
 
 #: LLVM was seen to hang; 200 kernels take it a second or two.
 JOB_SECONDS = 60.0
@@ -73,7 +74,7 @@ class CompilePool:
     """Children that wait for work. `n_children`: how many work at once, at most."""
 
     def __init__(self, n_children: int | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
-        self.n_children = n_children or len(os.sched_getaffinity(0))
+        self.n_children = n_children or default_n_threads()
         self.idle_seconds = idle_seconds
         self._idle: list[Child] = []
         self._lock = threading.Lock()

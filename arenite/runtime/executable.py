@@ -7,7 +7,6 @@ returns new arrays. Sizes that are variables are read off the inputs' shapes.
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
 from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.state import HeldState, States
+from arenite.runtime.threads import chosen_n_threads
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
@@ -64,9 +64,7 @@ class Executable(Closing):
     ) -> None:
         self._outline = outline = Outline.of(graph)
         self.compiled = compiled
-        self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
-        if self.threads < 1:
-            raise InvalidArgument(f"a run needs at least one thread, not {threads}")
+        self.threads = chosen_n_threads(threads)
         self._values = compiled.values
         self._binder = Binder(outline, compiled)
         self._load_step = LoadStep(outline, self._binder)

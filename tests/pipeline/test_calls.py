@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
 import subprocess
 import sys
 import threading
@@ -22,7 +23,14 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Var, device
-from arenite.errors import IndexOutOfRange, RunCancelled, RunFailed, ShapeMismatch
+from arenite.errors import (
+    IndexOutOfRange,
+    InvalidArgument,
+    RunCancelled,
+    RunFailed,
+    ShapeMismatch,
+)
+from arenite.runtime import threads
 from arenite.tensor.compile import CompiledFunction
 
 Array = NDArray[Any]
@@ -443,3 +451,13 @@ def test_an_error_inside_a_with_closes_too() -> None:
         raise ZeroDivisionError
     with pytest.raises(RunFailed, match="closed"):
         program(np.ones(3))
+
+
+def test_threads_are_as_many_as_the_process_may_keep_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
+    monkeypatch.setattr(threads, "cgroup_cpus", lambda: 2.5)
+    with arenite.compile(lambda x: x + 1, arenite.spec((3,))) as program:
+        assert program.executable.threads == 2
+        assert program(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+    with pytest.raises(InvalidArgument, match="at least one thread, not 0"):
+        arenite.compile(lambda x: x + 1, arenite.spec((3,)), threads=0)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.runtime import native
-from arenite.runtime.cgroups import cgroup_cpus, default_n_threads
 from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
 from arenite.runtime.table_builder import TableBuilder
+from arenite.runtime.threads import cgroup_cpus, default_n_threads
 from tests.runtime.kernels import address
 
 END = Outcome(OutcomeKind.END)
@@ -311,6 +311,7 @@ def test_a_team_has_bounds(kernels: dict[str, int]) -> None:
                               "cpu/a/cpu.cfs_period_us": "100000"}, 0.5),
         ("4:cpu,cpuacct:/a", {"cpu/a/cpu.cfs_quota_us": "-1",
                               "cpu/a/cpu.cfs_period_us": "100000"}, None),
+        ("0::/../a", {"cpu.max": "300000 100000", "a/cpu.max": "100000 100000"}, 3.0),
         ("7:memory:/a", {"cpu/a/cpu.cfs_quota_us": "50000"}, None),
     ],
 )  # fmt: skip
