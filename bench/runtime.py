@@ -1,6 +1,6 @@
 """What the runtime itself costs: launches, calls, the team, loading.
 
-    python bench/runtime.py
+    python -m bench.runtime
 
 Prints a markdown table. Times are the best of several, so that other programs on the machine
 count as little as they can; latencies of the team also as median.
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import arenite
 from arenite.codegen.target import host
 from arenite.runtime import native
 from arenite.runtime.compile_pool import compile_modules
@@ -146,6 +147,20 @@ def load_times(folder: Path) -> tuple[float, float]:
     return seconds * 1e3, 1 / seconds
 
 
+def call_seconds(n_launches: int) -> float:
+    """Of a whole call of a program: so many running sums of 64 floats, which do not fuse."""
+
+    def sums(x: arenite.Tensor) -> arenite.Tensor:
+        for _ in range(n_launches):
+            x = x.cumsum(0)
+        return x
+
+    x = np.zeros(64, np.float32)
+    with arenite.compile(sums, x, threads=1) as program:
+        program(x)
+        return best(lambda: program(x), 3000)
+
+
 def rows() -> list[tuple[str, str]]:
     image = kernels()
     code = load_code(image.image, permanent=True)
@@ -162,6 +177,8 @@ def rows() -> list[tuple[str, str]]:
         ("the same, a launch", f"{whole / N_LAUNCHES * 1e9:.1f} ns"),
         ("the same, the GIL given up", f"{free * 1e6:.2f} µs"),
         ("`run()` of an empty table", f"{nothing * 1e6:.2f} µs"),
+        ("`exe()` of one running sum of 64 floats", f"{call_seconds(1) * 1e6:.2f} µs"),
+        ("`exe()` of 200, one after the other", f"{call_seconds(N_LAUNCHES) * 1e6:.2f} µs"),
     ]
     empty = chain(at["empty"], array)
     seconds = best(lambda: empty.run(keep_gil=True))
