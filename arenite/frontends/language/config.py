@@ -14,6 +14,8 @@ from typing import Any
 
 from arenite.errors import FileMissing, InvalidFile, NotSupported
 from arenite.frontends.language.description import (
+    LEAST_FACTOR,
+    LEAST_NUMBER,
     MAX_CONTEXT,
     MAX_EXPERTS,
     MAX_LAYERS,
@@ -86,7 +88,7 @@ class Config:
             raise self.wrong(name, f"a size within 1..{most}")
         return value
 
-    def number(self, name: str, default: float, least: float = 0.0) -> float:
+    def number(self, name: str, default: float, least: float = LEAST_NUMBER) -> float:
         """A number above `least`."""
         value = self.get(name)
         if value is None:
@@ -198,13 +200,15 @@ def _rope(config: Config, head_size: int, base: float) -> Rope:
     original = given.size("original_max_position_embeddings", MAX_CONTEXT, context)
     if scaling != "none" and given.get("factor") is None and scaling != "yarn":
         raise given.wrong("factor", "a number")
-    factor = given.number("factor", context / original if scaling == "yarn" else 1.0)
+    factor = given.number("factor", context / original if scaling == "yarn" else 1.0, LEAST_FACTOR)
     if scaling == "llama3":
-        fast, slow = given.number("high_freq_factor", 4.0), given.number("low_freq_factor", 1.0)
+        fast = given.number("high_freq_factor", 4.0, LEAST_FACTOR)
+        slow = given.number("low_freq_factor", 1.0, LEAST_FACTOR)
         if fast <= slow:
             raise given.wrong("high_freq_factor", f"above 'low_freq_factor', {slow}")
     else:
-        fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
+        fast = given.number("beta_fast", 32.0, LEAST_FACTOR)
+        slow = given.number("beta_slow", 1.0, LEAST_FACTOR)
     return Rope(
         size=head_size,
         base=given.number("rope_theta", config.number("rope_theta", base, 1.0), 1.0),

@@ -15,6 +15,10 @@ MAX_EXPERTS = 2**12
 #: Of lengths of contexts and vocabularies, and of numbers like the base of angles.
 MAX_CONTEXT = 2**31
 MAX_NUMBER = 1e12
+#: What any number is above, and what one is above that angles or turns are divided by: so all that
+#: is made of them is finite in 32 bits, and not zero.
+LEAST_NUMBER = 1e-30
+LEAST_FACTOR = 1e-6
 
 
 class Rope(NamedTuple):
@@ -59,7 +63,7 @@ class Rope(NamedTuple):
             full_turns = self.original_context / (turns * 2 * math.pi)
             return self.size * math.log(full_turns) / (2 * math.log(self.base))
 
-        low = max(math.floor(pair_of(self.beta_fast)), 0)
+        low = min(max(math.floor(pair_of(self.beta_fast)), 0), self.size)
         high = min(math.ceil(pair_of(self.beta_slow)), self.size - 1)
         ramp = (np.arange(self.size // 2) - low) / max(high - low, 0.001)
         return np.clip(ramp, 0, 1)

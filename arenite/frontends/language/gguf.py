@@ -7,6 +7,8 @@ import numpy as np
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata, MetadataArray
 from arenite.frontends.language.description import (
+    LEAST_FACTOR,
+    LEAST_NUMBER,
     MAX_CONTEXT,
     MAX_EXPERTS,
     MAX_LAYERS,
@@ -98,7 +100,7 @@ class _Keys:
             )
         return value
 
-    def number(self, key: str, default: float, least: float = 0.0) -> float:
+    def number(self, key: str, default: float, least: float = LEAST_NUMBER) -> float:
         """A number above `least`."""
         full = f"{self.kind}.{key}"
         value = self.metadata.number(full, default)
@@ -147,15 +149,15 @@ def _rope(keys: _Keys, head_size: int) -> Rope:
         base=keys.number("rope.freq_base", 10000.0, 1.0),
         pairs=keys.kind in PAIRED,
         scaling=scaling,
-        factor=keys.number("rope.scaling.factor", 1.0),
+        factor=keys.number("rope.scaling.factor", 1.0, LEAST_FACTOR),
         original_context=keys.size(
             "rope.scaling.original_context_length",
             MAX_CONTEXT,
             keys.size("context_length", MAX_CONTEXT),
         ),
         attention_factor=keys.number("rope.scaling.attn_factor", 1.0),
-        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0, LEAST_FACTOR),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0, LEAST_FACTOR),
     )
 
 
