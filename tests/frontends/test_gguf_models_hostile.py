@@ -269,7 +269,12 @@ MORE_KEYS = (
 )
 @example(changes={"llama.rope.scaling.factor": (F64, 1.2252117782655964e-66)})
 @example(changes={"llama.rope.scaling.yarn_beta_fast": (F64, 5e-324)})
-@example(changes={"llama.rope.freq_base": (F64, 1 + 2.0**-52)})
+@example(
+    changes={
+        "llama.rope.freq_base": (F64, 1 + 2.0**-52),
+        "llama.rope.scaling.original_context_length": (U32, 2**20),
+    }
+)
 def test_whatever_metadata_say_it_is_read_or_refused(
     changes: dict[str, Value | None], tmp_path: Path
 ) -> None:
