@@ -236,8 +236,10 @@ def _is_small(node: Node) -> bool:
 
 def _full_if_uniform(array: NDArray[Any], node: Node) -> Node:
     """Equal elements need no memory: they are made up where they are needed."""
+    if array.size == 0 or node.dtype.kind is Kind.COMPLEX:
+        return node
     code = array.reshape(-1).view(np.uint8).reshape(array.size, -1)
-    if array.size == 0 or (code != code[0]).any() or node.dtype.kind is Kind.COMPLEX:
+    if (code != code[0]).any():
         return node
     value = array.reshape(-1)[0].item()
     return node if value != value else full(node.shape, value, node.dtype)

@@ -112,6 +112,9 @@ def test_equal_elements_need_no_memory() -> None:
     assert after("fold", mixed) is mixed
     half = ir.make("expand", ir.constant(np.array([[0.5]], np.float32)), shape=(4, 3))
     assert after("fold", half) is ir.full((4, 3), 0.5, FLOAT32)
+    nothing = ir.constant(np.zeros((3, 0), np.float32))
+    assert after("fold", nothing) is nothing
+    assert after("fold", ir.make("neg", nothing)).op == "constant"
 
 
 def test_reductions_over_no_axes_are_what_they_reduce() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
@@ -263,6 +263,45 @@ def test_attention_offsets_and_small_cases() -> None:
     n = Var("n", 1, 8)
     with pytest.raises(NotSupported, match="give a scale"):
         spec((1, 2, n)).argument("x", 0).attention(np.zeros((1, 2, 3)), np.zeros((1, 2, 3)))
+
+
+def windows_by_loops(
+    size: int, window: int, stride: int, padding: int, dilation: int, is_ceil: bool
+) -> list[list[int]]:
+    """The places each window sees, as PyTorch's documents have it: with ceil_mode one more may hang
+    over the end, if it does not start in the padding behind it."""
+    span = size + 2 * padding - dilation * (window - 1) - 1
+    count = (-(-span // stride) if is_ceil else span // stride) + 1
+    if is_ceil and (count - 1) * stride >= size + padding:
+        count -= 1
+    starts = [k * stride - padding for k in range(count)]
+    return [
+        [s + t * dilation for t in range(window) if 0 <= s + t * dilation < size] for s in starts
+    ]
+
+
+@given(
+    size=st.integers(1, 40),
+    window=st.integers(1, 5),
+    stride=st.integers(1, 6),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 3),
+    is_ceil=st.booleans(),
+)
+@example(size=36, window=1, stride=2, padding=0, dilation=1, is_ceil=True)
+@settings(max_examples=60, deadline=None)
+def test_pooling_of_any_window(
+    size: int, window: int, stride: int, padding: int, dilation: int, is_ceil: bool
+) -> None:
+    assume(padding <= window // 2 and dilation * (window - 1) < size + 2 * padding)
+    x = np.random.default_rng(size).integers(-50, 50, (2, 3, size)).astype(F32)
+    seen = windows_by_loops(size, window, stride, padding, dilation, is_ceil)
+    shape = (window, stride, padding, dilation, is_ceil)
+    assume(all(seen))
+    most = np.stack([x[..., places].max(-1) for places in seen], -1)
+    mean = np.stack([x[..., places].mean(-1, dtype=F64) for places in seen], -1)
+    same(Tensor(x).max_pool(*shape), most)
+    same(Tensor(x).avg_pool(*shape, count_include_pad=False), mean.astype(F32), 1e-6)
 
 
 @pytest.mark.parametrize("mode", ["max_pool", "avg_pool"])

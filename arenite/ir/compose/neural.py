@@ -262,7 +262,7 @@ def ceil_padding(
     if not starts_inside and bounds(extra)[1] > 0:
         if not isinstance(size, int):
             raise ShapeMismatch(f"ceil_mode needs sizes that are numbers, not {size}")
-        extra = extra - stride if extra else extra
+        extra = 0
     return before, after + extra
 
 
