@@ -21,29 +21,34 @@ FOLDED = 4
 #: Rows of B side by side where no cache holds them: memory is slow to answer, but to many at once.
 FAR_ROWS = 8
 LINE_BITS = 512
-HALF_LANES = 8
+#: Vectors of a row of B in one turn, where it is read from end to end.
+LONG_TURN = 8
 #: Sums of one dot with a row that is kept.
 KEPT_SUMS = 2
 
 
-def shape_of(rows: int, dot: Dot, lanes: int, is_far: bool) -> tuple[int, int]:
+def shape_of(
+    target: Target, rows: int, dot: Dot, lanes: int, depth: int | None, is_far: bool
+) -> tuple[int, int]:
     """Rows of B walked together with so many rows of A, and vectors of each in one turn.
 
-    `is_far` where no cache holds B: then several rows are read side by side.
+    `is_far` where no cache holds B. One row of A is read again for each of B: where it leaves
+    little room in the first cache, several rows of B share it.
     """
     if rows > 1:
         return FOLDED, 1
-    if is_far:
-        return min(FAR_ROWS, lanes), 1 if lanes * dot.b.bits >= LINE_BITS else 2
-    # With one, reading B strictly in order is what counts, or else reading A less often.
-    return (1, 8) if dot.a == dot.b == dot.sum else (FOLDED, 2)
+    a_line = 1 if lanes * dot.b.bits >= LINE_BITS else 2
+    side_by_side = min(FAR_ROWS, lanes), a_line
+    if is_plain(dot):
+        return side_by_side if is_far else (1, LONG_TURN)
+    # Narrower numbers come from memory fastest in order, whether it is near or far.
+    is_long = depth is not None and depth * dot.sum.bits // 8 > target.l1d_nbytes // 2
+    return side_by_side if is_long else (1, LONG_TURN)
 
 
-def lanes_along(dot: Dot, lanes: int, rows: int, is_far: bool) -> int:
-    """Lanes of the vectors along K: numbers of half the width are widened faster in short ones,
-    but where memory is waited for fewer instructions count."""
-    is_half = dot.b.name == "float16" and dot.sum.bits == 32
-    return min(lanes, HALF_LANES) if rows == 1 and is_half and not is_far else lanes
+def is_plain(dot: Dot) -> bool:
+    """Whether all is of one type."""
+    return dot.a == dot.b == dot.sum
 
 
 def is_kept(target: Target, rows: int, depth: int | None, lanes: int) -> bool:
@@ -155,8 +160,7 @@ class KeptRow:
 
 def has_lines(target: Target, dot: Dot) -> bool:
     """Whether vectors can be put together of two cache lines by one instruction."""
-    is_plain = dot.a == dot.b == dot.sum and dot.sum.bits == 32
-    return is_plain and target.is_x86 and target.vector_bits == 512
+    return is_plain(dot) and dot.sum.bits == 32 and target.is_x86 and target.vector_bits == 512
 
 
 class _Lines:

@@ -19,7 +19,9 @@ from arenite.codegen.vector import I64, Vec
 
 LINE_NBYTES = 64
 PAGE_NBYTES = 4096
-APART_NBYTES = 512
+APART_NBYTES = 2816
+#: How far ahead a stream that a cache holds is asked for.
+NEAR_NBYTES = 768
 #: Elements of a row of A that is copied to lie on a cache line.
 LONGEST_COPY = 8192
 _COPY = "%copied_row"
@@ -61,9 +63,9 @@ class FewRows(TileFunction):
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
-        lanes = dots.lanes_along(dot, product.lanes, rows, self._is_far)
-        together, unroll = dots.shape_of(rows, dot, lanes, self._is_far)
-        ahead = b_line * together if self._is_far else None
+        lanes, is_far = product.lanes, self._is_far
+        together, unroll = dots.shape_of(b.target, rows, dot, lanes, depth, is_far)
+        ahead = b_line * together if rows == 1 and is_far and dots.is_plain(dot) else None
         if rows == together == 1 and dots.has_lines(b.target, self.dot):
             a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
@@ -164,7 +166,7 @@ class FewRows(TileFunction):
         behind them the tail, both in part.
         """
         b, product, lanes = self.builder, self.product, self.product.lanes
-        size = product.sum_dtype.bits // 8
+        size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
         # A line more than the columns take: rows a power of two apart would share cache sets.
         row_length = product.few_columns + 3 * lanes
         slot = self._stack(rows * row_length + PAGE_NBYTES // size)
@@ -188,8 +190,17 @@ class FewRows(TileFunction):
         def turn(phase: Phase, k: Vec) -> None:
             steps = [k + u for u in range(phase.parts)]
             numbers = [[moved(b, row, at * a_step) for at in steps] for row in a_rows]
-            ahead = b_step * phase.parts if self._is_far else None
-            stretch = Stretch(b, lanes, self.dot, numbers, ahead)
+            further = b_step * phase.parts
+            near = whole - NEAR_NBYTES // b_size
+            back = further - near * b_size
+
+            def ahead(column: Vec) -> Vec | int:
+                # What is read next: of these rows, and at their ends of those behind them.
+                if self._is_far:
+                    return further
+                return column.lt(near).select(b.constant(NEAR_NBYTES, I64), back)
+
+            stretch = Stretch(b, lanes, self.dot, numbers, ahead, self._is_far)
             rows_at = [moved(b, main_at, at * b_step) for at in steps]
             self.counted_loop(
                 zero,
