@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from statistics import geometric_mean
 
 from arenite.memory.html import html_table
@@ -87,3 +88,22 @@ class Tuning:
 
     def to_json(self) -> str:
         return json.dumps(self.fields())
+
+
+def joined(by_segment: Mapping[int, Tuning]) -> Tuning:
+    """One table of those of segments of a program, by their numbers."""
+    tried = [
+        replace(one, kernel=f"segment {number} {one.kernel}")
+        for number, tuning in by_segment.items()
+        for one in tuning.tried
+    ]
+    made = by_segment.values()
+    columns = zip_longest(*(tuning.conditions for tuning in made))
+    conditions = [" or ".join(dict.fromkeys(filter(None, names))) for names in columns]
+    return Tuning(
+        tuple(tried),
+        {content: choice for tuning in made for content, choice in tuning.choices.items()},
+        tuple(conditions),
+        sum(tuning.n_left_out for tuning in made),
+        sum(tuning.spent_seconds for tuning in made),
+    )

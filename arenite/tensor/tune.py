@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import InvalidArgument
 from arenite.ir.graph import Graph
+from arenite.pipeline.segmented import SegmentedExecutable
 from arenite.runtime.executable import Executable
 from arenite.tensor.compile import compile as compile_function
 
@@ -30,19 +31,33 @@ def tune(
     same results, bit for bit. Returns the table of what was tried.
 
     `threads` are those measured beside one, `sizes` values of Vars by name (several, where a
-    program is to be quick with all of them), `seconds` about how long it may take.
+    program is to be quick with all of them), `seconds` about how long it may take. Of a program in
+    segments those are tuned that are compiled: before its first call, the ones that need no size to
+    be found.
     """
     from arenite.pipeline.tune import tune_graph
+    from arenite.pipeline.tuning import joined
 
-    graph = _graph(what, specs)
-    return tune_graph(graph, threads=threads, sizes=sizes, seconds=seconds, on_progress=on_progress)
-
-
-def _graph(what: Any, specs: tuple[Any, ...]) -> Graph:
     compiled = getattr(what, "executable", what)
+    if not isinstance(compiled, Executable | SegmentedExecutable):
+        with compile_function(what, *specs) as made:
+            return tune(
+                made, threads=threads, sizes=sizes, seconds=seconds, on_progress=on_progress
+            )
+    if specs:
+        raise InvalidArgument(f"{what!r} is compiled and takes no specs")
+
+    def tuned(graph: Graph, left: float | None) -> Tuning:
+        return tune_graph(
+            graph, threads=threads, sizes=sizes, seconds=left, on_progress=on_progress
+        )
+
     if isinstance(compiled, Executable):
-        if specs:
-            raise InvalidArgument(f"{what!r} is compiled and takes no specs")
-        return compiled.graph
-    with compile_function(what, *specs) as made:
-        return made.executable.graph
+        return tuned(compiled.graph, seconds)
+    # A segment may be compiled for several sizes; the last are the largest.
+    graphs = {one.segment.number: one.executable.graph for one in compiled.segments}
+    tables: dict[int, Tuning] = {}
+    for number, graph in graphs.items():
+        spent = sum(one.spent_seconds for one in tables.values())
+        tables[number] = tuned(graph, None if seconds is None else max(0.0, seconds - spent))
+    return joined(tables)

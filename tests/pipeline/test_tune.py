@@ -29,6 +29,7 @@ from arenite.pipeline.trial import Trial
 from arenite.runtime import assemble, cache
 from arenite.runtime.compile_pool import host_target
 from arenite.runtime.executable import Executable
+from arenite.tensor import arange
 from tests.codegen.block_weights import random_blocks, weights_node
 
 Array = NDArray[Any]
@@ -412,6 +413,26 @@ def test_what_is_compiled_can_be_tuned() -> None:
             arenite.tune(program, a)
     with pytest.raises(InvalidArgument, match="no function to compile"):
         arenite.tune("model.gguf")
+
+
+def test_of_a_program_in_segments_those_that_are_compiled_are_tuned() -> None:
+    def network(x: Any, n: Any) -> Any:
+        product = x @ x
+        return product, (arange(n.sum()).sum().astype("float32") * product) @ x
+
+    x, n = numbers(44, 44), np.array([2, 3])
+    table = arenite.tune(network, x, n, threads=1)
+    assert {one.kernel for one in table.tried} == {"segment 0 matmul_0"}
+    with arenite.compile(network, x, n) as program:
+        before = program(x, n)
+        table = arenite.tune(program, threads=1)
+        assert {one.kernel.split(" matmul")[0] for one in table.tried} == {"segment 0", "segment 1"}
+        assert table.conditions == ("1 thread",)
+        assert len(table.speedups) == 2
+        assert arenite.tune(program, threads=1, seconds=0).tried == table.tried
+    with arenite.compile(network, x, n) as program:
+        for one, other in zip(program(x, n), before, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_without_time_nothing_is_tried_and_that_is_said() -> None:
