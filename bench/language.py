@@ -7,8 +7,9 @@ and gguf beside Arenite; `bench.language_models` makes the files (6 GB for all).
 
 Speed: each side in its own process, taking turns, the idle one stopped. Tokens a second, the median
 over rounds of our rate over theirs with its quartiles, and for decoding the share of what as many
-cores read from memory that our bytes of weights a token come to. Bars: 1.5 and 2.8 of llama.cpp for
-decoding and prompts in Q4_1, 1.2 for the other files of this model, 1.0 for the large one.
+threads read from memory (`bench.memory`) that our bytes of weights a token come to. Bars: 1.5 and
+2.8 of llama.cpp for decoding and prompts in Q4_1, 1.2 for the other files of this model, 1.0 for
+the large one.
 
 Start: seconds to the first token with warm caches, with and without imports; memory above what
 the imports took.
@@ -19,11 +20,11 @@ from __future__ import annotations
 import argparse
 from statistics import geometric_mean
 
-from arenite.runtime.limits import limits
 from bench.harness import ROUNDS, Side, compare
 from bench.language_cases import CASES, Case
 from bench.language_models import FILES, path_of, weight_nbytes
 from bench.language_start import start_of
+from bench.memory import READ_NBYTES
 
 
 def main() -> None:
@@ -51,25 +52,29 @@ def speed(cases: list[Case], threads: list[int], rounds: int) -> None:
         for file in dict.fromkeys(case.file for case in cases):
             path_of(file)  # made before anyone is measured
             # New processes: what a file left in memory is no burden to the next.
-            ours, theirs = Side("bench.language_ours"), Side("bench.language_llama")
+            names = ("bench.language_ours", "bench.language_llama", "bench.memory")
+            sides = [Side(name) for name in names]
             try:
+                sides[-1].ask(prepare="", threads=n_threads)
                 for case in cases:
                     if case.file == file:
-                        ratio = _speed_row(ours, theirs, case, n_threads, rounds)
+                        ratio = _speed_row(sides, case, n_threads, rounds)
                         ratios.setdefault(case.kind, []).append(ratio)
             finally:
-                ours.close()
-                theirs.close()
+                for side in sides:
+                    side.close()
     for kind, found in ratios.items():
         print(f"\n{kind}: geometric mean {geometric_mean(found):.2f}, least {min(found):.2f}")
 
 
-def _speed_row(ours: Side, theirs: Side, case: Case, threads: int, rounds: int) -> float:
+def _speed_row(sides: list[Side], case: Case, threads: int, rounds: int) -> float:
+    ours, theirs, memory = sides
     result = compare(ours, theirs, str(case), threads, rounds=rounds)
     rate = case.n_tokens / result.ours_seconds
     share = "-"
     if case.kind == "decode":
-        share = f"{rate * weight_nbytes(case.file) / (threads * limits().read_gbytes * 1e9):.0%}"
+        limit = READ_NBYTES / min(memory.ask()["seconds"] for _ in range(3))
+        share = f"{rate * weight_nbytes(case.file) / limit:.0%}"
     print(
         f"| {case} | {threads} | {rate:.1f} | {case.n_tokens / result.theirs_seconds:.1f} "
         f"| {result.ratio:.2f} | {result.low:.2f} to {result.high:.2f} | {case.bar} | {share} |",
