@@ -32,12 +32,13 @@ def simplify(node: Node) -> Node:
     return changed
 
 
-def _reshape(node: Node) -> Node:
+def _new_shape(node: Node) -> Node:
+    """A reshape or an expand: of another one of its kind only the last counts."""
     [x] = node.inputs
     if node.shape == x.shape:
         return x
-    if x.op == "reshape":
-        return make("reshape", x.inputs[0], shape=node.shape)
+    if x.op == node.op:
+        return make(node.op, x.inputs[0], shape=node.shape)
     if x.op == "full":
         return full(node.shape, x.attr("value"), x.dtype)
     return node
@@ -71,17 +72,6 @@ def _permute(node: Node) -> Node:
     # Moving axes of size 1 about moves no element.
     if [a for a in axes if x.shape[a] != 1] == [a for a in range(x.ndim) if x.shape[a] != 1]:
         return make("reshape", x, shape=node.shape)
-    return node
-
-
-def _expand(node: Node) -> Node:
-    [x] = node.inputs
-    if node.shape == x.shape:
-        return x
-    if x.op == "expand":
-        return make("expand", x.inputs[0], shape=node.shape)
-    if x.op == "full":
-        return full(node.shape, x.attr("value"), x.dtype)
     return node
 
 
@@ -182,9 +172,9 @@ def _loop(node: Node) -> Node:
 _RULES = {
     "if": _if,
     "loop": _loop,
-    "reshape": _reshape,
+    "reshape": _new_shape,
     "permute": _permute,
-    "expand": _expand,
+    "expand": _new_shape,
     "slice": _slice,
     "pad": _pad,
     "concat": _concat,
