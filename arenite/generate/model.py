@@ -19,6 +19,7 @@ from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.language import LanguageFile
+from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
 from arenite.memory.amounts import parse_nbytes
@@ -52,13 +53,15 @@ class Settings:
         block: int = DEFAULT_BLOCK,
     ) -> None:
         self.file = file
-        self.memory = parse_nbytes(memory)
+        is_text = memory is None or isinstance(memory, str)
+        self.memory = parse_nbytes(memory if is_text else whole("memory", memory, 0))
         self.kv = _kv_dtype(kv)
-        if block < 1:
-            raise InvalidArgument(f"a block has at least one token, not {block}")
-        if file.is_embedding:
-            context = min(context or file.description.context, file.description.context)
-        elif context is None:
+        block = whole("block", block, 1)
+        if context is not None:
+            context = whole("context", context)
+        elif file.is_embedding:
+            context = file.description.context
+        else:
             context = chosen_context(file, self.memory, self.kv, block)
         if not 1 <= context <= file.description.context:
             raise InvalidArgument(
@@ -160,7 +163,7 @@ class LanguageModel(Closing):
 
     def generate(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[str]:
         """Text that goes on from the prompt, piece by piece; for options see `Sampling`."""
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **sampling: Any) -> Iterator[str]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from arenite.errors import InvalidArgument
+from arenite.generate.bounds import number, whole
 
 MAX_SEED = 2**64 - 1
+MAX_TOKEN = 2**31
+#: What is added to a logit or divides it: more says nothing more.
+MAX_NUMBER = 1e9
 #: Under this a second token has no weight left that a float could hold.
 LEAST_TEMPERATURE = 1e-6
 #: Tokens before the next one that the penalties look at, where nothing else is said.
@@ -43,35 +47,37 @@ class Sampling:
     grammar: str | None = None  # Lark, or GBNF as llama.cpp takes it
 
     def __post_init__(self) -> None:
-        _number("temperature", self.temperature, 0, math.inf)
-        _whole("top_k", self.top_k, 0)
-        _number("top_p", self.top_p, 0, 1)
-        _number("min_p", self.min_p, 0, 1)
-        _number("repetition_penalty", self.repetition_penalty, 1e-6, math.inf)
-        _number("presence_penalty", self.presence_penalty, -math.inf, math.inf)
-        _number("frequency_penalty", self.frequency_penalty, -math.inf, math.inf)
-        _whole("penalty_window", self.penalty_window, -1)
+        for name, least, most in (
+            ("temperature", 0, math.inf),
+            ("top_p", 0, 1),
+            ("min_p", 0, 1),
+            ("repetition_penalty", 1e-6, MAX_NUMBER),
+            ("presence_penalty", -MAX_NUMBER, MAX_NUMBER),
+            ("frequency_penalty", -MAX_NUMBER, MAX_NUMBER),
+        ):
+            self._keep(name, number(name, getattr(self, name), least, most))
+        self._keep("top_k", whole("top_k", self.top_k, 0))
+        self._keep("penalty_window", whole("penalty_window", self.penalty_window, -1))
         if self.seed is not None:
-            _whole("seed", self.seed, 0, MAX_SEED)
+            self._keep("seed", whole("seed", self.seed, 0, MAX_SEED))
         if self.max_tokens is not None:
-            _whole("max_tokens", self.max_tokens, 1)
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        for text in stop:
-            if not isinstance(text, str) or not text:
-                raise InvalidArgument(f"stop: {text!r} is not a text with at least one character")
-        object.__setattr__(self, "stop", stop)
-        for token, bias in self.logit_bias.items():
-            _whole("logit_bias: token", token, 0)
-            if bias != -math.inf:
-                _number(f"logit_bias of token {token}", bias, -math.inf, math.inf)
-        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+            self._keep("max_tokens", whole("max_tokens", self.max_tokens, 1))
+        self._keep("stop", _texts("stop", self.stop))
+        self._keep("logit_bias", _biases(self.logit_bias))
+        for name in ("regex", "grammar"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidArgument(f"{name} is {getattr(self, name)!r}; a text is needed")
         if self.json_schema is not None:
-            object.__setattr__(self, "json_schema", _schema_text(self.json_schema))
+            self._keep("json_schema", _schema_text(self.json_schema))
         shapes = [
             name for name in ("json_schema", "regex", "grammar") if getattr(self, name) is not None
         ]
         if len(shapes) > 1:
             raise InvalidArgument(f"{' and '.join(shapes)} are given; a text takes one of them")
+
+    def _keep(self, name: str, value: object) -> None:
+        """Put a checked value in the place of what was given."""
+        object.__setattr__(self, name, value)
 
     @property
     def greedy(self) -> bool:
@@ -85,22 +91,24 @@ class Sampling:
         return self.penalty_window != 0 and any(changes)
 
 
-def _number(name: str, value: object, least: float, most: float) -> None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidArgument(f"{name} is {value!r}; {_bounds('a number', least, most)} is needed")
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    """One text or several, none of them empty."""
+    given = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    for text in given:
+        if not isinstance(text, str) or not text:
+            raise InvalidArgument(f"{name}: {text!r} is not a text with at least one character")
+    return given
 
 
-def _whole(name: str, value: object, least: int, most: float = math.inf) -> None:
-    good = isinstance(value, int) and not isinstance(value, bool)
-    if not good or not least <= value <= most:  # type: ignore[operator]
-        wanted = _bounds("a whole number", least, most)
-        raise InvalidArgument(f"{name} is {value!r}; {wanted} is needed")
-
-
-def _bounds(what: str, least: float, most: float) -> str:
-    what += f" from {least}" if least != -math.inf else ""
-    return what + (f" to {most}" if most != math.inf else "")
+def _biases(value: object) -> dict[int, float]:
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"logit_bias is {value!r}; a dict of tokens to numbers is needed")
+    return {
+        whole("logit_bias: token", token, 0, MAX_TOKEN): -math.inf
+        if bias == -math.inf
+        else number(f"logit_bias of token {token}", bias, -MAX_NUMBER, MAX_NUMBER)
+        for token, bias in value.items()
+    }
 
 
 def _schema_text(schema: Mapping[str, Any] | bool | str) -> str:

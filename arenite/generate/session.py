@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument
+from arenite.generate.bounds import whole
 
 if TYPE_CHECKING:
     from arenite.generate.model import LanguageModel
@@ -22,6 +23,21 @@ def n_shared(one: Sequence[int], other: Sequence[int]) -> int:
         return len(one)
     pairs = enumerate(zip(one, other, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def as_tokens(given: object) -> list[int]:
+    """Tokens as whole numbers: of a list or the like, or of an array of integers in one row."""
+    if isinstance(given, np.ndarray):
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise InvalidArgument(
+                f"tokens are an array of {given.dtype} with shape {given.shape}; one row of "
+                "integers is needed"
+            )
+        return [int(token) for token in given]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        shown = f"{type(given).__name__} {given!r:.80}"
+        raise InvalidArgument(f"tokens are a list of whole numbers, not the {shown}")
+    return [token if type(token) is int else whole("a token", token) for token in given]
 
 
 class Session:
@@ -50,7 +66,7 @@ class Session:
 
     def feed(self, tokens: Sequence[int] | NDArray[np.integer]) -> Logits:
         """Append tokens; the logits after the last of them, one for each token there is."""
-        new = [int(token) for token in tokens]
+        new = as_tokens(tokens)
         if not new:
             raise InvalidArgument("no tokens were given; there is nothing to compute")
         n_tokens = self._model.file.description.n_tokens
@@ -68,6 +84,7 @@ class Session:
 
     def rewind(self, n_tokens: int) -> None:
         """Go back to the first `n_tokens`: nothing is computed."""
+        n_tokens = whole("n_tokens", n_tokens)
         if not 0 <= n_tokens <= len(self._tokens):
             raise InvalidArgument(
                 f"there are {len(self._tokens)} tokens; a session cannot go back to {n_tokens}"

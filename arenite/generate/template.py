@@ -72,6 +72,12 @@ class ChatTemplate:
     def _variables(
         self, messages: Sequence[Message], variables: Mapping[str, Any] | None
     ) -> dict[str, Any]:
+        is_list = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
+        if not is_list or not all(isinstance(message, Mapping) for message in messages):
+            raise InvalidArgument(
+                'messages are a list of {"role": "user", "content": "..."}, not '
+                f"{type(messages).__name__} {messages!r:.80}"
+            )
         given = {"tools": None, "documents": None, **(variables or {}), "messages": list(messages)}
         found: dict[str, Any] = plain_data(given)
         return found

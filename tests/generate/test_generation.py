@@ -184,11 +184,12 @@ def test_a_run_that_was_cancelled_ends_the_text() -> None:
     assert (text_of(pieces), pieces[-1].finish) == ("aa", "cancelled")
 
 
-def test_two_texts_in_one_session_at_once_are_refused() -> None:
+@pytest.mark.parametrize("other", [[*PROMPT, *b"on"], [START, *b"no"]])
+def test_two_texts_in_one_session_at_once_are_refused(other: list[int]) -> None:
     session = FakeSession(rambling)
     first = generate(session, PROMPT, Sampling(seed=1), tokenizer())
     next(first)
-    second = generate(session, [*PROMPT, *b"on"], Sampling(seed=1), tokenizer())
+    second = generate(session, other, Sampling(seed=1), tokenizer())
     next(second)
     with pytest.raises(InvalidArgument, match="a session of its own"):
         next(first)

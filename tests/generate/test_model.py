@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import arenite
-from arenite.errors import BoundsError, DoesNotFit, InvalidArgument, InvalidFile, NotSupported
+from arenite import fetch
+from arenite.errors import (
+    BoundsError,
+    DoesNotFit,
+    FileMissing,
+    InvalidArgument,
+    InvalidFile,
+    NotSupported,
+)
 from arenite.frontends.language import LanguageFile
 from arenite.generate import LanguageModel, Settings
 from arenite.generate.budget import STEP
@@ -89,9 +98,20 @@ def test_what_cannot_be_fed_is_refused_and_nothing_changes(model: LanguageModel)
     for tokens in ([model.file.description.n_tokens], [-1], [0] * 95):
         with pytest.raises(BoundsError):
             session.feed(tokens)
-    with pytest.raises(InvalidArgument):
-        session.feed([])
+    no_tokens: tuple[Any, ...] = ([], np.array([]), [1.5], np.array([1.0]), ["a"], "a", b"a", None)
+    for wrong in (*no_tokens, 5, [None], [True], np.array([[1, 2]]), np.array(3)):
+        with pytest.raises(InvalidArgument, match="token"):
+            session.feed(wrong)
+        with pytest.raises(InvalidArgument, match="token"):
+            model.pieces(wrong)
+    places: tuple[Any, ...] = (3, -1, 1.5, "a", None)
+    for wrong in places:
+        with pytest.raises(InvalidArgument):
+            session.rewind(wrong)
     assert session.position == 2
+    again = model.session()
+    again.feed(np.array(TOKENS[:2], np.uint8))
+    assert again.tokens == session.tokens
     session.feed([0] * 94)
     with pytest.raises(BoundsError, match="context of 96"):
         session.feed([0])
@@ -161,9 +181,60 @@ def test_the_longest_context_that_fits_is_chosen(path: Path) -> None:
 
 def test_settings_that_make_no_sense_are_refused(path: Path) -> None:
     file = LanguageFile.open(path)
-    for wrong in ({"context": 10**9}, {"context": 0}, {"kv": "int3"}, {"block": 0}):
+    wrongs: list[dict[str, Any]] = [
+        {"context": 10**9},
+        {"context": 0},
+        {"context": 1.5},
+        {"context": "96"},
+        {"context": True},
+        {"kv": "int3"},
+        {"kv": None},
+        {"block": 0},
+        {"block": 1.5},
+        {"block": "8"},
+        {"memory": -1},
+        {"memory": 1e9},
+        {"memory": True},
+        {"memory": "lots"},
+    ]
+    for wrong in wrongs:
         with pytest.raises(InvalidArgument):
             Settings(file, **wrong)
+    assert Settings(file, context=cast(Any, np.int64(96))).context == 96
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True, 10**6])
+def test_threads_that_cannot_be_are_refused(path: Path, threads: Any) -> None:
+    with pytest.raises(InvalidArgument, match="thread"):
+        arenite.load(path, context=96, threads=threads)
+
+
+def test_texts_to_embed_are_as_long_as_the_model_was_made_for(tmp_path: Path) -> None:
+    file = LanguageFile.open(write_tiny("bert", tmp_path))
+    longest = file.description.context
+    assert Settings(file).context == longest
+    for wrong in (0, longest + 1):
+        with pytest.raises(InvalidArgument, match=f"a context of {wrong} tokens"):
+            Settings(file, context=wrong)
+
+
+def test_a_model_that_is_named_is_fetched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def obtain(model: object, **options: object) -> Path:
+        asked.append(model)
+        return path
+
+    monkeypatch.setattr(fetch, "obtain", obtain)
+    with arenite.load("some-model", context=96, block=8) as loaded:
+        assert loaded.file.path == str(path)
+    with arenite.load(path, context=96, block=8):
+        assert asked == ["some-model"]
+
+
+def test_a_name_of_nothing_says_what_names_there_are() -> None:
+    with pytest.raises(FileMissing, match="smollm2-135m-instruct"):
+        arenite.load("no-such-model.gguf")
 
 
 def test_eight_bits_take_half_the_room(path: Path, model: LanguageModel) -> None:

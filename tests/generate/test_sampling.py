@@ -262,6 +262,17 @@ def test_logits_that_are_no_numbers_are_an_error(bad: float) -> None:
         ({"stop": ["a", ""]}, "stop: ''"),
         ({"logit_bias": {-1: 0.0}}, "token is -1"),
         ({"logit_bias": {1: math.inf}}, "logit_bias of token 1 is inf"),
+        ({"logit_bias": {1: 1e300}}, "logit_bias of token 1 is 1e.300"),
+        ({"logit_bias": {10**30: 1.0}}, "token is 10{30}; a whole number from 0 to"),
+        ({"logit_bias": [1]}, r"logit_bias is \[1\]; a dict"),
+        ({"logit_bias": None}, "logit_bias is None; a dict"),
+        ({"repetition_penalty": 1e300}, "repetition_penalty is 1e.300"),
+        ({"presence_penalty": 1e300}, "presence_penalty is 1e.300"),
+        ({"frequency_penalty": -1e300}, "frequency_penalty is -1e.300"),
+        ({"stop": None}, "stop: None"),
+        ({"stop": 5}, "stop: 5"),
+        ({"regex": 5}, "regex is 5; a text"),
+        ({"grammar": ["a"]}, "grammar is .*; a text"),
         ({"json_schema": "{"}, "json_schema is not JSON"),
         ({"json_schema": "3"}, "json_schema is 3"),
         ({"json_schema": False}, "json_schema is False"),
@@ -276,3 +287,21 @@ def test_nonsense_is_named(changes: dict[str, Any], message: str) -> None:
 
 def test_one_stop_string_may_be_given_without_a_list() -> None:
     assert Sampling(stop="END").stop == ("END",)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    values = np.array([1.0, 3.0, 2.0], np.float32)
+    bias: Any = {values.argmax(): -np.inf, np.int32(0): np.float32(0.5)}
+    given: Any = {"temperature": np.float32(0), "top_k": np.int64(7), "seed": np.uint64(2**64 - 1)}
+    asked = Sampling(logit_bias=bias, **given)
+    assert Sampler(asked).choose(values) == 2
+    assert asked == Sampling(
+        logit_bias={1: -math.inf, 0: 0.5}, temperature=0, top_k=7, seed=2**64 - 1
+    )
+
+
+@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_the_largest_penalties_leave_a_choice(name: str) -> None:
+    values = np.array([2.0, -2.0, 1.0], np.float32)
+    sampler = Sampler(sampling(temperature=0, penalty_window=-1, **{name: 1e9}))
+    assert sampler.choose(values, [0, 1] * 1000) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,12 @@ def test_a_long_talk_is_not_over_the_budget() -> None:
     )
     some = [{"role": "user", "content": "some words, not many " * 20}] * 300
     assert template_of(looking_around).render(some).count("300\n") == 300
+
+
+@pytest.mark.parametrize("messages", [None, "hi", b"hi", 5, {"role": "user"}, ["hi"], [None]])
+def test_messages_are_a_list_of_roles_and_contents(messages: Any) -> None:
+    with pytest.raises(InvalidArgument, match="messages are a list of"):
+        template_of("x").render(messages)
 
 
 def test_messages_hold_plain_data_only() -> None:
