@@ -22,6 +22,7 @@ from arenite.codegen.micro.panels_build import build_panels
 from arenite.codegen.micro.winograd_build import build_winograd
 from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
+from arenite.ir.dim import bounds
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONTRACTIONS
 
@@ -53,7 +54,9 @@ def _build(kernel: Kernel, target: Target, choice: str) -> Built:
         return build_attention(kernel, target)
     if is_concat(kernel):
         return Concat(kernel).build()
-    if any(stage.node.op in CONTRACTIONS for stage in kernel.stages):
+    # What has no elements has nothing to cut into tiles.
+    products = [stage.node for stage in kernel.stages if stage.node.op in CONTRACTIONS]
+    if any(bounds(node.nbytes)[1] > 0 for node in products):
         made = (
             build_bytes(kernel, target, choice)
             or build_packed(kernel, target, choice)

@@ -1,0 +1,63 @@
+"""Products and convolutions of no rows, columns, images or channels, of known sizes and of sizes that
+are found to be 0 in a run; NumPy says what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite import Tensor, Var, ir
+from arenite.ir.dim import Dim
+
+KINDS: dict[str, Any] = {"floats": np.float32, "halves": np.float16, "bytes": np.uint8}
+
+
+def summed(x: Tensor) -> Any:
+    """Bytes are summed in words."""
+    return x.astype("int32") if x.dtype.kind.value != "float" else x
+
+
+def known(shape: tuple[int, ...], kind: str) -> Any:
+    """Constant weights, all ones; of bytes signed ones."""
+    dtype = np.int8 if kind == "bytes" else KINDS[kind]
+    return summed(Tensor.of_node(ir.constant(np.ones(shape, dtype))))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_later", [False, True], ids=["known", "found later"])
+@pytest.mark.parametrize("sizes", [(0, 7, 20), (5, 7, 0), (5, 0, 20), (0, 1, 19), (0, 0, 0)])
+def test_products(sizes: tuple[int, int, int], is_later: bool, kind: str) -> None:
+    rows, depth, columns = sizes
+    n: Dim = Var("n", 0, 9) if is_later else rows
+    x = arenite.spec((n, depth), KINDS[kind])
+    given = np.ones((rows, depth), KINDS[kind])
+    with arenite.compile(lambda x: summed(x) @ known((depth, columns), kind) + 1, x) as program:
+        got = program(given)
+    np.testing.assert_array_equal(got, np.full((rows, columns), depth + 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_later", [False, True], ids=["known", "found later"])
+@pytest.mark.parametrize("image", [(24,), (1, 24), (5, 6), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("groups", "inner", "outer"), [(1, 8, 20), (2, 4, 5), (6, 1, 1), (6, 1, 3)]
+)
+def test_convolutions_of_no_images(
+    groups: int, inner: int, outer: int, image: tuple[int, ...], is_later: bool, kind: str
+) -> None:
+    x = arenite.spec((Var("n", 0, 3) if is_later else 0, groups * inner, *image), KINDS[kind])
+    given = np.ones((0, groups * inner, *image), KINDS[kind])
+
+    def network(x: Tensor) -> Any:
+        wide = summed(x)
+        one = wide.conv(known((groups * outer, inner, *[1] * len(image)), kind), groups=groups)
+        three = known((groups * outer, inner, *[3] * len(image)), kind)
+        return one + wide.conv(three, padding=1, groups=groups), one.sum()
+
+    with arenite.compile(network, x) as program:
+        got, total = program(given)
+    assert got.shape == (0, groups * outer, *image)
+    assert total == 0
