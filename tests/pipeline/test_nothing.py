@@ -1,5 +1,5 @@
-"""Products and convolutions of no rows, columns, images or channels, of known sizes and of sizes that
-are found to be 0 in a run; NumPy says what they are."""
+"""Products and convolutions of no rows, columns, images or channels, of known sizes and of sizes
+that are found to be 0 in a run; NumPy says what they are."""
 
 from __future__ import annotations
 
