@@ -21,7 +21,7 @@ LINE_NBYTES = 64
 PAGE_NBYTES = 4096
 APART_NBYTES = 2816
 #: How far ahead a stream that a cache holds is asked for.
-NEAR_NBYTES = 768
+NEAR_NBYTES = 512
 #: Elements of a row of A that is copied to lie on a cache line.
 LONGEST_COPY = 8192
 _COPY = "%copied_row"
@@ -213,9 +213,8 @@ class FewRows(TileFunction):
                 own = [moved(b, part.first, at * b_step) for at in steps]
                 b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
 
-        step = b_step if isinstance(b_step, int) else None
         depth = _known(product.depth)
-        side_by_side = rows_at_once(b.target, rows, step, self._is_far)
+        side_by_side = rows_at_once(b.target, rows, self._is_far)
         phases = [Phase(1, side_by_side)]
         if depth is None or depth % side_by_side:
             phases.append(Phase(1, 1))

@@ -8,7 +8,7 @@ it; a register tile would jump from row to row and wait for each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro.tile import Dot, load_wide, moved, prefetch
@@ -16,29 +16,24 @@ from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec
 
-#: Rows of B this far apart fall into one set of the first cache, which has eight places; two are
-#: for the sums. Of a B that no cache holds, reading more at once counts for more.
-SET_NBYTES = 4096
-SET_ROWS = 6
-MOST_ROWS = 8
+#: Rows of B read side by side: all may fall into one set of the first cache, which has eight places,
+#: and one is for the sums. Of a B that no cache holds, reading more at once counts for more.
+MOST_ROWS = 6
+MOST_FAR_ROWS = 8
 
 
-def rows_at_once(target: Target, rows: int, step_nbytes: int | None, is_far: bool) -> int:
-    """Rows of B read side by side with so many rows of A, whose numbers all stay in registers.
-
-    `step_nbytes` from row to row of B is None where it is known only later; `is_far` where no cache
-    holds B.
-    """
+def rows_at_once(target: Target, rows: int, is_far: bool) -> int:
+    """Rows of B read side by side with so many rows of A, whose numbers all stay in registers;
+    `is_far` where no cache holds B."""
     kept = target.n_vector_registers * 3 // 4
-    shares_set = step_nbytes is not None and step_nbytes % SET_NBYTES == 0
-    most = SET_ROWS if shares_set and not is_far else MOST_ROWS
-    return max(1, min(most, kept // rows))
+    return max(1, min(MOST_FAR_ROWS if is_far else MOST_ROWS, kept // rows))
 
 
 class Stretch:
     """Some numbers of A, by row of A, then by row of B, that a stretch of B is multiplied with.
 
-    What lies `ahead` bytes behind what is read of B is asked for.
+    What lies `ahead` bytes behind what is read of a column of B is asked for: into the first cache,
+    or where B `is_far` into the second.
     """
 
     def __init__(
@@ -47,9 +42,11 @@ class Stretch:
         lanes: int,
         dot: Dot,
         numbers_at: Sequence[Sequence[str]],
-        ahead: Vec | int | None,
+        ahead: Callable[[Vec], Vec | int],
+        is_far: bool,
     ) -> None:
-        self.b, self.lanes, self.dot, self.ahead = b, lanes, dot, ahead
+        self.b, self.lanes, self.dot = b, lanes, dot
+        self.ahead, self.is_far = ahead, is_far
         self.numbers = [[self._number(address) for address in own] for own in numbers_at]
 
     def _number(self, address: str) -> Vec:
@@ -63,9 +60,10 @@ class Stretch:
         b, dot = self.b, self.dot
         t = register_type(dot.sum, self.lanes)
         offset, size = column * (dot.b.bits // 8), dot.sum.bits // 8
-        if self.ahead is not None and mask is None:
+        if mask is None:
+            further = offset + self.ahead(column)
             for first in rows_at:
-                prefetch(b, moved(b, moved(b, first, offset), self.ahead))
+                prefetch(b, moved(b, first, further), is_near=not self.is_far)
         vectors = [
             load_wide(b, moved(b, row, offset), dot.b, dot.sum, self.lanes, mask) for row in rows_at
         ]
