@@ -103,11 +103,14 @@ def test_other_floats(dtype: Any) -> None:
     check(made_of((9,), 37, 20, "bias", dtype=dtype), (9,), 37, 20, "bias", dtype)
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 13, 14, 15, 64, 200])
-def test_a_number_of_rows_that_is_known_later(n_rows: int) -> None:
-    made = made_of((Var("tokens", 1, 200),), 50, 33, "residual")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("columns", [7, 24, 40, 50, 84, 96, 150, 300])
+def test_a_number_of_rows_that_is_known_later(columns: int, dtype: Any, target: str) -> None:
+    made = made_of((Var("tokens", 1, 200),), columns, 33, "residual", target, dtype)
     assert isinstance(made.built.loops, ConvKernel)
-    check(made, (n_rows,), 50, 33, "residual", np.float32, tokens=n_rows)
+    for n_rows in (1, 2, 3, 4, 5, 13, 14, 15, 64, 200):
+        check(made, (n_rows,), columns, 33, "residual", dtype, tokens=n_rows)
 
 
 def test_rows_that_share_sets_of_the_cache() -> None:

@@ -16,6 +16,7 @@ from arenite.codegen.micro.conv_sides import Side, plain_sides
 from arenite.codegen.micro.tile import most_rows
 from arenite.codegen.target import Target
 from arenite.ir.dim import Var, bounds
+from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
 #: Rows that are few, at the most, and heights of tiles that all larger numbers are cut into.
@@ -50,7 +51,9 @@ class _PanelsBuilder(ConvBuilder):
         columns = [
             columns
             for columns in range(cut.columns, n_vectors + 1)
-            if n_vectors % columns == 0 and most_rows(target, columns) >= FEW_ROWS
+            if n_vectors % columns == 0
+            and (columns * cut.lanes % PANEL == 0 or columns == n_vectors)
+            and most_rows(target, columns) >= FEW_ROWS
         ]
         if not columns:
             return NOT_FEW
