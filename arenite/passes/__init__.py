@@ -1,6 +1,6 @@
 """passes/: named rewrites of a graph into an equal, simpler one."""
 
-from arenite.passes.blocks import blocks
+from arenite.passes.blocks import blocks, share_panels
 from arenite.passes.expand import expand
 from arenite.passes.integers import integers
 from arenite.passes.layout import layout
@@ -28,7 +28,7 @@ PASSES = (
     Pass("row_scales", row_scales),
     Pass("fold", fold, before=stay_numbers),
     Pass("split", split),
-    Pass("blocks", blocks),
+    Pass("blocks", blocks, before=share_panels),
     Pass("panels", panels),
     Pass("winograd", winograd),
     Pass("simplify", simplify),

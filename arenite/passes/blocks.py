@@ -3,11 +3,14 @@
     matmul_blocks(x, w)             matmul_packed(quantise_blocks(x), pack_blocks(w))
     matmul_experts(x, w, chosen)    matmul_packed_experts(the same, and the order of what is chosen)
 
+    rows_of_blocks(w, i)            rows_of_panels(pack_blocks(w), i), if w is multiplied with too
+
     matmul(x, cast(w))              matmul(x, w), where w is a float of 16 bits
 
 Block-quantised weights: activations are quantised, weights packed, then multiplied. Products of one
 value share its runs, and products by one matrix its panels; panels depend on constants alone, so
-they are made when the program is loaded. Floats are read at their own width: as wide ones they
+they are made when the program is loaded. An embedding that is the last product's matrix as well is
+kept once, as panels. Floats are read at their own width: as wide ones they
 would take twice the memory, and twice the time of one row.
 """
 
@@ -15,8 +18,10 @@ from __future__ import annotations
 
 from arenite.dtype import Kind
 from arenite.ir.dim import product
+from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import make
+from arenite.passes.rewrite import apply
 
 
 def blocks(node: Node) -> Node:
@@ -28,6 +33,21 @@ def blocks(node: Node) -> Node:
     if node.op == "matmul":
         return _narrow(node)
     return node
+
+
+def share_panels(graph: Graph) -> Graph:
+    """Rows of matrices that are multiplied with are taken from their panels."""
+    packed = {node.inputs[1] for node in graph.everything if node.op == "matmul_blocks"}
+
+    def shared(node: Node) -> Node:
+        if node.op != "rows_of_blocks" or node.inputs[0] not in packed:
+            return node
+        w, indices = node.inputs
+        columns, depth = w.shape
+        panels = make("pack_blocks", w, dtype=w.dtype)
+        return make("rows_of_panels", panels, indices, dtype=w.dtype, columns=columns, depth=depth)
+
+    return apply(graph, shared)
 
 
 def _narrow(node: Node) -> Node:

@@ -114,6 +114,21 @@ def test_blocks_are_packed_and_dequantised_exactly(name: str, target: str) -> No
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("name", TYPES)
+def test_rows_of_panels_are_those_of_the_blocks(name: str, target: str) -> None:
+    raw = random_blocks(name, 70, 512)
+    packed = packed_panels(raw, BY_NAME[name])
+    panels = graph_input("panels", 0, packed.shape, BY_NAME["uint8"])
+    chosen = np.array([[69, 0, 31], [32, 32, 11]])
+    indices = graph_input("indices", 1, chosen.shape, ir.INT64)
+    rows_of = make("rows_of_panels", panels, indices, dtype=BY_NAME[name], columns=70, depth=512)
+    made = Made(rows_of, target)
+    by_node = {panels: packed, indices: chosen}
+    rows = made.run(*(by_node[node] for node in made.kernel.inputs))
+    np.testing.assert_array_equal(rows, dequantised(raw, BY_NAME[name], (70, 512))[chosen])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_runs_are_quantised_as_the_rule_says(target: str, is_plain: bool) -> None:
     x = (

@@ -242,6 +242,14 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
     "rows_of_blocks": lambda: make(
         "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype
     ),
+    "rows_of_panels": lambda: make(
+        "rows_of_panels",
+        panels := _of_weights("pack_blocks"),
+        constant(np.array([[18, 0]])),
+        dtype=panels.inputs[0].dtype,
+        columns=19,
+        depth=64,
+    ),
     "matmul_packed": lambda: make(
         "matmul_packed",
         make("quantise_blocks", x(2, 3, 64)),

@@ -226,12 +226,13 @@ def test_pages_of_packed_weights_are_given_back(
     total = matmul_blocks(x, first)
     for w in others:
         total = make("add", total, matmul_blocks(x, w))
-    # One matrix is read by row as well, as embeddings are that are the last layer too.
+    # One matrix is read by row as well, as embeddings are that are the last layer too: from panels.
     with compile_graph(Graph.of([total, rows_of_blocks(first, indices)])) as exe:
         given = activations(1, 1024)
         found, row = exe(given, np.array([511]))
         resident = resident_nbytes(path)
-    assert resident <= 2**21 + 2**17 < 4 * raw.nbytes  # a system may map that much around a row
+        assert "mapped" not in exe.plan.regions
+    assert resident <= 2**20 < 4 * raw.nbytes
     np.testing.assert_array_equal(row[0], numbers_by_gguf("q8_0", raw)[511])
     exact = 4 * given.astype(np.float64) @ numbers_by_gguf("q8_0", raw).T
     assert np.all(np.abs(found - exact) <= 4 * rounding_bound(given, numbers_by_gguf("q8_0", raw)))

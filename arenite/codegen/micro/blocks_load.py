@@ -11,15 +11,16 @@ from collections.abc import Callable
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
+from arenite.codegen.micro.blocks_panels import PanelReader
 from arenite.codegen.micro.blocks_read import RUN, UINT16, BlockReader, number
 from arenite.codegen.micro.blocks_runs import quantise
 from arenite.dtype import uint8
-from arenite.ir.dim import bounds, product
+from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
 from arenite.schedule.kernel import Kernel
 
-_LANE = ir.Name("lane")
+_LANE, _AT = ir.Name("lane"), ir.Name("at")
 
 
 def reads_blocks(kernel: Kernel) -> bool:
@@ -62,16 +63,37 @@ def _dequantise(draft: Draft) -> Built:
 def _rows(draft: Draft) -> Built:
     w, indices = draft.node.inputs
     name, row_nbytes = draft.names[w], _row_nbytes(w)
-    at, inside, start = ir.Name("at"), ir.Name("inside", ir.BOOL), ir.Name("start")
+    start = _AT * row_nbytes
     body = _row_of_blocks(lambda place: BlockReader(w.dtype, name, start + place), w)
+    return _taken(draft, indices, w.shape[0], body)
+
+
+def _rows_of_panels(draft: Draft) -> Built:
+    panels, indices = draft.node.inputs
+    columns, depth = draft.node.attr("columns"), _size(draft.node, -1)
+    block, step = ir.Name("block"), ir.Name("step")
+    form = form_of(draft.node.attr("dtype"))
+    reader = PanelReader(form, depth, draft.names[panels], ir.index(0), _AT, block)
+    groups: list[ir.Stmt] = []
+    for group in range(BLOCK // STEP):
+        place = _ROW * depth + (block * BLOCK + group * STEP) + step
+        store = ir.Store("out0", place, reader.element(group, step))
+        groups.append(ir.For("step", ir.index(0), ir.index(STEP), (store,), vector=True))
+    body = ir.For("block", ir.index(0), ir.index(depth // BLOCK), tuple(groups))
+    return _taken(draft, indices, columns, (body,))
+
+
+def _taken(draft: Draft, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
+    """`body` makes a row of the result of row `at`, which an index names."""
+    index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
     return draft.finish(
         product(indices.shape),
-        w.shape[1],
+        draft.node.shape[-1],
         (
-            ir.Let("at", draft.load(indices, _ROW)),
-            ir.Let("inside", _within(at, w.shape[0])),
+            ir.Let("index", draft.load(indices, _ROW)),
+            ir.Let("inside", _within(index, n_rows)),
             ir.Require(inside, _OUT_OF_RANGE),
-            ir.Let("start", ir.Select(inside, at, ir.index(0)) * row_nbytes),
+            ir.Let("at", ir.Select(inside, index, ir.index(0))),
             *body,
         ),
     )
@@ -160,6 +182,7 @@ def _scales(reader: BlockReader, at: ir.Expr, column: ir.Expr) -> list[ir.Stmt]:
 _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "dequantise": _dequantise,
     "rows_of_blocks": _rows,
+    "rows_of_panels": _rows_of_panels,
     "pack_blocks": _pack,
     "quantise_blocks": quantise,
 }

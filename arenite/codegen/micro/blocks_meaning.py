@@ -6,16 +6,8 @@ This is the meaning of a BlocksKernel, and what runs where a target has no regis
 from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.blocks_read import (
-    FLOAT16,
-    INT32,
-    UINT16,
-    above,
-    as_float,
-    bits,
-    looked_up,
-    number,
-)
+from arenite.codegen.micro.blocks_panels import PanelReader
+from arenite.codegen.micro.blocks_read import INT32, as_float, number
 from arenite.codegen.micro.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -25,8 +17,8 @@ from arenite.codegen.micro.kernel import (
     Product,
     in_blocks,
 )
-from arenite.dtype import DType, float32, uint8
-from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
+from arenite.dtype import DType, float32
+from arenite.ir.ops.block_forms import BLOCK, STEP, form_of
 from arenite.ir.ops.blocks import RUN_WORDS, SCALE_WORD
 
 _BLOCK, _STEP = ir.Name("_run"), ir.Name("_step")
@@ -56,14 +48,8 @@ class _Element:
 
     def __init__(self, made: Product, weights: DType, depth: int) -> None:
         self.made, self.form = made, form_of(weights)
-        column = ir.Name(made.column)
-        self.lane = column % PANEL
-        panel = made.b.base + column // PANEL * self.form.panel_nbytes(depth)
-        self.shared = panel + _BLOCK // self.form.blocks * self.form.shared_nbytes
-        self.within = (
-            self.shared
-            + self.form.halves_nbytes
-            + _BLOCK % self.form.blocks * self.form.block_nbytes
+        self.weights = PanelReader(
+            self.form, depth, made.b.array, made.b.base, ir.Name(made.column), _BLOCK
         )
 
     def block(self) -> ir.Block:
@@ -75,7 +61,7 @@ class _Element:
             steps: list[ir.Stmt] = []
             for group in range(part * groups, (part + 1) * groups):
                 x = self._signed_byte(self._word(group))
-                w = ir.Binary("sub", self._number(group), number(form.zero))
+                w = ir.Binary("sub", self.weights.number(group, _STEP), number(form.zero))
                 steps.append(ir.Accumulate(whole.name, "add", ir.Binary("mul", x, w)))
                 steps.append(ir.Accumulate(total.name, "add", x))
             made += [
@@ -84,7 +70,7 @@ class _Element:
                 ir.For(_STEP.name, ir.index(0), ir.index(STEP), tuple(steps)),
             ]
             run = ir.Bitcast(self._word(SCALE_WORD), float32)
-            scale, *least = self._scales(part)
+            scale, *least = self.weights.scales(part)
             scaled = ir.Binary("mul", as_float(whole), ir.Binary("mul", scale, run))
             made.append(ir.Accumulate(_ACC, "add", scaled))
             for value in least:
@@ -100,45 +86,3 @@ class _Element:
         up = ir.Cast(_STEP * -8 + 24, INT32)
         high = ir.Binary("shift_left", word, up)
         return ir.Binary("shift_right", high, number(24))
-
-    def _byte(self, at: ir.Expr) -> ir.Expr:
-        return ir.Cast(ir.Load(self.made.b.array, at, uint8), INT32)
-
-    def _number(self, group: int) -> ir.Expr:
-        """The number of this column and step in a group of four."""
-        value = number(0)
-        first, below = 0, 0
-        half = self.lane // LANES * self.form.numbers_nbytes
-        at = self.within + self.form.codes_nbytes + half + self.lane % LANES * STEP + _STEP
-        for plane in self.form.planes:
-            vector, piece = divmod(group, 8 // plane)
-            byte = self._byte(at + (first + vector) * LINE_NBYTES)
-            value = ir.Binary("or", value, above(bits(byte, piece * plane, plane), below))
-            first, below = first + plane, below + plane
-        if not self.form.has_table:
-            return value
-        return ir.Binary("add", looked_up(value), number(self.form.zero))
-
-    def _scales(self, part: int) -> list[ir.Expr]:
-        form = self.form
-        halves = [
-            self._half(self.shared + 2 * PANEL * k + self.lane * 2)
-            for k in range(1 + form.has_least)
-        ]
-        if form.codes == "none":
-            return halves
-        at = self.within + part * form.code_nbytes
-        codes = [self._byte(at + k * PANEL + self.lane) for k in range(form.code_nbytes // PANEL)]
-        if form.codes == "nibbles":
-            codes = [bits(codes[0], 0, 4), bits(codes[0], 4, 4)]
-        if form.codes == "signed":
-            codes = [ir.Binary("shift_right", above(code, 24), number(24)) for code in codes]
-        made = [
-            ir.Binary("mul", half, as_float(code)) for half, code in zip(halves, codes, strict=True)
-        ]
-        return [made[0], *(ir.Unary("neg", least) for least in made[1:])]
-
-    def _half(self, at: ir.Expr) -> ir.Expr:
-        low, high = (ir.Cast(ir.Load(self.made.b.array, at + k, uint8), UINT16) for k in (0, 1))
-        joined = ir.Binary("or", low, ir.Binary("shift_left", high, ir.Const(8, UINT16)))
-        return as_float(ir.Bitcast(joined, FLOAT16))

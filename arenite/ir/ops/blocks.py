@@ -20,6 +20,10 @@ and sums in float32 whole numbers times scales. A pass writes it as three ops:
                                                  several matrices, w[E, N, K], each by itself
     matmul_packed(quantised, panels; dtype, columns)
 
+    rows_of_panels(panels, indices; dtype, columns, depth)
+                                                 rows_of_blocks where a product has packed them: the
+                                                 blocks themselves need not be kept
+
 Values of a block type are held by the reference as rows of bytes.
 """
 
@@ -295,5 +299,40 @@ define(
         _infer_packed,
         _packed_reference,
         {"dtype": is_dtype, "columns": is_int},
+    )
+)
+
+
+def _infer_rows_of_panels(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    panels, indices = inputs
+    need_dtype("rows_of_panels", "panels", panels, uint8)
+    need_dtype("rows_of_panels", "indices", indices, INT64)
+    columns, depth, form = attrs["columns"], attrs["depth"], form_of(attrs["dtype"])
+    wanted = (-(-columns // PANEL), form.panel_nbytes(depth))
+    is_whole = depth > 0 and depth % (BLOCK * form.blocks) == 0
+    if columns < 1 or not is_whole or panels.shape != wanted:
+        raise ShapeMismatch(
+            f"rows_of_panels: {columns} rows of {depth} {attrs['dtype']} are not panels "
+            f"{panels.shape}"
+        )
+    return (*indices.shape, depth), float32
+
+
+def _rows_of_panels_reference(
+    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+) -> Array:
+    panels, indices = arrays
+    _check_range("rows_of_panels", indices, attrs["columns"], 0)
+    return panel_weights(panels, attrs["dtype"], attrs["columns"], attrs["depth"])[indices]
+
+
+define(
+    OpDef(
+        "rows_of_panels",
+        "indexing",
+        (2, 2),
+        _infer_rows_of_panels,
+        _rows_of_panels_reference,
+        {"dtype": is_dtype, "columns": is_int, "depth": is_int},
     )
 )
