@@ -86,6 +86,9 @@ class SegmentedExecutable(Closing):
         results = self._run(arrays, lambda opened, given: opened.executable(*given))
         return results if out is None else write_to(out, results)
 
+    def quickly(self, arrays: Sequence[Any]) -> None:
+        """What an Executable does without any check is never done here."""
+
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run with inputs by name."""
         names = [node.attr("name") for node in self.graph.inputs]

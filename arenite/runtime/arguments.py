@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
@@ -31,6 +32,11 @@ class Arguments:
         ]
         #: Whether some size is known only when arrays are given.
         self.is_open = any(shape is None for _, shape in self._wanted)
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """NumPy's, of each input."""
+        return [dtype for dtype, _ in self._wanted]
 
     def fitting(self, arrays: list[Array]) -> list[Array]:
         """The arrays as native code can read them in place; what does not fit raises."""

@@ -70,13 +70,13 @@ class _Kept:
 class Results:
     """New arrays of one dtype, each the caller's own as long as a view of it exists."""
 
-    __slots__ = ("_dtype", "_element", "_is_kept", "_kept", "_numpy_dtype", "_shape")
+    __slots__ = ("_dtype", "_element", "_is_kept", "_kept", "_shape", "numpy_dtype")
 
     def __init__(self, dtype: DType) -> None:
         #: Elements narrower than a byte are handed out as the bytes they are packed in.
         self._element = dtype if dtype.bits < 8 else None
         self._dtype = uint8 if dtype.bits < 8 else dtype
-        self._numpy_dtype = self._dtype.to_numpy()
+        self.numpy_dtype = self._dtype.to_numpy()
         self._shape: tuple[int, ...] | None = None
         self._is_kept = False
         self._kept: list[_Kept] = []
@@ -89,7 +89,7 @@ class Results:
             self._is_kept = self._dtype.nbytes(shape) >= KEPT_FROM_NBYTES
             self._kept.clear()
         if not self._is_kept:
-            return np.empty(shape, self._numpy_dtype)
+            return np.empty(shape, self.numpy_dtype)
         for kept in self._kept:
             if kept.is_free():
                 return kept.view()

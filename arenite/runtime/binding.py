@@ -30,6 +30,7 @@ from arenite.runtime.later import LaterMapping
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
 from arenite.runtime.places import Places
+from arenite.runtime.quick import QuickCall
 from arenite.runtime.resize import Resizer
 from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.table import aligned_empty, relocated
@@ -51,6 +52,7 @@ class Binding:
     bind: tuple[int, int]
     words: memoryview  # the registers, one word each
     results: list[tuple[Results, int, tuple[int, ...]]]  # with register and shape
+    quick: QuickCall | None = None  # once it has been called
 
 
 class Binder:

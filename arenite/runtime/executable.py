@@ -34,9 +34,11 @@ from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.failure import error_of
 from arenite.runtime.hosts import HostCalls
+from arenite.runtime.layout import END
 from arenite.runtime.load_step import LoadStep, OnPacked
 from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
+from arenite.runtime.quick import QuickCall, Wanted, can_be_quick
 from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.state import HeldState, States
 from arenite.runtime.threads import chosen_n_threads
@@ -89,6 +91,15 @@ class Executable(Closing):
         self._has_narrow_inputs = any(port.dtype.bits < 8 for port in outline.inputs)
         self._has_narrow_outputs = any(
             self._values[number].dtype.bits < 8 for number in compiled.outputs
+        )
+        #: For arrays like those of the last run.
+        self._quick: QuickCall | None = None
+        self._may_be_quick = (
+            self._returns_new
+            and not (self._has_narrow_inputs or self._has_narrow_outputs)
+            and not (compiled.found or compiled.hosts)
+            and sorted(k for k, _ in self._input_registers) == list(range(len(outline.inputs)))
+            and can_be_quick()
         )
 
     def _find_returned(self) -> list[tuple[str, int]]:
@@ -154,7 +165,25 @@ class Executable(Closing):
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
         """Run; the outputs as new arrays, or written into `out`."""
-        return self._run([np.asarray(array) for array in arrays], out)
+        results = self.quickly(arrays) if out is None else None
+        if results is None:
+            results = self._run([np.asarray(array) for array in arrays], out)
+        return results
+
+    def quickly(self, arrays: Sequence[Any]) -> list[Array] | None:
+        """Run, if these are arrays like those of the last run; else do nothing, and give None."""
+        with self._lock:
+            quick = self._quick
+            if quick is None or self._is_running:
+                return None
+            try:
+                self._is_running = True
+                returned, results = quick.run(arrays, self.threads)
+                if returned > END:
+                    self._check_outcome(quick.table.outcome(returned))
+            finally:
+                self._is_running = False
+        return results if returned == END else None
 
     def pack(self, on_progress: OnPacked | None = None) -> None:
         """Do now what the first run does first: all that depends on constants alone, such as
@@ -167,7 +196,7 @@ class Executable(Closing):
         names = [port.name for port in self._outline.inputs]
         if set(names) != set(inputs):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
-        return self._run([np.asarray(inputs[name]) for name in names], None)
+        return self(*[inputs[name] for name in names])
 
     def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
         with self._lock:
@@ -189,9 +218,19 @@ class Executable(Closing):
                     results = self._unpacked(binding, results)
                 if self.compiled.found:
                     results = self._cut_down(binding, results)
+                self._quick = self._quick_for(binding, arrays) if self._may_be_quick else None
             finally:
                 self._is_running = False
         return results if out is None else write_to(out, results)
+
+    def _quick_for(self, binding: Binding, arrays: list[Array]) -> QuickCall:
+        if binding.quick is None:
+            dtypes, registers = self._arguments.dtypes, dict(self._input_registers)
+            inputs = [
+                Wanted(dtypes[k], array.shape, registers[k]) for k, array in enumerate(arrays)
+            ]
+            binding.quick = QuickCall(binding.table, inputs, binding.results)
+        return binding.quick
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -200,6 +239,7 @@ class Executable(Closing):
             self._check_open()
             try:
                 self._is_running = True
+                self._quick = None
                 yield
             finally:
                 self._is_running = False
@@ -421,6 +461,7 @@ class Executable(Closing):
         with self._lock:
             self._check_idle()
             self._is_closed = True
+            self._quick = None
             self._binder.close()
 
     def _check_idle(self) -> None:
@@ -460,6 +501,7 @@ class Executable(Closing):
             kernel = None if number is None else (kernels or self.kernels)[number]
             error = error_of(kernel, outcome, self._about_state())
             self._failure = str(error)
+            self._quick = None
             raise error
 
     def _about_state(self) -> str:
@@ -472,4 +514,5 @@ class Executable(Closing):
         """In a forked process: a run in progress is another process's now."""
         if self._is_running:
             self._failure = "it was running when the process forked"
+            self._quick = None
         self._lock, self._is_running = threading.RLock(), False

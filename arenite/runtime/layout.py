@@ -92,7 +92,40 @@ class Imports:
     SAVE_THREAD = 8
     RESTORE_THREAD = 16
     CHECK_SIGNALS = 24
+    ERROR_OCCURRED = 32
+    NEW_INTEGER = 40
     NBYTES = 64
+
+
+class Quick:
+    """What a quick entry knows: a head, then for each array what it must be like."""
+
+    N_ARRAYS = 0
+    TYPE = 8  # of an array object
+    ENTRY = 16  # the function that runs
+    RUN = 24
+    IMPORTS = 32
+    TEAM = 40
+    N_THREADS = 48
+    SPECS = 64
+
+    DTYPE = 0  # in a spec: the object
+    TARGET = 8  # where the array's address goes
+    RANK = 16
+    SHAPE = 24  # a word an axis
+
+
+class ArrayObject:
+    """NumPy's array objects, behind the head that all objects of Python have."""
+
+    TYPE = object.__basicsize__ - 8
+    DATA = object.__basicsize__
+    RANK = DATA + 8  # i32
+    SHAPE = DATA + 16
+    DTYPE = DATA + 40
+    FLAGS = DATA + 48  # i32
+
+    IN_ORDER = 0x101  # elements follow each other in C order, and are aligned
 
 
 class Stamps:
@@ -107,6 +140,8 @@ class Stamps:
 
 #: What `run` returns.
 END, SEGMENT, ERROR, CANCELLED = range(4)
+#: What a quick entry returns instead: arrays are not as they must be, and nothing was run.
+NOT_FITTING = -1
 
 #: The error word of a cancelled run; no site and no code are this big.
 CANCELLED_WORD = -1

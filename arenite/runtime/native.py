@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from arenite.codegen.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.runtime import cache, layout
-from arenite.runtime.layout import Imports, Run, Worker
+from arenite.runtime.layout import ArrayObject, Imports, Run, Worker
 from arenite.runtime.loader import LoadedCode, load_code, map_memory
 from arenite.runtime.model_file import code_sections, parse_code
 from arenite.runtime.stamps import Stamps
@@ -35,7 +35,10 @@ from arenite.runtime.team import MAX_THREADS, Team, TeamCode
 POLL_SECONDS = 0.05
 REFRESH_EPOCHS = 2**30
 #: The sources whose text decides what the runtime image is.
-_SOURCES = ("driver_ir", "entry_ir", "eval_ir", "ir_text", "layout", "table", "team_ir", "wait_ir")
+_SOURCES = (
+    *("driver_ir", "entry_ir", "eval_ir", "ir_text", "layout"),
+    *("quick_ir", "table", "team_ir", "wait_ir"),
+)
 
 
 class OutcomeKind(IntEnum):
@@ -66,8 +69,10 @@ class Runtime:
         address = {name: code.address(offset) for name, offset in entries.items()}
         signature = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
         self.code = code
-        self.run_serial: _Entry = signature(address["run_serial"])
-        self.run_parallel: _Entry = signature(address["run_parallel"])
+        self.run_serial_at, self.run_parallel_at = address["run_serial"], address["run_parallel"]
+        self.quick_at = address["quick"]
+        self.run_serial: _Entry = signature(self.run_serial_at)
+        self.run_parallel: _Entry = signature(self.run_parallel_at)
         self.run_serial_profiled: _Entry = signature(address["run_serial_profiled"])
         self.run_parallel_profiled: _Entry = signature(address["run_parallel_profiled"])
         self.cancel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address["cancel"])
@@ -108,7 +113,8 @@ class BoundTable:
         self._was_forked = False
         self._syncs = aligned_empty(max(table.n_syncs, 1) * layout.LINE_NBYTES, np.uint8)
         self._memory = aligned_empty(Run.NBYTES, np.uint8)
-        self._address = _address(self._memory)
+        #: Of what native code knows of it, laid out as `Run`.
+        self.address = _address(self._memory)
         self._words = self._memory.view(np.int64)
         self._halves = self._memory.view(np.uint32)
         self._bind = (0, 0)
@@ -125,7 +131,7 @@ class BoundTable:
             (Run.N_SYNCS, table.n_syncs),
             (Run.POLL_CLOCKS, int(POLL_SECONDS * rate)),
             (Run.TIMEOUT + 8, int(POLL_SECONDS * 1e9)),
-            (Run.WORKER + Worker.ERROR, self._address + Run.ERROR),
+            (Run.WORKER + Worker.ERROR, self.address + Run.ERROR),
         ):
             self._words[offset // 8] = value
         self._halves[Run.REFRESH_AFTER // 4] = refresh_after
@@ -154,14 +160,14 @@ class BoundTable:
                 self._words[Run.KEEP_GIL // 8] = keep_gil
                 self._keeps_gil = keep_gil
             if threads == 1 and stamps is None:
-                returned = self._runtime.run_serial(self._address)
+                returned = self._runtime.run_serial(self.address)
             else:
                 returned = self._run_with(threads, stamps)
-            return _END if returned == layout.END else self._outcome(returned)
+            return _END if returned == layout.END else self.outcome(returned)
 
     def cancel(self) -> None:
         """End the run in progress, from any thread, within one kernel's time."""
-        self._runtime.cancel(self._address)
+        self._runtime.cancel(self.address)
 
     def reset(self) -> None:
         """The next run begins at the start, also after a SEGMENT."""
@@ -204,14 +210,14 @@ class BoundTable:
             if crew is None:
                 alone = self._runtime.run_serial
                 return (alone if stamps is None else self._runtime.run_serial_profiled)(
-                    self._address
+                    self.address
                 )
             crew.grow(threads)
             self._words[Run.TEAM // 8] = crew.address
             self._words[Run.N_THREADS // 8] = threads
             together = self._runtime.run_parallel
             return (together if stamps is None else self._runtime.run_parallel_profiled)(
-                self._address
+                self.address
             )
         finally:
             self._words[Run.TEAM // 8] = 0
@@ -219,7 +225,8 @@ class BoundTable:
             if crew is not None:
                 crew.lock.release()
 
-    def _outcome(self, returned: int) -> Outcome:
+    def outcome(self, returned: int) -> Outcome:
+        """What the number that native code returned last says."""
         kind = OutcomeKind(returned)
         if kind is OutcomeKind.SEGMENT:
             return Outcome(kind, tick=int(self._halves[Run.SEGMENT // 4]))
@@ -271,7 +278,8 @@ def stop_team() -> bool:
 def _load() -> Runtime:
     if sys.platform != "linux":
         raise DeviceUnavailable(f"native code runs on Linux so far, not on {sys.platform}")
-    key = cache.key_of("runtime image", _sources(), compiler_identity(), machine())
+    objects = str(ArrayObject.DATA)
+    key = cache.key_of("runtime image", _sources(), compiler_identity(), machine(), objects)
     store = cache.default()
     try:
         code, entries = parse_code(store.obtain(key, _build))
@@ -314,6 +322,8 @@ def _import_table() -> int:
         (Imports.SAVE_THREAD, ctypes.pythonapi.PyEval_SaveThread),
         (Imports.RESTORE_THREAD, ctypes.pythonapi.PyEval_RestoreThread),
         (Imports.CHECK_SIGNALS, ctypes.pythonapi.PyErr_CheckSignals),
+        (Imports.ERROR_OCCURRED, ctypes.pythonapi.PyErr_Occurred),
+        (Imports.NEW_INTEGER, ctypes.pythonapi.PyLong_FromLongLong),
     ):
         address = ctypes.cast(function, ctypes.c_void_p).value
         assert address is not None

@@ -121,19 +121,17 @@ class CompiledFunction(Closing):
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
         variant = self._only
-        if variant is not None and len(arguments) == len(self._arguments):
-            # What every call of a function without static arguments takes: as little as can be.
-            arrays = [
-                given if type(given) is np.ndarray else _as_array(given) for given in arguments
-            ]
-        else:
+        results = None
+        if variant is not None and out is None:
+            results = variant.executable.quickly(arguments)
+        if variant is None or results is None:
             values, arrays = self._sorted_out(arguments)
             variant = self.variant(*values)
-        self._cache.count_call(variant)
+            targets = None if out is None else _targets(out, variant.structure)
+            results = variant.executable(*arrays, out=targets)
+        variant.count_call()
         if out is not None:
-            variant.executable(*arrays, out=_targets(out, variant.structure))
             return out
-        results = variant.executable(*arrays)
         return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
 
     def profile(self, *arguments: Any) -> Profile:

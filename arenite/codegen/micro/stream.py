@@ -16,8 +16,9 @@ from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec
 
-#: Rows of B read side by side: all may fall into one set of the first cache, which has eight places,
-#: and one is for the sums. Of a B that no cache holds, reading more at once counts for more.
+#: Rows of B read side by side: all may fall into one set of the first cache, which has eight
+#: places, and one is for the sums. Of a B that no cache holds, reading more at once counts for
+#: more.
 MOST_ROWS = 6
 MOST_FAR_ROWS = 8
 
