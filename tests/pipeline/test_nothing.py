@@ -48,7 +48,10 @@ def test_products(sizes: tuple[int, int, int], is_later: bool, kind: str) -> Non
 def test_convolutions_of_no_images(
     groups: int, inner: int, outer: int, image: tuple[int, ...], is_later: bool, kind: str
 ) -> None:
-    x = arenite.spec((Var("n", 0, 3) if is_later else 0, groups * inner, *image), KINDS[kind])
+    sides: list[Dim] = [*image]
+    if is_later:
+        sides = [Var(f"side{k}", 1, 30) for k in range(len(image))]
+    x = arenite.spec((Var("n", 0, 3) if is_later else 0, groups * inner, *sides), KINDS[kind])
     given = np.ones((0, groups * inner, *image), KINDS[kind])
 
     def network(x: Tensor) -> Any:

@@ -170,7 +170,7 @@ class LastBuilder(SumBuilder):
         """How many blocks there are, and a block's number taken apart; channels vary fastest."""
         n_chunks = -(-self.channels // cut.block_channels)
         n_lines = ceildiv(self.block.places, cut.block_lines)
-        n_rows = ceildiv(self.line.places, cut.block_pixels)
+        n_rows = ceildiv(self.line.places, maximum(cut.block_pixels, 1))
         rest: ir.Expr = BLOCK
         lets: list[ir.Stmt] = []
 
