@@ -60,6 +60,8 @@ def remembered(file: Path) -> Iterator[None]:
 
 def _read_line(prompt: str) -> str:
     try:
-        return input(prompt if sys.stdin.isatty() else "")
-    except UnicodeDecodeError as error:
+        line = input(prompt if sys.stdin.isatty() else "")
+        line.encode()  # some locales let bytes that are no text through
+        return line
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise InvalidArgument(f"what was typed is not UTF-8: {error.reason}") from None

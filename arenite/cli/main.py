@@ -55,6 +55,7 @@ def options(
 
 def run() -> None:
     """Entry point of the `arenite` command."""
+    manner.prepare_streams()
     sys.exit(manner.exit_code_of(_run_app, debug="--debug" in sys.argv[1:]))
 
 

@@ -6,6 +6,7 @@ standard error. A traceback is shown with --debug only.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -58,6 +59,16 @@ def log_to_stderr(verbosity: int) -> None:
         logger = logging.getLogger("arenite")
         logger.addHandler(handler)
         logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+
+
+def prepare_streams() -> None:
+    """Have all three standard streams: one that the caller closed is empty, and no file that is
+    opened gets its number. What standard output has no character for becomes a question mark."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def exit_code_of(command: Callable[[], int], debug: bool) -> int:

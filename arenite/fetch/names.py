@@ -27,6 +27,8 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
     way to say a path. Of a GGUF shard all shards are meant.
     """
     name = os.fspath(model)
+    if not name:
+        raise InvalidArgument("the name of the model is empty")
     for kind, (pattern, form) in _FORMS.items():
         if name.startswith(f"{kind.value}:"):
             found = pattern.fullmatch(name.removeprefix(f"{kind.value}:"))

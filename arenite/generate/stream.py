@@ -1,4 +1,4 @@
-"""TextStream: tokens in, text out as far as it is complete."""
+"""Text in whole characters: of tokens as they come, and of what a caller gives."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ class TextStream:
     def finish(self) -> str:
         """What was held back: a character that never came to its end, as U+FFFD."""
         return self._decoder.decode(b"", final=True)
+
+
+def whole_characters(text: str) -> str:
+    """A text without halves of surrogate pairs: pairs are joined, lone halves become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from arenite.errors import InvalidArgument, InvalidFile
 from arenite.generate.masks import Mask
+from arenite.generate.stream import whole_characters
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -160,7 +161,7 @@ def plain_data(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidArgument(f"a message nests over {MAX_DEPTH} lists and objects")
     if isinstance(value, str):
-        return str(value)
+        return whole_characters(str(value))
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from arenite.errors import IndexOutOfRange
 from arenite.frontends.gguf import Metadata
 from arenite.generate.parts import Parts
-from arenite.generate.stream import TextStream
+from arenite.generate.stream import TextStream, whole_characters
 
 
 class Tokenizer(Parts):
@@ -69,12 +69,3 @@ class Tokenizer(Parts):
     def __repr__(self) -> str:
         kind = type(self.encoder).__name__
         return f"<Tokenizer of {self.n_tokens} tokens, {kind}, bos {self.bos}, eos {self.eos}>"
-
-
-def whole_characters(text: str) -> str:
-    """A text without halves of surrogate pairs: pairs are joined, lone halves become U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text

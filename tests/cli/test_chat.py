@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shlex
 import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -251,12 +254,48 @@ def test_a_message_that_can_not_fit_is_refused_and_the_talk_goes_on(
     assert "error: the last message makes" in shown.err
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_bytes_that_are_no_text_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    models: list[FakeModel],
+    model_file: Path,
+    errors: str,
 ) -> None:
-    pipe(monkeypatch, b"a\xff\nb\n")
+    typed = io.TextIOWrapper(io.BytesIO(b"a\xff\nb\n"), encoding="utf-8", errors=errors)
+    monkeypatch.setattr(sys, "stdin", typed)
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
     assert "not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["chat {0}", "generate {0}", "generate {0} Once", "models"])
+def test_streams_that_the_caller_closed_are_empty(
+    model_file: Path, tmp_path: Path, closed: str, words: str
+) -> None:
+    command = [sys.executable, "-m", "tests.cli.fake_model", str(tmp_path)]
+    line = f"{shlex.join(command)} {words.format(shlex.quote(str(model_file)))} {closed}"
+    environment = {**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        ["bash", "-c", line], input="hello\n", capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0
+    assert "fault" not in done.stderr
+
+
+def test_an_answer_goes_to_terminals_that_lack_some_of_its_characters(
+    model_file: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cli.fake_model", str(tmp_path), "chat", str(model_file)],
+        input="caf\xe9\n".encode("latin-1"),
+        capture_output=True,
+        env=environment,
+    )
+    assert done.returncode == 0
+    # The parrot stumbles over its last character, and U+FFFD for that is not in Latin-1.
+    assert done.stdout == b"CAF?\n"
 
 
 def test_a_model_that_is_not_there_is_named(

@@ -92,3 +92,8 @@ def test_the_catalogue_is_complete() -> None:
         for file in source.files:
             assert file.nbytes
             assert len(bytes.fromhex(file.sha256 or "")) == 32
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(InvalidArgument, match="is empty"):
+        source_of("")

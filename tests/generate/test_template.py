@@ -326,6 +326,16 @@ def test_bos_is_put_before_a_talk_once(tokenizers: dict[str, Tokenizer]) -> None
         assert tokens[0] == tokenizer.bos
 
 
+def test_halves_of_characters_are_no_text(tokenizers: dict[str, Tokenizer]) -> None:
+    template = template_of(TEMPLATES["chatml"])
+    for words in tokenizers.values():
+        given, meant = (
+            template.encode([{"role": "user", "content": text}], words)
+            for text in ("a\udcffb \ud83e\udd8a", "a\N{REPLACEMENT CHARACTER}b \N{FOX FACE}")
+        )
+        assert given == meant
+
+
 def test_an_honest_talk_is_encoded_as_its_text(tokenizers: dict[str, Tokenizer]) -> None:
     for tokenizer in tokenizers.values():
         for name in ("chatml", "headers", "roles"):

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from arenite.errors import FileMissing, IndexOutOfRange, InvalidFile, NotSupported
-from arenite.generate.tokenizer import Tokenizer, whole_characters
+from arenite.generate.stream import whole_characters
+from arenite.generate.tokenizer import Tokenizer
 from tests.generate.corpus import TEXTS, random_texts
 from tests.generate.vocabularies import metadata_of, reference
 
