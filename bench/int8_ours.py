@@ -68,7 +68,8 @@ def _layer(case: str) -> tuple[Array, Node]:
             groups=layer.groups,
         )
     ).permute(0, 2, 3, 1)
-    real = (sums + Tensor(bias)).astype(np.float32) * Tensor(X_SCALE * scales / Y_SCALE)
+    scale = Tensor.of_node(constant(X_SCALE * scales / Y_SCALE))
+    real = (sums + Tensor(bias)).astype(np.float32) * scale
     info = np.iinfo(kind)
     y = (real.round() + float(zero)).clip(float(info.min), float(info.max)).astype(kind)
     return x, y.node

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from arenite.dtype import BY_NAME
-from arenite.ir import graph_input
+from arenite.ir import constant, graph_input
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.tensor import Tensor, concatenate
@@ -36,7 +36,7 @@ class Scaled:
     def real(self, unit: float = 1.0) -> Tensor:
         """How many units."""
         terms = [
-            numbers.astype(np.float32) * Tensor((scale / unit).astype(np.float32))
+            numbers.astype(np.float32) * Tensor.of_node(constant((scale / unit).astype(np.float32)))
             for numbers, scale in self.parts
         ]
         total = terms[0] if len(terms) == 1 else terms[0] + terms[1]

@@ -316,6 +316,12 @@ class Builder:
     def constant(self, value: float | int | bool, type_: VType) -> Vec:
         return Vec(self, constant_text(value, type_.kind, type_.bits, type_.lanes), type_)
 
+    def hidden(self, value: int, type_: VType) -> Vec:
+        """A constant that the optimiser takes for any vector, and keeps in a register."""
+        kept = "v" if self.target.is_x86 else "w"
+        asked = constant_text(value, type_.kind, type_.bits, type_.lanes)
+        return self.emit(f'call {type_} asm "", "={kept},0"({type_} {asked})', type_)
+
     def table(self, values: Sequence[float | int | bool], type_: VType) -> Vec:
         """A constant vector with a value for each lane."""
         scalar = type_.scalar

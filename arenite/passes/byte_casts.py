@@ -3,7 +3,8 @@
     cast(clip(x, 0, 255), uint8)       cast(x, uint8): casts keep within bounds by themselves
     cast(round(x) + zero, uint8)       x kept within bounds, and added to a float so great that its
                                        last place is 1: the sum is rounded to nearest even, and the
-                                       last byte of its bits is the integer's
+                                       last byte of its bits is the integer's; bits of numbers that
+                                       are finite keep their order, and are kept within bounds
 
 Both keep every result, also of what is not finite. Signed bytes are made of unsigned ones with a
 bit turned: products want those, and zero points tell the difference.
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, UINT8
+from arenite.ir.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.ir.ops.define import INT32, INTEGER, REAL, make
 from arenite.ir.ops.sources import full
 
@@ -29,12 +30,10 @@ BYTES = (INT8, UINT8)
 SUMS = (BY_NAME["int16"], INT32)
 FLOAT32 = BY_NAME["float32"]
 
-#: What turning the highest bit of a byte adds to what it stands for.
-TURN = 128
-
 #: A float32 whose last place is 1, with room for the same below and above it. The last byte of its
 #: bits is zero.
 GREAT = 12582912.0
+GREAT_BITS = int(np.float32(GREAT).view(np.int32))
 #: Zero points up to which bounds are far from where floats have no room for halves.
 _MOST_ZERO = 1 << 16
 #: How far from zero results are, from how far operands are.
@@ -100,15 +99,20 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
     def float_of(number: float) -> Node:
         return full(x.shape, number, FLOAT32)
 
-    low, high = (float_of(bound - zero) for bound in byte_bounds(node.dtype))
     is_signed = node.dtype == INT8
-    inside = make("where", make("gt", x, low), x, low)  # NaN becomes the lower bound
-    inside = make("where", make("lt", inside, high), inside, high)
-    if is_signed:
-        if not is_finite(x):
+    low, high = (bound - zero for bound in byte_bounds(node.dtype))
+    if is_finite(x):
+        bits = make("bitcast", make("add", x, float_of(GREAT)), dtype=INT32)
+        for op, bound in (("maximum", low), ("minimum", high)):
+            bits = make(op, bits, full(x.shape, GREAT_BITS + bound, INT32))
+    else:
+        lowest, highest = float_of(low), float_of(high)
+        inside = make("where", make("gt", x, lowest), x, lowest)  # NaN becomes the lower bound
+        inside = make("where", make("lt", inside, highest), inside, highest)
+        if is_signed:
             inside = make("where", make("isnan", x), float_of(-zero), inside)
-        zero += TURN
-    bits = make("bitcast", make("add", inside, float_of(GREAT)), dtype=INT32)
+        bits = make("bitcast", make("add", inside, float_of(GREAT)), dtype=INT32)
+    zero += TURN if is_signed else 0
     if zero:
         bits = make("add", bits, full(x.shape, zero, INT32))
     made = make("cast", bits, dtype=UINT8)
@@ -143,11 +147,6 @@ def is_finite(node: Node) -> bool:
     return True
 
 
-def turned(bits: Node) -> Node:
-    """Unsigned bytes with the highest bit turned."""
-    return make("xor", bits, full(bits.shape, TURN, UINT8))
-
-
 def unturned(byte: Node) -> Node | None:
     """The unsigned bytes that a signed one was made of by turning a bit, if it was."""
     if byte.op != "bitcast" or byte.dtype != INT8 or byte.inputs[0].op != "xor":
@@ -175,8 +174,8 @@ def without_turn(node: Node) -> Node:
 
 
 def rounded(byte: Node) -> tuple[Node, int] | None:
-    """Of unsigned bytes made as above: the float that rounds by its last place, and the zero
-    point."""
+    """Of unsigned bytes made as above: the float that rounds by its last place, or its bits, and
+    the zero point."""
     if byte.op != "cast" or byte.dtype != UINT8:
         return None
     [bits], zero = byte.inputs, 0
@@ -186,12 +185,26 @@ def rounded(byte: Node) -> tuple[Node, int] | None:
         if found is None:
             return None
         zero = int(found)
+    low, high = (bound - zero for bound in byte_bounds(UINT8))
+    if bits.op == "minimum":
+        return (bits, zero) if _are_within(bits, low, high) else None
     if bits.op != "bitcast" or bits.inputs[0].op != "add" or bits.inputs[0].dtype != FLOAT32:
         return None
     [raised] = bits.inputs
-    low, high = (bound - zero for bound in byte_bounds(UINT8))
     is_ours = _one_number(raised.inputs[1]) == GREAT and _is_within(raised.inputs[0], low, high)
     return (raised, zero) if is_ours else None
+
+
+def _are_within(bits: Node, low: int, high: int) -> bool:
+    """Whether bits of floats were kept within these bounds, as above."""
+    for op, bound in (("minimum", high), ("maximum", low)):
+        if bits.op != op or bits.dtype != INT32:
+            return False
+        bits, limit = bits.inputs
+        if _one_number(limit) != GREAT_BITS + bound:
+            return False
+    is_raised = bits.op == "bitcast" and bits.inputs[0].op == "add"
+    return is_raised and _one_number(bits.inputs[0].inputs[1]) == GREAT
 
 
 def _is_within(x: Node, low: int, high: int) -> bool:

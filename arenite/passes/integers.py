@@ -5,9 +5,9 @@
     conv likewise, with channels last
 
 a and w are 8-bit integers, seen through casts to wider ones; za and zw are zero points, which may
-be missing. Signed activations become unsigned and unsigned weights signed by turning one bit, which
-adds 128 to the one and takes it from the other: zero points move along. All of this is exact modulo
-2**32. What depends on constants alone is computed at load.
+be missing. Signed activations are multiplied as unsigned ones and unsigned weights become signed,
+both by turning one bit, which adds 128 to the one and takes it from the other: zero points move
+along. All of this is exact modulo 2**32. What depends on constants alone is computed at load.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import numpy as np
 
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, UINT8, WORD
+from arenite.ir.ops.byte_products import INT8, TURN, UINT8, WORD, turned, unsigned
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.sources import constant, full
 from arenite.passes.byte_casts import (
     BYTES,
     SUMS,
-    TURN,
     byte_bounds,
     cast_to_byte,
     numbers_of,
-    turned,
     unturned,
     without_turn,
 )
@@ -110,7 +108,7 @@ def _matmul(node: Node, a: _Factor, w: _Factor) -> Node | None:
     if za != 0:
         made = make("sub", made, _zero_sums(za, _less(own, zw), (0,), made.shape))
     if zw != 0:
-        rows = make("sum", make("cast", x, dtype=INT32), axes=(x.ndim - 1,))
+        rows = make("sum", make("cast", unsigned(x), dtype=INT32), axes=(x.ndim - 1,))
         rows = _reshaped(rows, (*x.shape[:-1], 1))
         made = make("sub", made, _outer(rows, _vector(zw, columns), made.shape))
     return made
@@ -265,12 +263,11 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
 
 
 def _unsigned(node: Node, zero: Zero) -> tuple[Node, Zero]:
+    """Bytes that are multiplied as unsigned ones, and the zero point of those."""
     if node.dtype == UINT8:
         return node, zero
     bits = unturned(node)
-    if bits is None:
-        bits = turned(make("bitcast", node, dtype=UINT8))
-    return bits, _more(zero, TURN)
+    return node if bits is None else bits, _more(zero, TURN)
 
 
 def _signed(node: Node, zero: Zero) -> tuple[Node, Zero]:

@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8
+from arenite.ir.ops.byte_products import INT8, TURN
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.sources import full
 from arenite.passes.byte_casts import (
     BYTES,
     FLOAT32,
     GREAT,
-    TURN,
     numbers_of,
     rounded,
     unturned,
@@ -55,7 +54,10 @@ def stay_numbers(graph: Graph) -> Graph:
             made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
         if node in taken:
             raised, more = found[node]
-            made = make("sub", new[raised], full(node.shape, GREAT, FLOAT32))
+            great = new[raised]
+            if great.dtype == INT32:
+                great = make("bitcast", great, dtype=FLOAT32)
+            made = make("sub", great, full(node.shape, GREAT, FLOAT32))
             if more:
                 made = make("add", made, full(node.shape, float(more), FLOAT32))
         bits = unturned(node)
@@ -96,7 +98,8 @@ def _first_operands(
 
 
 def _rounded(node: Node, is_between: Callable[[Node], bool]) -> tuple[Node, int] | None:
-    """For bytes as floats: what is rounded by its last place, and what is added to the number."""
+    """For bytes as floats: what is rounded by its last place, or its bits, and what is added to
+    the number."""
     if node.op != "cast" or node.dtype != FLOAT32:
         return None
     [number] = node.inputs

@@ -20,6 +20,7 @@ from arenite.ir.dim import Dim
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.block_forms import BLOCK, PANEL
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
+from arenite.ir.ops.byte_products import unsigned
 from arenite.ir.ops.convolution import PANEL as CHANNELS
 from arenite.ir.ops.define import make
 from arenite.ir.ops.winograd import PATCH, TILE
@@ -195,13 +196,14 @@ def _matmul_panels(node: Node) -> Reduction:
 
 def _matmul_bytes(node: Node) -> Reduction:
     a, panels = node.inputs
+    numbers = unsigned(a)
     lanes, word = panels.shape[-2:]
 
     def factors(index: Index) -> tuple[Source, ...]:
         *rows, column, k = index
         panel, at = column // lanes, k // word
         lane = (column - panel * lanes, k - at * word)
-        return Source(a, (*rows, k)), Source(panels, (panel, at, *lane))
+        return Source(numbers, (*rows, k)), Source(panels, (panel, at, *lane))
 
     space = (*node.shape, a.shape[-1])
     return Reduction("add", space, (len(space) - 1,), factors)
@@ -220,6 +222,7 @@ def _matmul_packed(node: Node) -> Reduction:
 
 def _conv_bytes(node: Node) -> Reduction:
     x, panels = node.inputs
+    numbers = unsigned(x)
     n_spatial = x.ndim - 2
     lanes, word = panels.shape[-2:]
     groups = panels.shape[0]
@@ -234,6 +237,7 @@ def _conv_bytes(node: Node) -> Reduction:
         panel, at = within // lanes, channel // word
         lane = (within - panel * lanes, channel - at * word)
         image = _taken(node, index[: n_spatial + 1], taps, group * depth + channel)
+        image = Source(numbers, image.index, image.guards)
         return _filled(node, image), Source(panels, (group, panel, *taps, at, *lane))
 
     space = (*node.shape, *panels.shape[2:-3], depth)

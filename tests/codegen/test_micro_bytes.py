@@ -6,6 +6,7 @@ begins that must not be touched (in a child process, which a read there would en
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from arenite import ir
 from arenite.codegen import target as targets
 from arenite.codegen.kernels.choose import build
-from arenite.codegen.llvm import compile_object
+from arenite.codegen.llvm import assembly, compile_object
 from arenite.codegen.lower import lower
 from arenite.codegen.micro import bytes_tile
 from arenite.codegen.micro.bytes_kernel import BytesKernel
@@ -145,6 +146,7 @@ class Shape:
     columns: int
     end: str = "none"
     values: str = "any"
+    is_signed: bool = False
 
 
 def pack(w: Array) -> Array:
@@ -160,8 +162,14 @@ def operands(shape: Shape) -> tuple[Array, Array]:
     return a, random_bytes((shape.depth, shape.columns), np.int8, 2, high)
 
 
+def as_given(numbers: Array, is_signed: bool) -> Array:
+    """Unsigned numbers as an operand holds them: signed ones are 128 less."""
+    return (numbers.astype(np.int16) - 128).astype(np.int8) if is_signed else numbers
+
+
 def made_product(shape: Shape, target: str, rows: Sequence[Dim] | None = None) -> Made:
     a, w = operands(shape)
+    a = as_given(a, shape.is_signed)
 
     def function(x: Tensor, panels: Tensor, *more: Tensor) -> Tensor:
         made = ir.make("matmul_bytes", x.node, panels.node, columns=shape.columns)
@@ -171,7 +179,7 @@ def made_product(shape: Shape, target: str, rows: Sequence[Dim] | None = None) -
     arrays = [a, pack(w), *end_inputs(shape.end, shape.columns)]
     kinds: list[tuple[Sequence[Dim], Any]] = [(x.shape, x.dtype) for x in arrays]
     if rows is not None:
-        kinds[0] = ((*rows, shape.depth), np.uint8)
+        kinds[0] = ((*rows, shape.depth), a.dtype)
     return Made(function, kinds, target)
 
 
@@ -180,7 +188,7 @@ def product_arrays(shape: Shape) -> tuple[list[Array], Array]:
     a, w = operands(shape)
     more = end_inputs(shape.end, shape.columns)
     sums = wrapped(a.astype(np.int64) @ w.astype(np.int64))
-    return [a, pack(w), *more], ended(shape.end, sums, *more)
+    return [as_given(a, shape.is_signed), pack(w), *more], ended(shape.end, sums, *more)
 
 
 def check_product(shape: Shape, target: str) -> None:
@@ -204,6 +212,7 @@ ENDS = st.sampled_from(["none", "bias", "requantised", "activated"])
         st.integers(1, 300),
         ENDS,
         st.sampled_from([*EXTREMES]),
+        st.booleans(),
     )
 )
 def test_products_of_any_shape(target: str, shape: Shape) -> None:
@@ -219,6 +228,7 @@ def test_products_of_any_shape(target: str, shape: Shape) -> None:
         Shape((7,), 3, 5),
         Shape((1,), 1, 1),
         Shape((300,), 2049, 17, "activated", "high"),
+        Shape((40,), 66, 16, "requantised", "low", is_signed=True),
     ],
     ids=str,
 )
@@ -261,6 +271,7 @@ class Case:
     pad_value: int = 0
     end: str = "none"
     values: str = "any"
+    is_signed: bool = False
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -324,12 +335,13 @@ def made_conv(case: Case, target: str, shape: Sequence[Dim] | None = None) -> Ma
     arrays, _ = conv_arrays(case)
     kinds: list[tuple[Sequence[Dim], Any]] = [(x.shape, x.dtype) for x in arrays]
     if shape is not None:
-        kinds[0] = (shape, np.uint8)
+        kinds[0] = (shape, arrays[0].dtype)
     return Made(function, kinds, target)
 
 
 def conv_arrays(case: Case) -> tuple[list[Array], Array]:
     x, w = conv_operands(case)
+    x = as_given(x, case.is_signed)
     more = end_inputs(case.end, case.groups * case.out)
     return [x, conv_panels(w), *more], ended(case.end, wrapped(brute(case)), *more)
 
@@ -368,6 +380,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from([0, 0, 1, 128, 255])),
         draw(ENDS),
         draw(st.sampled_from([*EXTREMES])),
+        draw(st.booleans()),
     )
 
 
@@ -400,7 +413,8 @@ POINT = replace(PLAIN, kernel=(1, 1), padding=((0, 0), (0, 0)))
     ids=str,
 )
 def test_convolutions_of_networks(case: Case, pad_value: int) -> None:
-    check_conv(replace(case, pad_value=pad_value), "host")
+    for is_signed in (False, True):
+        check_conv(replace(case, pad_value=pad_value, is_signed=is_signed), "host")
 
 
 @pytest.mark.parametrize(
@@ -472,9 +486,10 @@ def test_other_ways_to_multiply_words(name: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(bytes_tile, "_signed_dot", signed_dot)
     monkeypatch.setattr(bytes_tile, "word_dot", lambda target: getattr(bytes_tile, name))
-    for values in EXTREMES:
-        check_product(Shape((9,), 38, 50, values=values), "host")
-        check_conv(replace(PLAIN, values=values, pad_value=129), "host")
+    for values, is_signed in product(EXTREMES, (False, True)):
+        check_product(Shape((9,), 38, 50, values=values, is_signed=is_signed), "host")
+        case = replace(PLAIN, values=values, pad_value=129, is_signed=is_signed)
+        check_conv(case, "host")
 
 
 @pytest.mark.parametrize("name", ["neon", "avx512", "avx512vnni"])
@@ -484,15 +499,15 @@ def test_other_targets_compile(name: str, has_dots: bool) -> None:
     if has_dots and name == "neon":
         features = f"+dotprod,{target.features}"
         target = replace(target, has_vnni=True, features=features)
-    for node in (_product_node(), _conv_node()):
+    for node in (_product_node(False), _product_node(True), _conv_node()):
         [kernel] = fuse(Graph.of([node])).kernels
         built = build(kernel, target)
         assert isinstance(built.loops, BytesKernel)
         assert compile_object(lower(built.loops, target), target)
 
 
-def _product_node() -> Node:
-    arrays, _ = product_arrays(Shape((20,), 30, 40))
+def _product_node(is_signed: bool) -> Node:
+    arrays, _ = product_arrays(Shape((20,), 30, 40, is_signed=is_signed))
     return ir.make("matmul_bytes", *_inputs(arrays), columns=40)
 
 
@@ -508,12 +523,16 @@ def _inputs(arrays: Sequence[Array]) -> list[Node]:
     ]
 
 
+@pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.skipif(not targets.host().has_vnni, reason="this machine has no such instruction")
-def test_words_are_multiplied_by_one_instruction() -> None:
-    made = made_product(Shape((64,), 64, 64), "host")
+def test_words_are_multiplied_by_one_instruction(is_signed: bool) -> None:
+    """A signed one is read, turned and spread by one more."""
+    made = made_product(Shape((64,), 64, 64, is_signed=is_signed), "host")
     text = lower(made.loops, made.target)
     assert "vpdpbusd" in text
     assert "pmadd" not in text
+    code = assembly(text, made.target)
+    assert bool(re.search(r"vpxord\t.*\(%.*\{1to16\}", code)) == is_signed
 
 
 def test_the_listing_tells_apart_what_is_compiled_differently() -> None:
@@ -523,6 +542,9 @@ def test_the_listing_tells_apart_what_is_compiled_differently() -> None:
             PLAIN,
             replace(PLAIN, pad_value=1),
             replace(PLAIN, pad_value=2),
+            replace(PLAIN, is_signed=True),
+            replace(PLAIN, end="bias"),
+            replace(PLAIN, end="none"),
             replace(PLAIN, padding=((1, 1), (0, 2))),
             replace(PLAIN, channels=21),
             POINT,
@@ -530,7 +552,7 @@ def test_the_listing_tells_apart_what_is_compiled_differently() -> None:
             replace(POINT, channels=22),
         )
     }
-    assert len(listings) == 8
+    assert len(listings) == 11
 
 
 def test_bytes_that_are_made_up_are_left_to_plain_loops() -> None:
@@ -548,7 +570,9 @@ EDGES: list[Shape | Case] = [
     Shape((5, 3), 6, 20),
     Shape((40,), 64, 16),
     Shape((9,), 3, 100),
+    Shape((13,), 37, 19, is_signed=True),
     replace(PLAIN, end="none"),
+    replace(PLAIN, end="none", is_signed=True),
     replace(PLAIN, channels=3, end="none"),
     replace(POINT, channels=7, strides=(2, 2), end="none"),
     replace(POINT, channels=5, groups=3, end="none"),

@@ -15,6 +15,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.micro.bytes_kernel import BytesKernel
+from arenite.codegen.micro.bytes_start import begun
 from arenite.codegen.micro.bytes_tile import registers_taken
 from arenite.codegen.micro.conv_base import Lies
 from arenite.codegen.micro.conv_build import ConvBuilder, Panels
@@ -26,7 +27,7 @@ from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
 from arenite.codegen.target import Target
 from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import UINT8, WORD
+from arenite.ir.ops.byte_products import INT8, TURN, WORD
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
@@ -42,7 +43,8 @@ def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | Non
     if node.op not in ("matmul_bytes", "conv_bytes"):
         return None
     builder = _BytesBuilder(kernel, node, _panels(node))
-    room = replace(target, n_vector_registers=target.n_vector_registers - registers_taken(target))
+    taken = registers_taken(target, builder.is_signed)
+    room = replace(target, n_vector_registers=target.n_vector_registers - taken)
     return builder.built(room, choice) if builder.fits else None
 
 
@@ -61,7 +63,8 @@ def _panels(node: Node) -> Panels:
 class _BytesBuilder(ConvBuilder):
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         super().__init__(kernel, node, weights)
-        self.copied_dtype = UINT8
+        self.copied_dtype = self.x.dtype
+        self.is_signed = self.x.dtype == INT8
         if self.panel <= PANEL * SHORT_DEPTH:
             self.short_ops = SHORT_OPS
         self.fill = 0 if node.op == "matmul_bytes" else node.attr("pad_value")
@@ -75,6 +78,12 @@ class _BytesBuilder(ConvBuilder):
         self.fits = self.w in self.names and lies is not None and lies.channel == 1
         in_place = lies is not None and self._can_walk(lies)
         self.rest = self.depth % WORD if in_place else 0
+
+    def epilogue(self) -> ir.Block:
+        """Without what sums begin with."""
+        known = frozenset({self.column.name, *self.batch} - {self.line.var.name})
+        self.start, left = begun(super().epilogue(), known)
+        return left
 
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
         if self.node.op == "conv_bytes":
@@ -107,7 +116,7 @@ class _BytesBuilder(ConvBuilder):
             made.is_transposed,
             made.element,
             made.run,
-            self.fill,
+            self.fill - TURN if self.is_signed else self.fill,
             self.is_open,
         )
 
@@ -126,6 +135,7 @@ class _BytesBuilder(ConvBuilder):
             made,
             conv,
             self.rest,
+            self.start,
         )
 
 
@@ -136,7 +146,7 @@ def _opened(side: Side) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class _Copy(Copy):
-    """A copy with `fill` around the image; if it is open, lines outside of the image are there."""
+    """A copy with the byte `fill` around the image; if it is open, lines outside are there."""
 
     fill: int
     is_open: bool

@@ -21,22 +21,24 @@ from arenite.codegen.micro.conv_kernel import (
 )
 from arenite.codegen.micro.strips import Strip
 from arenite.codegen.micro.tile import KLoop, summed
-from arenite.codegen.printer import kernel_text
+from arenite.codegen.printer import expression_text, kernel_text
 from arenite.codegen.vector import I64, Builder, Vec
-from arenite.ir.ops.byte_products import WORD
+from arenite.ir.ops.byte_products import INT8, WORD
 from arenite.ir.ops.convolution import PANEL
 
 
 @dataclass(frozen=True, slots=True)
 class BytesKernel(ConvKernel):
     rest: int  # bytes of A behind its last whole word; then there is one loop at the most
+    start: ir.Expr | None  # what sums begin with, if not with zero; the same for all rows
 
 
 @kernel_text.register
 def _(kernel: BytesKernel) -> str:
     """The loops, below how they are made."""
     text: str = kernel_text.dispatch(ConvKernel)(kernel)
-    return f"// words of {WORD} bytes, and {kernel.rest} bytes\n{text}"
+    start = "zero" if kernel.start is None else expression_text(kernel.start)
+    return f"// words of {WORD} bytes, and {kernel.rest} bytes; sums begin with {start}\n{text}"
 
 
 class BytesFunction(ConvFunction):
@@ -44,12 +46,13 @@ class BytesFunction(ConvFunction):
 
     def __init__(self, builder: Builder, kernel: BytesKernel) -> None:
         super().__init__(builder, kernel)
-        self.bytes_left = kernel.rest
+        self.bytes_left, self.start = kernel.rest, kernel.start
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         loops = [] if self.product.depth == ir.index(0) else self._loops()
         words = self._words(rows, columns, is_masked)
-        self._end(words, words.multiply(loops, self.bytes_left), is_masked)
+        sums = words.multiply(loops, self.bytes_left, self._begun(words, is_masked))
+        self._end(words, sums, is_masked)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         b, words = self.builder, self._words(strip.pixels, columns, is_masked)
@@ -66,13 +69,29 @@ class BytesFunction(ConvFunction):
             return sums
 
         around = self._loops()[: ends.n_around]
-        self._end(words, summed(b, around, "%a", "%b", words.zeros(), taps), is_masked)
+        start = self._begun(words, is_masked)
+        self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
 
     def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
         line = self.nbytes(self.product.a.line, self.product.a)
         tile = self._shape(rows, columns, is_masked)
         ask_ahead(self, rows, columns, self._depth())
-        return WordTile(self.builder, tile, lambda row: line * row, self._column_offset)
+        is_signed = self.product.a.dtype == INT8
+        return WordTile(self.builder, tile, lambda row: line * row, self._column_offset, is_signed)
+
+    def _begun(self, words: WordTile, is_masked: bool) -> list[Vec]:
+        """What the sums of a tile begin with."""
+        start, made = self.start, list[Vec]()
+        if start is None:
+            return words.zeros()
+        masks = self._masks(words.tile, is_masked)
+        for column, (mask, t) in enumerate(zip(masks, words.types, strict=True)):
+
+            def one(start: ir.Expr = start, lanes: int = t.lanes) -> None:
+                made.append(self.builder.broadcast(self.value(start, 0), lanes))
+
+            self._in_column(self._column(column), mask, one, t.lanes)
+        return made * words.tile.rows
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
         """The epilogue."""

@@ -2,7 +2,8 @@
 
 One step of K takes four bytes of a row of A, the same for all lanes, and a vector of B, whose lanes
 hold four bytes of one column each. What a target has for that differs, what it gives does not: sums
-are exact and wrap.
+are exact and wrap. Signed bytes of A become unsigned in a register, by turning one bit of each: dot
+products leave room for that.
 
     dot products    one instruction for a word; where both sides must be signed, A is shifted by 128
                     and the shift taken back
@@ -19,10 +20,13 @@ from dataclasses import dataclass
 from arenite.codegen.micro.tile import KLoop, Tile, moved, summed
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec, VType
-from arenite.ir.ops.byte_products import WORD
+from arenite.ir.ops.byte_products import TURN, WORD
 
 #: What bytes widened to 16 bits take of the registers, beside their words.
 _WIDENED_REGISTERS = 5
+
+#: The highest bits of the bytes of a word.
+_TURNS = int.from_bytes([TURN] * WORD, "little", signed=True)
 
 _PAIR_SUMS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 
@@ -43,9 +47,9 @@ def word_dot(target: Target) -> WordDot:
     return _SIGNED_DOTS if target.has_vnni else _SINGLE
 
 
-def registers_taken(target: Target) -> int:
+def registers_taken(target: Target, is_signed: bool) -> int:
     """Vector registers that a step needs beside those of sums, columns and a number of A."""
-    return 0 if target.has_vnni else _WIDENED_REGISTERS
+    return (0 if target.has_vnni else _WIDENED_REGISTERS) + is_signed
 
 
 class WordTile:
@@ -57,12 +61,15 @@ class WordTile:
         tile: Tile,
         row_offset: Callable[[int], Vec | int],
         column_offset: Callable[[int], int],
+        is_signed: bool,
     ) -> None:
         self.b, self.tile = b, tile
         self.rows = [row_offset(row) for row in range(tile.rows)]
         self.columns = [column_offset(column) for column in range(tile.columns)]
         self.types = [VType("i", 32, lanes) for lanes in tile.widths]
         self.dot = word_dot(b.target)
+        kinds = dict.fromkeys(self.types)
+        self.turns = {t: b.hidden(_TURNS, t) for t in kinds} if is_signed else {}
 
     def zeros(self) -> list[Vec]:
         return [self.b.constant(0, t) for t in self.types] * self.tile.rows
@@ -84,18 +91,22 @@ class WordTile:
         made = list(sums)
         for row in range(self.tile.rows) if rows is None else rows:
             word = _word(b, moved(b, a_at, self.rows[row]), nbytes)
-            spread = {t: self.dot.a(b.broadcast(word, t.lanes)) for t in dict.fromkeys(self.types)}
+            spread = {t: self.dot.a(self._spread(word, t)) for t in dict.fromkeys(self.types)}
             for at, vector in enumerate(vectors, row * n_columns):
                 made[at] = self.dot.add(made[at], spread[made[at].type], vector)
         return made
 
-    def multiply(self, k_loops: Sequence[KLoop], rest: int) -> list[Vec]:
-        """The sums over loops, and over `rest` bytes of A behind their words.
+    def _spread(self, word: Vec, t: VType) -> Vec:
+        """A word of A, unsigned, in all lanes."""
+        spread = self.b.broadcast(word, t.lanes)
+        return spread ^ self.turns[t] if self.turns else spread
+
+    def multiply(self, k_loops: Sequence[KLoop], rest: int, sums: list[Vec]) -> list[Vec]:
+        """The sums over loops, and over `rest` bytes of A behind their words, added to others.
 
         Loops may be none; with a rest there is one at the most.
         """
-        b, sums = self.b, self.zeros()
-        a_at, b_at = "%a", "%b"
+        b, a_at, b_at = self.b, "%a", "%b"
         if k_loops:
             sums = summed(b, k_loops, a_at, b_at, sums, self.step)
         if rest:
@@ -130,6 +141,10 @@ def _as_bytes(x: Vec) -> Vec:
     return x.convert("bitcast", VType("i", 8, x.type.lanes * WORD))
 
 
+def _own_bytes(x: Vec) -> Sequence[Vec]:
+    return (_as_bytes(x),)
+
+
 def _as_halves(x: Vec) -> Vec:
     return x.convert("bitcast", VType("i", 16, x.type.lanes * 2))
 
@@ -142,7 +157,7 @@ def _add_dots(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
     return total.builder.call(name, total.type, total, *a, *b)
 
 
-_DOTS = WordDot(lambda x: (_as_bytes(x),), lambda x: (_as_bytes(x),), _add_dots)
+_DOTS = WordDot(_own_bytes, _own_bytes, _add_dots)
 
 
 # Signed by signed, in one instruction: a * b = (a - 128) * b - (-128) * b.
@@ -154,12 +169,12 @@ def _signed_dot(total: Vec, a: Vec, b: Vec) -> Vec:
 
 
 def _shifted(x: Vec) -> Sequence[Vec]:
-    return (_as_bytes(x) ^ -128,)
+    return (_as_bytes(x) ^ -TURN,)
 
 
 def _with_shift(x: Vec) -> Sequence[Vec]:
     own, nothing = _as_bytes(x), x.builder.constant(0, x.type)
-    return own, _signed_dot(nothing, x.builder.constant(-128, own.type), own)
+    return own, _signed_dot(nothing, x.builder.constant(-TURN, own.type), own)
 
 
 def _add_signed_dots(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:

@@ -1,13 +1,16 @@
 """Products of bytes with packed weights, as dot-product instructions read them: exact in int32.
 
-    matmul_bytes(a uint8[..., M, K], panels int8[P, ceil(K/4), 16, 4]; columns)
-    conv_bytes(x uint8[N, *S, C], panels int8[groups, P, *K, ceil(C/groups/4), 16, 4];
+    matmul_bytes(a [..., M, K], panels int8[P, ceil(K/4), 16, 4]; columns)
+    conv_bytes(x [N, *S, C], panels int8[groups, P, *K, ceil(C/groups/4), 16, 4];
         strides, padding, dilations, channels, pad_value)
+
+Bytes are multiplied as unsigned numbers; those of a signed a or x are turned into such, which adds
+128 to what they stand for.
 
 A panel holds 16 columns (output channels) side by side, and of each of them four numbers that
 follow each other along K (input channels) as one word. What fills up the last word of K is zero,
-and so are the columns that fill up the last panel. Outside of the image every byte is `pad_value`.
-Sums wrap, as int32 does.
+and so are the columns that fill up the last panel. Outside of the image every number is
+`pad_value`. Sums wrap, as int32 does.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.node import Node
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.node import Node, typed
 from arenite.ir.ops.convolution import (
     _LAST_ATTRS,
     PANEL,
@@ -32,17 +35,34 @@ from arenite.ir.ops.define import (
     OpDef,
     define,
     is_int,
+    make,
     need_dtype,
 )
+from arenite.ir.ops.sources import full
 
 INT8, UINT8 = BY_NAME["int8"], BY_NAME["uint8"]
 
 #: Bytes of K in one word of a panel.
 WORD = 4
 
+#: What turning the highest bit of a byte adds to what it stands for.
+TURN = 128
+
+
+def turned(bits: Node) -> Node:
+    """Unsigned bytes with the highest bit turned."""
+    return make("xor", bits, full(bits.shape, TURN, UINT8))
+
+
+def unsigned(a: Node) -> Node:
+    """The bytes of a first operand as they are multiplied."""
+    return a if a.dtype == UINT8 else turned(make("bitcast", a, dtype=UINT8))
+
 
 def _need_bytes(op: str, a: Node, panels: Node) -> None:
-    need_dtype(op, "the first operand", a, UINT8)
+    if a.dtype not in (UINT8, INT8):
+        found = typed(a.shape, a.dtype)
+        raise TypeMismatch(f"{op}: the first operand must be bytes, not {found}")
     need_dtype(op, "panels", panels, INT8)
 
 
@@ -69,7 +89,12 @@ def _matmul_reference(
     # [p, k, column, byte] to [k, byte, p, column]
     w = panels.transpose(1, 3, 0, 2)
     w = w.reshape(w.shape[0] * WORD, -1)[: a.shape[-1], : attrs["columns"]]
-    return np.asarray(np.matmul(a.astype(np.int32), w.astype(np.int32)))
+    return np.asarray(np.matmul(_unsigned(a).astype(np.int32), w.astype(np.int32)))
+
+
+def _unsigned(a: Array) -> Array:
+    """The numbers that are multiplied."""
+    return a.view(np.uint8) ^ np.uint8(TURN) if a.dtype == np.int8 else a
 
 
 define(
@@ -116,7 +141,7 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 def _conv_bytes_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
-    x, panels = arrays
+    x, panels = _unsigned(arrays[0]), arrays[1]
     groups, channels = panels.shape[0], attrs["channels"]
     # [g, p, *k, c, lane, byte] to [g, p, lane, c, byte, *k], without what fills up
     w = np.moveaxis(panels, (-2, -3, -1), (2, 3, 4))

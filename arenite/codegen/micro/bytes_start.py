@@ -1,0 +1,77 @@
+"""What sums of products of bytes begin with: numbers that an epilogue would add to them first.
+
+    t1 = sum - zeros[column]          sums begin with  0 - zeros[column] + bias[column]
+    t2 = t1 + bias[column]
+    out[...] = f(t2)                  out[...] = f(sum)
+
+A tile then loads them once for all of its rows. Sums wrap, so their order does not matter.
+"""
+
+from __future__ import annotations
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.micro.kernel import SUM
+
+
+def begun(epilogue: ir.Block, known: frozenset[str]) -> tuple[ir.Expr | None, ir.Block]:
+    """What sums begin with, if not with zero, and the epilogue without it. Numbers are taken that
+    are loaded from where the `known` names say."""
+    total = next((e for e in _all(epilogue) if isinstance(e, ir.Name) and e.name == SUM), None)
+    start: ir.Expr | None = None
+    lets = {stmt.name: stmt for stmt in epilogue if isinstance(stmt, ir.Let)}
+    left, last = list(epilogue), SUM
+    while total is not None:
+        users = [stmt for stmt in left if last in _names(stmt)]
+        more = _more(users[0], last) if len(users) == 1 else None
+        let = lets.get(more[1]) if more is not None else None
+        if more is None or let is None or not _is_given(let.value, known):
+            break
+        op, name = more
+        start = ir.Binary(op, ir.Const(0, total.dtype) if start is None else start, let.value)
+        [user] = users
+        assert isinstance(user, ir.Let)
+        left.remove(user)
+        if not any(name in _names(stmt) for stmt in left):
+            left.remove(let)
+        last = user.name
+    if start is None or total is None:
+        return None, epilogue
+    at = next(k for k, stmt in enumerate(left) if last in _names(stmt))
+    return start, (*left[:at], ir.Let(last, total), *left[at:])
+
+
+def _more(stmt: ir.Stmt, name: str) -> tuple[str, str] | None:
+    """How and what a statement adds to a name, if that is all it does."""
+    value = stmt.value if isinstance(stmt, ir.Let) else None
+    if not isinstance(value, ir.Binary) or value.op not in ("add", "sub"):
+        return None
+    a, b = value.a, value.b
+    if value.op == "add" and isinstance(b, ir.Name) and b.name == name:
+        a, b = b, a
+    is_sum = isinstance(a, ir.Name) and a.name == name
+    return (value.op, b.name) if is_sum and isinstance(b, ir.Name) and b.name != name else None
+
+
+def _is_given(value: ir.Expr, known: frozenset[str]) -> bool:
+    """Whether a value is loaded from where the known names say."""
+    if not isinstance(value, ir.Load) or value.mask is not None:
+        return False
+    parts = list(ir.walk(value.index))
+    names = {part.name for part in parts if isinstance(part, ir.Name)}
+    return names <= known and not any(isinstance(part, ir.Load) for part in parts)
+
+
+def _all(block: ir.Block) -> list[ir.Expr]:
+    """The expressions of statements, and of those inside."""
+    found: list[ir.Expr] = []
+    pending = list(block)
+    while pending:
+        stmt = pending.pop()
+        found += ir.walk(*ir.expressions(stmt))
+        pending += [inner for one in ir.blocks(stmt) for inner in one]
+    return found
+
+
+def _names(stmt: ir.Stmt) -> set[str]:
+    """What a statement looks at."""
+    return {part.name for part in _all((stmt,)) if isinstance(part, ir.Name)}
