@@ -19,6 +19,7 @@ from arenite.schedule import fuse
 from arenite.tensor import Tensor
 
 FLOAT32 = BY_NAME["float32"]
+PREFETCH = r"call void @llvm\.prefetch\.p0\(ptr [^,]+, i32 (\d), i32 2, i32 1\)"
 
 
 def image(channels: int, index: int, size: int = 28) -> Tensor:
@@ -27,15 +28,18 @@ def image(channels: int, index: int, size: int = 28) -> Tensor:
     return Tensor.of_node(node).permute(0, 3, 1, 2)
 
 
-def prefetches(y: Tensor) -> list[bool]:
-    """Of the one kernel's prefetches, whether they are for writing."""
+def kernel_text(y: Tensor) -> str:
+    """The one convolution as LLVM."""
     graph = Graph.of([y.permute(0, 2, 3, 1).node])
     target = named("avx512")
     kernels = fuse(run(graph, PASSES)[0]).kernels
     [kernel] = [one for one in kernels if one.name.startswith(("conv", "depthwise"))]
-    text = lower(build(kernel, target).loops, target)
-    found = re.findall(r"call void @llvm\.prefetch\.p0\(ptr [^,]+, i32 (\d), i32 2, i32 1\)", text)
-    return [kind == "1" for kind in found]
+    return lower(build(kernel, target).loops, target)
+
+
+def prefetches(y: Tensor) -> list[bool]:
+    """Of the one kernel's prefetches, whether they are for writing."""
+    return [kind == "1" for kind in re.findall(PREFETCH, kernel_text(y))]
 
 
 def weights(out: int, channels: int, kernel: int = 1) -> Any:
@@ -74,10 +78,18 @@ def test_what_is_the_same_for_all_rows_is_near_anyway() -> None:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_depthwise_convolutions_of_far_images_ask_for_new_lines_and_results(stride: int) -> None:
-    def found(size: int) -> list[bool]:
+    def strips(size: int) -> list[tuple[int, list[str]]]:
+        """Pixels and prefetches of every function."""
         x = image(32, 0, size)
-        return prefetches(x.conv(weights(32, 1, 3), stride=stride, padding=1, groups=32))
+        text = kernel_text(x.conv(weights(32, 1, 3), stride=stride, padding=1, groups=32))
+        functions = re.findall(r"^define [^\n]*\.strip(\d+)(.*?)^}", text, re.M | re.S)
+        return [(int(pixels), re.findall(PREFETCH, body)) for pixels, body in functions]
 
-    assert not found(28)
-    far = found(160)
-    assert far.count(False) == stride**2 * far.count(True) > 0
+    near, far = strips(28), strips(160)
+    assert near
+    assert not any(found for _, found in near)
+    assert len(far) > 1
+    for pixels, found in far:
+        assert len(found) == pixels * (1 + stride**2)
+        # All to the second cache, also what will be written.
+        assert set(found) == {"0"}

@@ -30,7 +30,12 @@ def ask_ahead(
     function: TileFunction, n_rows: int, n_columns: int, depth: int | None, first_row: int = 0
 ) -> None:
     """Prefetches of what the epilogue of a tile will load, and store where sums are short; or of
-    the rows from another one on."""
+    the rows from another one on.
+
+    Rows of later tiles are asked for as if they were read: so they come to the second cache, and
+    many more of them at a time. Zen 4 has few requests for writing under way, and what comes to the
+    first cache so early is not there any more in its turn.
+    """
     b, product = function.builder, function.product
     is_short = depth is not None and depth <= SHORT_SUM
     touched = [one for one in _touched(function) if is_short or not one[2]]
@@ -42,7 +47,7 @@ def ask_ahead(
         for array, index, is_written in touched:
             start = function.pointer(array, index)
             nbytes = n_columns * product.lanes * function.kernel.array(array).dtype.bits // 8
-            ask(b, start, nbytes, is_written)
+            ask(b, start, nbytes, is_written and first_row == 0)
         function.scope.pop()
 
 

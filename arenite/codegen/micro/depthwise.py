@@ -32,8 +32,8 @@ from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec
 
-#: How many strips before its turn a strip is asked for.
-AHEAD = 3
+#: How many pixels of the input lie between a strip and the one that is asked for beside it.
+AHEAD = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +144,11 @@ class StripFunction(TileFunction):
         self.finish([[total] for total in sums], [mask])
 
     def _ask_ahead(self, strip: Strip) -> None:
-        """Prefetches for a strip some strips behind this one: of its results and the lines of the
+        """Prefetches for a strip some pixels behind this one: of its results and the lines of the
         input that no line before has read."""
         b, own, a = self.builder, self.depthwise, self.product.a
         [taps] = own.loops
-        ahead = AHEAD * strip.pixels
+        ahead = AHEAD // own.stride
         ask_ahead(self, strip.pixels, 1, own.taps, ahead)
         line, size = self.nbytes(taps.step, a), a.dtype.bits // 8
         for tap in range(own.n_lines - own.n_new_lines, own.n_lines):
