@@ -141,8 +141,11 @@ class TileFunction(Kept):
         return name
 
     def _keep(self, slot: str, at: int, total: Vec) -> None:
-        where = self.builder.offset(slot, at * self.product.sum_dtype.bits // 8)
-        self.builder.emit_void(f"store {total.type} {total.text}, ptr {where}, align 64")
+        """Store a vector; it may lie behind another, at a multiple of its own length."""
+        size = self.product.sum_dtype.bits // 8
+        where = self.builder.offset(slot, at * size)
+        align = total.type.lanes * size
+        self.builder.emit_void(f"store {total.type} {total.text}, ptr {where}, align {align}")
 
     def _finish_registers(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
         """The epilogue on the sums themselves."""
@@ -178,7 +181,7 @@ class TileFunction(Kept):
                 def one(column: int = column, width: int = width) -> None:
                     where = b.offset(start, column * lanes * size)
                     t = register_type(product.sum_dtype, width)
-                    total = b.emit(f"load {t}, ptr {where}, align {lanes * size}", t)
+                    total = b.emit(f"load {t}, ptr {where}, align {width * size}", t)
                     self._finish(self.row + row, total)
 
                 self._in_column(self._column(column), masks[column], one, width)
