@@ -55,10 +55,12 @@ class Record:
 
 
 class Store:
-    """Models in one folder. Any number of processes may share it."""
+    """Models in one folder. Any number of processes may share it. `why_closed`: why nothing can be
+    put there or removed, where that is so."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, why_closed: str = "") -> None:
         self.folder = folder
+        self.why_closed = why_closed
 
     def path_of(self, source: Source) -> Path:
         """What is to be opened once the model is there."""
@@ -131,6 +133,8 @@ class Store:
     def fetching(self, model: str) -> Iterator[Path]:
         """The folder to fetch a model in, held by one thread of one process at a time. What is
         left in it stays for the next attempt."""
+        if self.why_closed:
+            raise _no_folder(self.why_closed)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         path = self.partial_of(model)
         descriptor = _hold(path)
@@ -161,14 +165,32 @@ def _hold(path: Path) -> int:
 
 
 def default_store() -> Store:
-    """The folder `models` in Arenite's cache folder, which is private."""
+    """The folder `models` in Arenite's cache folder, which is private. Where that can't be written
+    and nobody else writes it either, as in an image, what is there is used."""
     info = cache.default().info()
-    if info.folder is None:
-        raise FileMissing(
-            f"there is no folder for models: {info.why_in_memory}; set ARENITE_CACHE_DIR to a "
-            "private folder, or give the path of a model's file"
-        )
-    return Store(info.folder / "models")
+    if info.folder is not None:
+        return Store(info.folder / "models")
+    folder = cache.default_folder()
+    if not _is_closed(folder):
+        raise _no_folder(info.why_in_memory)
+    return Store(folder / "models", info.why_in_memory)
+
+
+def _is_closed(folder: Path) -> bool:
+    """Whether a folder is there, is the user's or the system's, and can't be written."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    is_ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+    return stat.S_ISDIR(status.st_mode) and is_ours and not os.access(folder, os.W_OK)
+
+
+def _no_folder(why: str) -> FileMissing:
+    return FileMissing(
+        f"there is no folder for models: {why}; set ARENITE_CACHE_DIR to a private folder, or give "
+        "the path of a model's file"
+    )
 
 
 def empty(folder: Path) -> None:

@@ -57,16 +57,19 @@ def run_pip(
     command += ["--progress-bar=off", f"--dest={dest}", "--", requirement]
     # Since 25.1 pip goes on where the line broke; older ones don't know the option.
     environment = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)}
-    said = dest / "said"
     nbytes = 0
-    with said.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        )
+    # What it says is not kept in a file: the disk may be full.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+    ) as process:
         try:
             while True:
                 try:
-                    process.wait(_TICK_SECONDS)
+                    said, _ = process.communicate(timeout=_TICK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     nbytes = max(nbytes, _nbytes_under(scratch))
@@ -74,16 +77,19 @@ def run_pip(
         finally:
             if process.poll() is None:
                 process.terminate()
-                process.wait()
     if process.returncode:
         failure = InvalidFile if nbytes > CHUNK_NBYTES else FileMissing
-        raise failure(f"pip can't fetch {requirement}: {_last_words(said)}")
+        reason = _last_words(said.decode("utf-8", "replace"))
+        raise failure(f"pip can't fetch {requirement}: {reason}")
 
 
-def _last_words(said: Path) -> str:
-    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+def _last_words(said: str) -> str:
+    """What pip gives as its reason; after "ERROR: Exception:" that ends a traceback."""
+    lines = [line.strip() for line in said.split("\n") if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return " ".join((errors or lines or ["it says nothing"])[-2:]).strip()
+    if errors[-1:] == ["Exception:"]:
+        errors = lines[-1:]
+    return " ".join((errors or lines or ["it says nothing"])[-2:])
 
 
 def _nbytes_under(folder: Path) -> int:

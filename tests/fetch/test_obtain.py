@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.store import RECORD, sha256_of
 from tests.fetch.fakes import (
     CONTENT,
+    FOLDER,
     MEMBERS,
     TINY,
     FakeHub,
@@ -306,6 +308,24 @@ def test_without_a_private_folder_there_is_no_fetching(
     monkeypatch.setenv("ARENITE_CACHE_DIR", str(shared))
     with pytest.raises(FileMissing, match="no folder for models: others may write"):
         fetch.obtain("tiny")
+
+
+def test_a_folder_that_nobody_can_write_has_what_it_has(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch.obtain("tiny")
+    closed = tmp_path / "closed"
+    shutil.copytree(folder.parent, closed)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(closed))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+    path = fetch.obtain("tiny")
+    assert path.is_relative_to(closed)
+    assert [info.path for info in fetch.models() if info.name == "tiny"] == [path]
+    for change in (fetch.remove, fetch.obtain):
+        with pytest.raises(FileMissing, match="can't be written"):
+            change(FOLDER.name)
+    assert path.read_bytes() == CONTENT
 
 
 # Repositories

@@ -59,3 +59,11 @@ def test_a_package_in_the_current_folder_is_not_taken_for_pip(
         (trap / name).write_text("raise SystemExit('trapped')")
     monkeypatch.chdir(tmp_path)
     assert fetch.obtain("tiny").read_bytes() == CONTENT
+
+
+def test_the_end_of_a_traceback_is_what_pip_says() -> None:
+    said = (
+        "WARNING: slow\nERROR: Exception:\nTraceback (most recent call last):\n"
+        '  File "pip.py", line 1\n    write()\nOSError: [Errno 28] No space left on device\n\n'
+    )
+    assert wheels._last_words(said) == "OSError: [Errno 28] No space left on device"
