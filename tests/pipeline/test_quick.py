@@ -178,6 +178,7 @@ def test_a_team_that_was_stopped_starts_again_in_a_quick_call() -> None:
                 assert stop_team()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_makes_quick_calls() -> None:
     x = np.ones((400, 400), np.float32)
     with arenite.compile(lambda x: x @ x, x, threads=2) as program:

@@ -232,6 +232,13 @@ def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
     if few.form == "stream":
         unit = 64
         wanted = max(2, min(wanted, columns // STREAM_RUN))
-        wanted += wanted % 2
     units = -(-columns // unit)
-    return rows, -(-units // wanted) * unit, 1
+    return rows, _even_share(units, wanted) * unit, 1
+
+
+def _even_share(units: int, wanted: int) -> int:
+    """Units in each part, of which there are about as many as wanted, and an even number: with an
+    odd one, one of two threads would have nothing to do while the other does the last."""
+    usual = -(-units // wanted)
+    shares = range(-(-usual // 2), min(2 * usual, units) + 1)
+    return min(shares, key=lambda share: (-(-units // share) % 2, abs(-(-units // share) - wanted)))
