@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arenite import ir
 from arenite.codegen import llvm
 from arenite.codegen import target as targets
 from arenite.codegen.lower import lower
@@ -93,6 +94,54 @@ def test_the_loop_of_row_dots_stays_in_registers(rows: int, target: str) -> None
     loop = innermost_loop(lines)
     assert n_multiply_adds(loop) >= 8
     assert not any("%rsp" in line or "[sp" in line for line in loop)
+
+
+def op(name: str, **attrs: Any) -> Callable[..., Tensor]:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return Tensor.of_node(ir.make(name, x.node, w.node, **attrs))
+
+    return function
+
+
+def attention(q: Tensor, k: Tensor) -> Tensor:
+    return q.attention(k, k, causal=True)
+
+
+PADDED = {"strides": (1, 1), "dilations": (1, 1), "padding": ((1, 1), (1, 1))}
+#: What other generators make: a function, shapes, and the multiply-adds of its longest loop.
+OTHERS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], int]] = {
+    "convolution": (
+        op("conv_last", channels=64, **PADDED),
+        [(1, 28, 28, 32), (1, 4, 3, 3, 32, 16)],
+        12,
+    ),
+    "strips": (op("depthwise_last", **PADDED), [(1, 28, 28, 32), (3, 3, 32)], 9),
+    "winograd": (
+        op("conv_winograd", channels=64, padding=((1, 1), (1, 1))),
+        [(1, 28, 28, 32), (4, 4, 4, 32, 16)],
+        10,
+    ),
+    "panels": (op("matmul_panels", columns=64), [(60, 128), (4, 128, 16)], 12),
+    "attention": (attention, [(1, 4, 100, 64), (1, 4, 100, 64)], 12),
+    "attention of one": (attention, [(1, 4, 1, 64), (1, 4, 100, 64)], 4),
+}
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2", "neon"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_generators_multiply_and_add_whole_vectors_in_registers(
+    name: str, target: str
+) -> None:
+    function, shapes, n_least = OTHERS[name]
+    register = {"avx512": r"%zmm", "avx2": r"%ymm", "neon": r"v\d+\.4s"}[target]
+    best: list[str] = []
+    for lines in listing(function, shapes, target).values():
+        loop = innermost_loop(lines)
+        best = max(best, loop, key=n_multiply_adds)
+    assert n_multiply_adds(best) >= n_least
+    added = [line for line in best if MULTIPLY_ADDS.search(line)]
+    assert all(re.search(register, line) for line in added)
+    assert not any("%rsp" in line or "[sp" in line for line in best)
 
 
 @pytest.mark.parametrize("target", ["avx512", "avx2", "neon"])
