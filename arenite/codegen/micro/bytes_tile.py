@@ -208,6 +208,17 @@ def _add_pairs(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
 _PAIRS = WordDot(_widened_a, _widened_b, _add_pairs)
 
 
+def as_pair(x: Vec) -> Vec:
+    """An integer of 32 bits that 16 hold, as these and 0."""
+    return x & 0xFFFF
+
+
+def add_pair(a: Vec, b: Vec, total: Vec) -> Vec:
+    """a * b + total, where 16 bits hold a and b, and b is a pair; on x86."""
+    name = f"llvm.x86.{_PAIR_SUMS[total.type.lanes]}"
+    return total + total.builder.call(name, total.type, _as_halves(a), _as_halves(b))
+
+
 # One byte at a time.
 
 

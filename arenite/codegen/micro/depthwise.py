@@ -20,6 +20,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro.ahead import LINE_NBYTES, ask, ask_ahead
+from arenite.codegen.micro.bytes_tile import add_pair, as_pair
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
@@ -31,6 +32,8 @@ from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec
+from arenite.ir.ops.byte_products import INT8
+from arenite.ir.ops.define import INT32
 
 #: How many pixels of the input lie between a strip and the one that is asked for beside it.
 AHEAD = 96
@@ -121,6 +124,8 @@ class StripFunction(TileFunction):
         lanes, mask = self._lanes(is_masked)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
         uses = _uses(own, strip)
+        in_pairs = b.target.is_x86 and dot.a == dot.b == INT8 and dot.sum == INT32
+        add = add_pair if in_pairs else fma
 
         def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
             made = list(sums)
@@ -130,11 +135,13 @@ class StripFunction(TileFunction):
                 )
                 for tap in range(own.taps)
             ]
+            if in_pairs:
+                weights = [as_pair(weight) for weight in weights]
             for at, users in uses.items():
                 place = b.offset(a_at, at * own.pixel * a_size)
                 value = load_wide(b, place, dot.a, dot.sum, lanes, mask)
                 for pixel, tap in users:
-                    made[pixel] = fma(value, weights[tap], made[pixel])
+                    made[pixel] = add(value, weights[tap], made[pixel])
             return made
 
         if own.n_new_lines:
