@@ -29,10 +29,11 @@ STEP = 32
 
 
 def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int) -> int:
-    """The longest context, up to DEFAULT_CONTEXT and the model's own, that fits `memory` bytes."""
-    most = min(file.description.context, DEFAULT_CONTEXT)
+    """The longest context, up to the model's own, that fits `memory` bytes; without a budget up to
+    DEFAULT_CONTEXT."""
+    most = file.description.context
     if memory is None:
-        return most
+        return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
     outline = outline_of(file.recipe(context=least, block=min(block, least), kv=kv))
     wanted = json.dumps(["context", memory, most, str(kv), block])
@@ -86,10 +87,13 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
         state = (context - least) * a_token
         return base.total_nbytes + state + work(context) - work(least)
 
-    candidates: list[int] = [*range(least, most, STEP), most]
+    def fits(context: int) -> bool:
+        return expected(context) <= memory and planned(file, context).total_nbytes <= memory
+
+    # Keys and values alone bound it: no plan is made of a context far too long.
+    bound = least + (memory - base.total_nbytes) // a_token
+    if most <= bound and fits(most):
+        return most
+    candidates = range(least, min(most, bound) + 1, STEP)
     n_fitting = bisect_right(candidates, memory, key=expected)
-    for context in reversed(candidates[: max(n_fitting, 1)]):
-        plan = planned(file, context)
-        if plan.total_nbytes <= memory:
-            return context
-    return least
+    return next((c for c in reversed(candidates[1:n_fitting]) if fits(c)), least)

@@ -179,6 +179,16 @@ def test_the_longest_context_that_fits_is_chosen(path: Path) -> None:
         Settings(file, memory=1000)
 
 
+@pytest.mark.parametrize("own", [5000, 2**31])
+def test_a_budget_and_not_a_habit_bounds_the_context(path: Path, own: int) -> None:
+    file = LanguageFile.open(path)
+    file = file._replace(description=file.description._replace(context=own))
+    assert Settings(file, block=8).context == 4096
+    budget = Settings(file, context=5000, block=8).plan.total_nbytes
+    chosen = Settings(file, memory=budget, block=8).context
+    assert chosen == 5000 if own == 5000 else 5000 - STEP < chosen <= 5000
+
+
 def test_settings_that_make_no_sense_are_refused(path: Path) -> None:
     file = LanguageFile.open(path)
     wrongs: list[dict[str, Any]] = [
