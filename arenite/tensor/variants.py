@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from arenite.errors import RunFailed
@@ -30,16 +29,13 @@ class Variant:
     values: tuple[Any, ...]
     executable: Executable
     structure: Any  # of what the function returned, for `structure.put_together`
+    n_calls: int = 0
     last_use: int = 0  # counted over all variants
-    #: Goes on by one in one step, whatever threads call, and says how far it is: no lock is needed.
-    _calls: Iterator[int] = field(default_factory=count, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def count_call(self) -> None:
-        next(self._calls)
-
-    @property
-    def n_calls(self) -> int:
-        return int(repr(self._calls).removeprefix("count(").removesuffix(")"))
+        with self._lock:
+            self.n_calls += 1
 
 
 @dataclass(frozen=True, slots=True)
