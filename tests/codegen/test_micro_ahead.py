@@ -37,59 +37,63 @@ def kernel_text(y: Tensor) -> str:
     return lower(build(kernel, target).loops, target)
 
 
-def prefetches(y: Tensor) -> list[bool]:
-    """Of the one kernel's prefetches, whether they are for writing."""
-    return [kind == "1" for kind in re.findall(PREFETCH, kernel_text(y))]
+def tiles(y: Tensor) -> list[tuple[int, list[bool]]]:
+    """Vectors of sums in each function of the one kernel, and its prefetches: whether for writing.
+
+    Functions are named after their rows and columns, strips of pixels after what they lack too.
+    """
+    text = kernel_text(y)
+    names = r"^define [^\n]*\.(?:tile|strip)(\d+)[^(\n]*?(?:x(\d+)m?)?\((.*?)^}"
+    found = re.findall(names, text, re.M | re.S)
+    assert found
+    return [
+        (int(rows) * int(columns or 1), [kind == "1" for kind in re.findall(PREFETCH, body)])
+        for rows, columns, body in found
+    ]
 
 
 def weights(out: int, channels: int, kernel: int = 1) -> Any:
     return np.ones((out, channels, kernel, kernel), np.float32)
 
 
-def test_a_plain_convolution_asks_for_nothing() -> None:
-    assert not prefetches(image(64, 0).conv(weights(192, 64)).relu())
-    assert not prefetches(image(64, 0).conv(weights(64, 64, 5), padding=2))
+@pytest.mark.parametrize("kernel", [1, 5])
+def test_results_are_asked_for_and_come_to_the_second_cache(kernel: int) -> None:
+    y = image(64, 0).conv(weights(192, 64, kernel), padding=kernel // 2)
+    for n_vectors, found in tiles(y.relu()):
+        assert found == [False] * n_vectors
 
 
 @pytest.mark.parametrize("kernel", [1, 5])
-def test_residuals_are_asked_for(kernel: int) -> None:
-    y = image(64, 0).conv(weights(64, 64, kernel), padding=kernel // 2) + image(64, 1)
-    found = prefetches(y)
-    assert found
-    assert not any(found)
+def test_residuals_are_asked_for_too(kernel: int) -> None:
+    y = image(64, 0).conv(weights(192, 64, kernel), padding=kernel // 2) + image(192, 1)
+    for n_vectors, found in tiles(y):
+        assert found == [False] * 2 * n_vectors
 
 
-def test_results_of_short_sums_are_asked_for() -> None:
-    found = prefetches(image(16, 0).conv(weights(192, 16)))
-    assert found
-    assert all(found)
+def test_results_of_short_sums_are_asked_for_to_be_written() -> None:
+    for n_vectors, found in tiles(image(16, 0).conv(weights(192, 16))):
+        assert found == [True] * n_vectors
 
 
 def test_rows_that_are_read_once_are_asked_for() -> None:
-    found = prefetches(image(96, 0).conv(weights(24, 96)))
-    assert found
-    assert not any(found)
+    """Sums of 24 channels are three half vectors: two lines of the cache."""
+    for n_vectors, found in tiles(image(96, 0).conv(weights(24, 96))):
+        assert len(found) > n_vectors // 3 * 2
+        assert not any(found)
 
 
 def test_what_is_the_same_for_all_rows_is_near_anyway() -> None:
     bias = Tensor(np.arange(192, dtype=np.float32).reshape(1, 192, 1, 1))
-    assert not prefetches(image(64, 0).conv(weights(192, 64)) * 2.0 + bias)
+    for n_vectors, found in tiles(image(64, 0).conv(weights(192, 64)) * 2.0 + bias):
+        assert len(found) == n_vectors
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_depthwise_convolutions_of_far_images_ask_for_new_lines_and_results(stride: int) -> None:
-    def strips(size: int) -> list[tuple[int, list[str]]]:
-        """Pixels and prefetches of every function."""
+    def found(size: int) -> list[tuple[int, list[bool]]]:
         x = image(32, 0, size)
-        text = kernel_text(x.conv(weights(32, 1, 3), stride=stride, padding=1, groups=32))
-        functions = re.findall(r"^define [^\n]*\.strip(\d+)(.*?)^}", text, re.M | re.S)
-        return [(int(pixels), re.findall(PREFETCH, body)) for pixels, body in functions]
+        return tiles(x.conv(weights(32, 1, 3), stride=stride, padding=1, groups=32))
 
-    near, far = strips(28), strips(160)
-    assert near
-    assert not any(found for _, found in near)
-    assert len(far) > 1
-    for pixels, found in far:
-        assert len(found) == pixels * (1 + stride**2)
-        # All to the second cache, also what will be written.
-        assert set(found) == {"0"}
+    assert not any(asked for _, asked in found(28))
+    for pixels, asked in found(160):
+        assert asked == [False] * pixels * (1 + stride**2)

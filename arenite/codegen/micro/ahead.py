@@ -29,16 +29,17 @@ Beside: TypeAlias = Callable[[str], None]
 def ask_ahead(
     function: TileFunction, n_rows: int, n_columns: int, depth: int | None, first_row: int = 0
 ) -> None:
-    """Prefetches of what the epilogue of a tile will load, and store where sums are short; or of
-    the rows from another one on.
+    """Prefetches of what the epilogue of a tile will load and store, or of the rows from another
+    one on.
 
-    Rows of later tiles are asked for as if they were read: so they come to the second cache, and
-    many more of them at a time. Zen 4 has few requests for writing under way, and what comes to the
-    first cache so early is not there any more in its turn.
+    Stores at the end of short sums are asked for as such. What has more time is asked for as if it
+    were read: so it comes to the second cache, and much more of it at a time. Zen 4 has few
+    requests for writing under way, and what comes to the first cache so early is not there any more
+    in its turn.
     """
     b, product = function.builder, function.product
-    is_short = depth is not None and depth <= SHORT_SUM
-    touched = [one for one in _touched(function) if is_short or not one[2]]
+    is_soon = depth is not None and depth <= SHORT_SUM and first_row == 0
+    touched = [*_touched(function)]
     for row in range(first_row, first_row + n_rows if touched else 0):
         function.scope.push(Level("loop"))
         level = function.scope.depth
@@ -47,7 +48,7 @@ def ask_ahead(
         for array, index, is_written in touched:
             start = function.pointer(array, index)
             nbytes = n_columns * product.lanes * function.kernel.array(array).dtype.bits // 8
-            ask(b, start, nbytes, is_written and first_row == 0)
+            ask(b, start, nbytes, is_written and is_soon)
         function.scope.pop()
 
 

@@ -12,6 +12,7 @@ keeps the register allocator's problem small.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
@@ -148,15 +149,24 @@ class TileFunction(Kept):
         self.builder.emit_void(f"store {total.type} {total.text}, ptr {where}, align {align}")
 
     def _finish_registers(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
-        """The epilogue on the sums themselves."""
+        """The epilogue on the sums themselves, row by row; or first what it loads for each row,
+        then the stores: loads wait for stores before them whose addresses end alike, as those of
+        rows 4 KiB apart do."""
+        *lets, last = self.product.epilogue
+        parts: list[Callable[[], None]] = [lambda: self.block(self.product.epilogue)]
+        if self._loads_rows(lets) and isinstance(last, ir.Store):
+            parts = [partial(self._ready, tuple(lets), last), lambda: self.block((last,))]
         for column, mask in enumerate(masks):
             totals = [row[column] for row in sums]
 
             def rows(totals: Sequence[Vec] = totals) -> None:
-                for row, total in enumerate(totals):
-                    self.scope.push(Level("loop"))
-                    self._finish(self.row + row, total)
-                    self.scope.pop()
+                levels = [Level("loop") for _ in totals]
+                for part in parts:
+                    for row, (level, total) in enumerate(zip(levels, totals, strict=True)):
+                        self.scope.push(level)
+                        self._bind_sum(self.row + row, total)
+                        part()
+                        self.scope.pop()
 
             self._in_column(self._column(column), mask, rows, totals[0].type.lanes)
         self.builder.block.end = "ret void"
@@ -209,10 +219,27 @@ class TileFunction(Kept):
         self.scope.pop()
 
     def _finish(self, row: Vec, total: Vec) -> None:
+        self._bind_sum(row, total)
+        self.block(self.product.epilogue)
+
+    def _bind_sum(self, row: Vec, total: Vec) -> None:
         depth, dtype = self.scope.depth, self.product.sum_dtype
         self.scope.bind(self.product.row, Binding(ir.INT64, depth, values={SCALAR: row}))
         self.scope.bind(SUM, Binding(dtype, depth, True, values={0: total}))
-        self.block(self.product.epilogue)
+
+    def _loads_rows(self, lets: Sequence[ir.Stmt]) -> bool:
+        """Whether these are all names for values, and some of them differ from row to row."""
+        row = ir.Name(self.product.row)
+        return all(isinstance(stmt, ir.Let) for stmt in lets) and any(
+            isinstance(expr, ir.Load) and row in ir.walk(expr.index)
+            for stmt in lets
+            for expr in ir.walk(*ir.expressions(stmt))
+        )
+
+    def _ready(self, lets: ir.Block, store: ir.Store) -> None:
+        """What a store will store."""
+        self.block(lets)
+        self.lanes(store.value, 0)
 
 
 def function_text(builder: Builder, kernel: MicroKernel, name: str) -> str:
