@@ -12,6 +12,7 @@ from math import gcd
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.kernel import FewRows
 from arenite.codegen.micro.rows import LIMIT, even_heights
+from arenite.codegen.micro.stream import is_far
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
 from arenite.codegen.target import Target
 from arenite.dtype import DType
@@ -33,11 +34,13 @@ DOT_DEPTH = 8
 #: Vectors of columns at a time with one row.
 ONE_ROW_COLUMNS = 8
 #: B is streamed, where its rows lie far apart, with a row for so many registers; the sums of a
-#: stream take so many bytes in all, and so many columns are worth a stream of their own.
+#: stream take so many bytes in all, and so many columns are worth a stream of their own. Of a B
+#: that a cache holds so many are done at a time, whose sums stay in the first cache.
 STREAM_REGISTERS = 4
 STREAM_NBYTES = 1 << 14
 STREAM_RUN = 2048
-FAR_NBYTES = 2048
+STREAM_COLUMNS = 2048
+APART_NBYTES = 2048
 #: Rows from which on columns of B are copied side by side if they don't fit the cache as they lie.
 COPY_ROWS = 64
 #: Groups of columns copied at a time where B lies along its columns, so that more is read in a row.
@@ -99,8 +102,8 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     """The shape of everything."""
     lanes = lanes_of(target, total)
     least, most = bounds(layout.n_rows)
-    is_far = isinstance(layout.b_step, int) and layout.b_step * b.bits // 8 >= FAR_NBYTES
-    few = _few(layout, total, is_far, target)
+    is_apart = isinstance(layout.b_step, int) and layout.b_step * b.bits // 8 >= APART_NBYTES
+    few = _few(layout, b, total, is_apart, target)
     columns = _columns(layout, lanes, target)
     tallest = most_rows(target, columns)
     line = layout.a_line
@@ -146,7 +149,7 @@ def _crowds(layout: Layout, b: DType, target: Target) -> bool:
     return layout.depth > WAYS * way_nbytes // gcd(layout.b_step * b.bits // 8, way_nbytes)
 
 
-def _few(layout: Layout, total: DType, is_far: bool, target: Target) -> Few:
+def _few(layout: Layout, b: DType, total: DType, is_apart: bool, target: Target) -> Few:
     lanes = lanes_of(target, total)
     if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
         up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
@@ -155,7 +158,9 @@ def _few(layout: Layout, total: DType, is_far: bool, target: Target) -> Few:
     tallest = target.n_vector_registers // STREAM_REGISTERS
     rows = max(1, min(tallest, bounds(layout.n_rows)[1]))
     columns = STREAM_NBYTES * 8 // (total.bits * rows)
-    up_to = tallest if layout.b_line == 1 and is_far else 0
+    if not is_far(target, (layout.depth, layout.n_columns), b):
+        columns = min(columns, STREAM_COLUMNS)
+    up_to = tallest if layout.b_line == 1 and is_apart else 0
     return Few(up_to, "stream", columns // 64 * 64, tallest)
 
 

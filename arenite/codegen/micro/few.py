@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.functions import TileFunction
-from arenite.codegen.micro.stream import Stretch, rows_at_once
+from arenite.codegen.micro.stream import Stretch, is_far, rows_at_once
 from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import Level
@@ -21,7 +20,7 @@ LINE_NBYTES = 64
 PAGE_NBYTES = 4096
 APART_NBYTES = 2816
 #: How far ahead a stream that a cache holds is asked for.
-NEAR_NBYTES = 512
+NEAR_NBYTES = 768
 #: Elements of a row of A that is copied to lie on a cache line.
 LONGEST_COPY = 8192
 _COPY = "%copied_row"
@@ -44,12 +43,8 @@ class FewRows(TileFunction):
     @property
     def _is_far(self) -> bool:
         """Whether B is known to be more than a cache would keep."""
-        product = self.product
-        sizes = [_known(x) for x in (product.depth, product.n_columns)]
-        if None in sizes:
-            return False
-        nbytes = prod(size for size in sizes if size is not None) * product.b.dtype.bits // 8
-        return nbytes > self.builder.target.l3_nbytes // 2
+        sizes = [_known(x) for x in (self.product.depth, self.product.n_columns)]
+        return is_far(self.builder.target, sizes, self.product.b.dtype)
 
     def dots(self, rows: int) -> None:
         """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes

@@ -9,18 +9,26 @@ it; a register tile would jump from row to row and wait for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro.tile import Dot, load_wide, moved, prefetch
 from arenite.codegen.numeric import fma
 from arenite.codegen.target import Target
 from arenite.codegen.vector import Builder, Vec
+from arenite.dtype import DType
 
 #: Rows of B read side by side: all may fall into one set of the first cache, which has eight
 #: places, and one is for the sums. Of a B that no cache holds, reading more at once counts for
 #: more.
 MOST_ROWS = 6
 MOST_FAR_ROWS = 8
+
+
+def is_far(target: Target, sizes: Sequence[object], dtype: DType) -> bool:
+    """Whether a B of these sizes is known to be more than a cache would keep."""
+    known = [size for size in sizes if isinstance(size, int)]
+    return len(known) == len(sizes) and prod(known) * dtype.bits // 8 > target.l3_nbytes // 2
 
 
 def rows_at_once(target: Target, rows: int, is_far: bool) -> int:
