@@ -146,6 +146,22 @@ def test_convolutions_can_be_cut_in_all_ways(
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("b_lies_along_depth", [True, False])
+@pytest.mark.parametrize("columns", [768, 1000, 1024, 3072, 4096, 32_000, 151_936])
+@pytest.mark.parametrize("depth", [768, 1024, 2560, 4096])
+def test_two_threads_have_as_many_tiles_of_a_row_as_each_other(
+    columns: int, depth: int, b_lies_along_depth: bool, target: Target
+) -> None:
+    b_line, b_step = (depth, 1) if b_lies_along_depth else (1, columns)
+    layout = Layout(1, 1, columns, depth, depth, 1, b_line, b_step)
+    made = cut(layout, float32, float32, float32, target)
+    n_tiles = -(-columns // made.block_columns)
+    assert made.blocks_a_tile == 1
+    assert n_tiles % 2 == 0
+    assert n_tiles <= MOST_TILES
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_large_products_have_several_ways(target: Target) -> None:
     layout = Layout(1, 128, 3072, 768, 768, 1, 1, 3072)
     names = list(product_ways(cut(layout, float32, float32, float32, target), layout, target))

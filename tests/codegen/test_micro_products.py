@@ -247,6 +247,7 @@ def test_a_narrow_left_side_is_widened_once(dtype: Any, target: str) -> None:
         Shape(7, 9, 1),
         Shape(300, 1, 200),
         Shape(1, 2000, 513),  # rows of B read as streams, the last one in part
+        Shape(1, 5003, 101),  # more columns than are done at a time
         Shape(3, 1100, 600),
         Shape(8, 1040, 300),
         Shape(30, 1000, 200),
