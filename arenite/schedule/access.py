@@ -178,9 +178,10 @@ def _taken_apart(position: Dim, shape: Sequence[Dim]) -> list[Dim]:
     index: list[Dim] = []
     for k in range(len(shape)):
         below = product(shape[k + 1 :])
-        if below == 0 or bounds(below)[0] < 1:
-            return [0] * len(shape) if len(shape) != 1 else [position]
-        whole = position // below
+        if below == 0:
+            return [0] * len(shape)
+        # Where it turns out to be 0 there is no element to be found.
+        whole = position // maximum(below, 1)
         index.append(whole)
         position = position - whole * below
     return index

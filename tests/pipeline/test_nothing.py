@@ -64,3 +64,21 @@ def test_convolutions_of_no_images(
         got, total = program(given)
     assert got.shape == (0, groups * outer, *image)
     assert total == 0
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 5, 5), (3, 0, 5), (0, 4, 5)], ids=str)
+def test_rows_in_two_axes_that_may_be_none(shape: tuple[int, int, int]) -> None:
+    x, w = (np.arange(n, dtype=np.float32).reshape(s) for n, s in ((60, (3, 4, 5)), (35, (5, 7))))
+    x = np.resize(x, shape)
+
+    def network(x: Tensor) -> Any:
+        rows = x.reshape(x.shape[0] * x.shape[1], 5)
+        return x @ w, rows * 2.0, rows.sum(1), x.transpose(1, 0, 2).reshape(rows.shape) @ w
+
+    with arenite.compile(network, arenite.spec((Var("a", 0, 3), Var("b", 0, 5), 5))) as program:
+        program.verify()
+        got = program(x)
+    rows = x.reshape(shape[0] * shape[1], 5)
+    expected = [x @ w, rows * 2, rows.sum(1), x.transpose(1, 0, 2).reshape(rows.shape) @ w]
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
