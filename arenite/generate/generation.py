@@ -124,6 +124,7 @@ class _Generation:
         self.session, self.sampling, self.cancelled = session, sampling, cancelled
         self.sampler = Sampler(sampling)
         self.grammar = grammar_of(sampling, tokenizer)
+        self.n_tokens = tokenizer.n_tokens
         self.ends = tokenizer.end_tokens
         self.characters = tokenizer.stream()
         self.text = StopText(sampling.stop)
@@ -144,7 +145,8 @@ class _Generation:
         text = ""
         while logits is not None:
             allowed = self.grammar.allowed() if self.grammar else None
-            token = self.sampler.choose(logits, self.tokens, allowed)
+            # Some models have more logits than tokens: rows that were added for a round number.
+            token = self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
             if token in self.ends:
                 finish = "stop"
                 break

@@ -227,7 +227,9 @@ class LanguageModel(Closing):
             raise NotSupported(
                 f"{self.file.path} writes text; embed takes a model for embeddings, BERT for one"
             )
-        given = [texts] if isinstance(texts, str) else list(texts)
+        given = (
+            list(texts) if isinstance(texts, Sequence) and not isinstance(texts, str) else [texts]
+        )
         rows = [self._embedded(text) for text in given]
         return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
 

@@ -90,7 +90,8 @@ class Sampler:
             values[self._biased] += self._bias
         if sampling.penalises and len(recent):
             window = recent if sampling.penalty_window < 0 else recent[-sampling.penalty_window :]
-            tokens, counts = np.unique(np.asarray(window, np.intp), return_counts=True)
+            seen = np.asarray(window, np.intp)
+            tokens, counts = np.unique(seen[seen < values.size], return_counts=True)
             found = values[tokens]
             found = np.where(
                 found > 0, found / sampling.repetition_penalty, found * sampling.repetition_penalty

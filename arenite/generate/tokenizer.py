@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from arenite.errors import IndexOutOfRange
+from arenite.errors import IndexOutOfRange, InvalidArgument
 from arenite.frontends.gguf import Metadata
 from arenite.generate.parts import Parts
 from arenite.generate.stream import TextStream, whole_characters
@@ -43,6 +43,8 @@ class Tokenizer(Parts):
     def encode(self, text: str, *, special: bool = False, ends: bool = True) -> list[int]:
         """Tokens of a text. `special`: texts of control tokens become those tokens; `ends`: with
         the tokens that the model expects before and after a text."""
+        if not isinstance(text, str):
+            raise InvalidArgument(f"a text is needed; {text!r:.80} is a {type(text).__name__}")
         pieces = self.specials.split(whole_characters(text), controls=special)
         return self.encode_pieces(pieces, ends=ends)
 

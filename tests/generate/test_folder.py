@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.errors import AreniteError
+from arenite.errors import AreniteError, InvalidArgument
 from arenite.fetch import obtain
 from arenite.frontends.language import LanguageFile
 from arenite.generate.model import LanguageModel
@@ -107,6 +108,10 @@ def test_embeddings_are_those_of_transformers(name: str, tmp_path: Path) -> None
         rows = [model.executable(np.array(TOKENS[:n], np.int64))[0] for n in PREFIXES]
         of_texts = model.embed(TEXTS)
         alone = model.embed(TEXTS[1])
+        no_text: Any
+        for no_text in (None, 5, [5], b"bytes", [None]):
+            with pytest.raises(InvalidArgument, match="a text is needed"):
+                model.embed(no_text)
     np.testing.assert_allclose(np.concatenate(rows), JUDGED[name], rtol=0, atol=EMBEDDING_BOUND)
     np.testing.assert_allclose(of_texts, JUDGED[f"{name}/texts"], rtol=0, atol=EMBEDDING_BOUND)
     np.testing.assert_array_equal(alone, of_texts[1:2])

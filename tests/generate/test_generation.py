@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
@@ -12,6 +13,7 @@ from arenite.generate import generation
 from arenite.generate.generation import Piece, generate
 from arenite.generate.sampling import Sampling
 from tests.generate.fakes import (
+    END,
     START,
     FakeSession,
     FakeTokenizer,
@@ -48,6 +50,18 @@ def test_a_character_is_never_cut() -> None:
 
 def test_an_unfinished_character_is_shown_when_nothing_more_comes() -> None:
     assert text_of(pieces_of("é".encode()[:1])) == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_logits_without_a_token_are_not_chosen() -> None:
+    def logits_after(tokens: list[int]) -> Logits:
+        script = [*b"ab", END]
+        padding = np.full(9, 50.0, np.float32)
+        return np.concatenate([only(script[len(tokens) - len(prompt)]), padding])
+
+    prompt = [*PROMPT, FakeTokenizer.n_tokens + 3]
+    asked = Sampling(temperature=0, repetition_penalty=1.1)
+    pieces = generate(FakeSession(logits_after), prompt, asked, tokenizer())
+    assert text_of(pieces) == "ab"
 
 
 def test_a_stop_string_ends_the_text_and_is_not_shown() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from arenite.errors import FileMissing, IndexOutOfRange, InvalidFile, NotSupported
+from arenite.errors import FileMissing, IndexOutOfRange, InvalidArgument, InvalidFile, NotSupported
 from arenite.generate.stream import whole_characters
 from arenite.generate.tokenizer import Tokenizer
 from tests.generate.corpus import TEXTS, random_texts
@@ -412,3 +412,9 @@ def test_a_folder_without_a_tokenizer_is_missing_one(tmp_path: Path) -> None:
         Tokenizer.of_folder(tmp_path)
     with pytest.raises(FileMissing, match=r"no tokenizer\.json"):
         Tokenizer.of_folder(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("text", [None, 5, b"bytes", ["a"]])
+def test_what_is_no_text_is_not_encoded(make: Make, text: Any) -> None:
+    with pytest.raises(InvalidArgument, match="a text is needed"):
+        make(next(iter(KINDS))).encode(text)
