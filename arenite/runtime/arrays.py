@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,12 @@ class Results:
         kept = _Kept(Buffer.allocate(device.get("cpu"), self._dtype, shape).as_array_mut())
         self._kept.append(kept)
         return kept.view()
+
+    def maker(self, shape: tuple[int, ...]) -> Callable[[], Array]:
+        """What makes new arrays of a shape, in as few steps as can be."""
+        if self._element is None and self._dtype.nbytes(shape) < KEPT_FROM_NBYTES:
+            return partial(np.empty, shape, self.numpy_dtype)
+        return partial(self.new, shape)
 
     def clear(self) -> None:
         """Keep nothing; what callers have stays theirs."""

@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 class QuickCall:
     """A table with its registers, for the inputs and new results of one set of sizes."""
 
-    __slots__ = ("_alone", "_crew", "_n_threads", "_results", "_together", "_wanted", "table")
+    __slots__ = ("_alone", "_crew", "_makers", "_n_threads", "_together", "_wanted", "table")
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class QuickCall:
         results: Sequence[tuple[Results, int, tuple[int, ...]]],
     ) -> None:
         self.table = table
-        self._results = [(fresh, shape) for fresh, _, shape in results]
+        self._makers = [fresh.maker(shape) for fresh, _, shape in results]
         made = [Wanted(fresh.numpy_dtype, shape, register) for fresh, register, shape in results]
         self._wanted = [*inputs, *made]
         self._alone = self._entry(runtime().run_serial_at)
@@ -61,8 +61,8 @@ class QuickCall:
         A team in use by another run is not waited for.
         """
         made = []
-        for fresh, shape in self._results:
-            made.append(fresh.new(shape))
+        for make in self._makers:
+            made.append(make())
         if n_threads == 1:
             return self._alone(*arrays, *made), made
         crew = team()
