@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import AreniteError
+from arenite.ir.dim import Dim, Var, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 
@@ -45,6 +47,13 @@ ROUNDINGS: dict[str, Function] = {
     "trunc": np.trunc,
 }
 MOST = 400  # elements of a value
+#: Sizes that are found in a run, by what they are then; some may be none.
+LATER: dict[int, Dim] = {
+    2: Var("two", 0, 9),
+    3: Var("three", 1, 4),
+    5: Var("five", 0, 5),
+    17: Var("seventeen", 0, 300),
+}
 
 
 def is_float(dtype: DType) -> bool:
@@ -97,11 +106,13 @@ def is_rounded_once(source: DType, target: DType) -> bool:
 
 
 class MixedMaker:
-    """A graph of some dozen ops over small shapes, with shared values, views and casts."""
+    """A graph of some dozen ops over small shapes, with shared values, views and casts; `is_later`:
+    its sizes are variables, which have the values of LATER in a run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_later: bool = False) -> None:
         self.random = Random(seed)
         self.seed = seed
+        self.is_later = is_later
         self.values: list[Value] = []
         self.arrays: list[Array] = []
 
@@ -111,14 +122,22 @@ class MixedMaker:
         for k in range(4):
             shape = tuple(self.random.choice([1, 2, 3, 5, 17]) for _ in range(1 + k % 3))
             dtype = self.random.choice(TYPES)
-            inputs.append(ir.graph_input(f"x{k}", k, shape, dtype))
+            named = tuple(LATER.get(n, n) for n in shape) if self.is_later else shape
+            inputs.append(ir.graph_input(f"x{k}", k, named, dtype))
             self.arrays.append(drawn(shape, dtype, self.seed * 10 + k))
             self.values.append((inputs[-1], self.arrays[-1]))
         with np.errstate(all="ignore"):
             while len(self.values) < n_nodes:
-                self._add(*self._step())
+                self._try()
         chosen = self.random.sample(self.values[4:], k=5) + self.values[-1:]
         return Graph(tuple(inputs), tuple(node for node, _ in chosen)), [a for _, a in chosen]
+
+    def _try(self) -> None:
+        try:
+            self._add(*self._step())
+        except AreniteError:  # what is not known of a size may be a reason to refuse it
+            if not self.is_later:
+                raise
 
     def _add(self, node: Node, array: Array) -> None:
         if is_float(node.dtype):  # that numbers stay small, so that the next steps are about some
@@ -141,17 +160,11 @@ class MixedMaker:
         made = ir.make("cast", node, dtype=dtype)
         return made, converted(array, node.dtype, dtype)
 
-    def _like(self, node: Node) -> Value:
-        """A value of a node's shape and type."""
+    def _like(self, node: Node, dtype: DType) -> Value:
+        """A value of a node's shape."""
         same = [one for one in self.values if one[0].shape == node.shape]
-        other, array = self.random.choice(same) if same else (node, self._filled(node))
-        if not same:
-            other = ir.full(node.shape, 3, node.dtype)
-        return (other, array) if other.dtype == node.dtype else self._cast(other, array, node.dtype)
-
-    @staticmethod
-    def _filled(node: Node) -> Array:
-        return np.full([int(str(size)) for size in node.shape], 3, node.dtype.to_numpy())
+        other, array = self.random.choice(same)
+        return (other, array) if other.dtype == dtype else self._cast(other, array, dtype)
 
     def _step(self) -> Value:
         kinds = [self._binary, self._unary, self._compared, self._chosen, self._any_cast]
@@ -160,7 +173,7 @@ class MixedMaker:
 
     def _binary(self) -> Value:
         x, a = self._pick()
-        y, b = self._like(x)
+        y, b = self._like(x, x.dtype)
         functions = dict(OF_ALL)
         if x.dtype != BOOL:
             functions |= OF_NUMBERS
@@ -190,14 +203,14 @@ class MixedMaker:
 
     def _compared(self) -> Value:
         x, a = self._pick()
-        y, b = self._like(x)
+        y, b = self._like(x, x.dtype)
         op = self.random.choice(list(COMPARISONS))
         return ir.make(op, x, y), computed(COMPARISONS[op], x.dtype, a, b)
 
     def _chosen(self) -> Value:
         x, a = self._pick()
-        y, b = self._like(x)
-        condition, c = self._like(ir.full(x.shape, True, BOOL))
+        y, b = self._like(x, x.dtype)
+        condition, c = self._like(x, BOOL)
         return ir.make("where", condition, x, y), np.where(c, a, b)
 
     def _any_cast(self) -> Value:
@@ -218,20 +231,20 @@ class MixedMaker:
             if a.size > MOST // 3 or x.ndim > 3:
                 return x, a
             wide = ir.make("reshape", x, shape=(1, *x.shape))
-            shape = (3, *a.shape)
-            return ir.make("expand", wide, shape=shape), np.broadcast_to(a, shape)
+            made = ir.make("expand", wide, shape=(3, *x.shape))
+            return made, np.broadcast_to(a, (3, *a.shape))
         if kind == "permute":
             axes = tuple(random.sample(range(x.ndim), x.ndim))
             return ir.make("permute", x, axes=axes), a.transpose(axes)
         if kind == "flat":
-            return ir.make("reshape", x, shape=(a.size,)), a.reshape(-1)
+            return ir.make("reshape", x, shape=(product(x.shape),)), a.reshape(-1)
         if kind in ("slice", "flip"):
-            size = a.shape[axis]
-            begin, end, step = (size - 1, -1, -1) if kind == "flip" else (size // 3, size, 2)
+            size, is_flip = x.shape[axis], kind == "flip"
+            begin, end, step = (size - 1, -1, -1) if is_flip else (size // 3, size, 2)
             start = tuple(begin if k == axis else 0 for k in range(x.ndim))
-            stop = tuple(end if k == axis else n for k, n in enumerate(a.shape))
+            stop = tuple(end if k == axis else n for k, n in enumerate(x.shape))
             steps = tuple(step if k == axis else 1 for k in range(x.ndim))
-            part = slice(None, None, -1) if kind == "flip" else slice(begin, end, step)
+            part = slice(None, None, -1) if is_flip else slice(a.shape[axis] // 3, None, 2)
             cut = tuple(part if k == axis else slice(None) for k in range(x.ndim))
             return ir.make("slice", x, start=start, stop=stop, step=steps), a[cut]
         if a.size > MOST:
@@ -241,7 +254,7 @@ class MixedMaker:
             value: Any = True if x.dtype == BOOL else 1.0 if is_float(x.dtype) else 1
             filled = np.pad(a, pairs, constant_values=value)
             return ir.make("pad", x, padding=pairs, value=value), filled
-        y, b = self._like(x)
+        y, b = self._like(x, x.dtype)
         return ir.make("concat", x, y, axis=axis), np.concatenate([a, b], axis)
 
     def _reduced(self) -> Value:

@@ -25,8 +25,9 @@ def check(graph: Graph, arrays: list[Array], expected: list[Array]) -> None:
             np.testing.assert_array_equal(got, want, err_msg=repr(node))
 
 
+@pytest.mark.parametrize("is_later", [False, True], ids=["known sizes", "sizes found later"])
 @pytest.mark.parametrize("seed", range(40))
-def test_random_graphs_of_many_types(seed: int) -> None:
-    maker = MixedMaker(seed)
+def test_random_graphs_of_many_types(seed: int, is_later: bool) -> None:
+    maker = MixedMaker(seed, is_later)
     graph, expected = maker.make(60)
     check(graph, maker.arrays, expected)
