@@ -120,8 +120,8 @@ class ExpertsFunction(BlocksFunction):
             found.append(own * nbytes)
         return found
 
-    def _finish(self, row: Vec, total: Vec) -> None:
-        super()._finish(self._choice(row), total)
+    def _bind_sum(self, row: Vec, total: Vec) -> None:
+        super()._bind_sum(self._choice(row), total)
 
 
 class ExpertsDriver(BlocksDriver):
