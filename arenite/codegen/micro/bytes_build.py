@@ -2,8 +2,8 @@
 
 Bytes are read in place where a row's words hold nothing but its own bytes, or where there is one
 tap, whose last bytes are then read one by one. Else each tile of the launch copies the lines it
-needs, with pixels filled up to whole words. Zeros around an image are left out, as in all
-convolutions; other bytes around it are part of the copy.
+needs: the last word of a pixel may have bytes of the next one, whose weights are zero. Zeros around
+an image are left out, as in all convolutions; other bytes around it are part of the copy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from arenite.codegen.micro.bytes_start import begun
 from arenite.codegen.micro.bytes_tile import registers_taken
 from arenite.codegen.micro.conv_base import Lies
 from arenite.codegen.micro.conv_build import ConvBuilder, Panels
-from arenite.codegen.micro.conv_copy import Copy, Room
-from arenite.codegen.micro.conv_cut import ConvSizes
+from arenite.codegen.micro.conv_copy import Copy, Room, room
+from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.codegen.micro.conv_sides import ZERO, Side, plain_sides
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
@@ -44,8 +44,8 @@ def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | Non
         return None
     builder = _BytesBuilder(kernel, node, _panels(node))
     taken = registers_taken(target, builder.is_signed)
-    room = replace(target, n_vector_registers=target.n_vector_registers - taken)
-    return builder.built(room, choice) if builder.fits else None
+    left = replace(target, n_vector_registers=target.n_vector_registers - taken)
+    return builder.built(left, choice) if builder.fits else None
 
 
 def _panels(node: Node) -> Panels:
@@ -102,6 +102,14 @@ class _BytesBuilder(ConvBuilder):
         sizes = super()._sizes(in_place)
         # In words: what takes as long, and as much room, as one float.
         return replace(sizes, depth=sizes.depth // WORD, line_nbytes=-(-sizes.line_nbytes // WORD))
+
+    def _room(self, cut: ConvCut, are_planes: bool) -> Room:
+        """With a word behind the last pixel, where that has bytes of a next one."""
+        if self.depth % WORD == 0:
+            return super()._room(cut, are_planes)
+        n_lines, n_pixels = self.block.copied(cut.block_lines), self.line.copied(cut.block_pixels)
+        made = room(self.deep, n_lines, n_pixels, self.depth, self.depth, are_planes)
+        return replace(made, tile=made.tile + WORD)
 
     def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
         made = super()._copy(lies, inside, are_planes)
@@ -166,6 +174,18 @@ class _Copy(Copy):
         for k, side in enumerate(self.deep):
             made = (ir.For(f"deep_tap{k}", ZERO, ir.index(side.taps), made),)
         return made
+
+    def _elements(self, row: ir.Name, start: ir.Expr, first: ir.Name, last: ir.Name) -> ir.Stmt:
+        """All channels of the pixels of a line; bytes of less than a word one by one, which takes
+        less than part of a vector."""
+        if self.run is not None or self.depth >= WORD:
+            return Copy._elements(self, row, start, first, last)
+        pixel, body = ir.Name("copied_pixel"), list[ir.Stmt]()
+        place = start + pixel * index_expr(self.room.pixel)
+        for channel in range(self.depth):
+            named, value = self.element(self._positions(row, pixel), channel)
+            body += [*named, ir.Store(SCRATCH, place + channel, self._wide(value))]
+        return ir.For(pixel.name, first, last, tuple(body))
 
     def _outside(self, row: ir.Name) -> ir.Block:
         """A line that is all fill."""
