@@ -6,7 +6,9 @@ the plain loops that say what they mean, bit by bit. Whatever is written lies be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from arenite.dtype.blocks import LAYOUTS, dequantised
 from arenite.ir import Node, graph_input, make
 from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.graph import Graph
-from arenite.ir.ops.block_forms import packed_panels, panel_weights
+from arenite.ir.ops.block_forms import form_of, packed_panels, panel_weights
 from arenite.ir.ops.blocks import RUN_WORDS, quantised
 from arenite.ir.reference import evaluate
 from arenite.schedule import fuse
@@ -292,3 +294,16 @@ def test_a_tile_of_six_rows_stays_in_registers() -> None:
     loop = tile[: tile.index("\tj")]
     assert loop.count("vpdpbusd") == 6 * 2 * 8
     assert loop.count("rsp") <= 2  # one value put aside, of 24 sums
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_one_row_reads_a_block_in_the_order_of_memory(name: str) -> None:
+    target = targets.named("avx512vnni")
+    [kernel] = fuse(Graph.of([packed_product(name, 1, 64, 256)])).kernels
+    text = llvm.assembly(lower(build(kernel, target).loops, target), target)
+    tile = text[text.index("tile1x2:") :]
+    loop = tile[: tile.index("\tretq")]
+    found = [int(at) for at in re.findall(r"vmovdqu64\t(\d+)\(%rdx\), %zmm", loop)]
+    assert len(found) == 2 * sum(form_of(BY_NAME[name]).planes)
+    # A compiler may exchange neighbours; columns taken in turns would jump at every second load.
+    assert sum(after < before for before, after in pairwise(found)) <= 2

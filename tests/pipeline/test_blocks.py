@@ -21,6 +21,7 @@ from arenite.dtype import BY_NAME, float32
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.frontends.gguf import GgufFile
 from arenite.ir import Node, Var, buffer, constant, graph_input, make
+from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
@@ -158,6 +159,24 @@ def test_rows_known_at_the_call() -> None:
         for rows in (1, 2, 5, 64, 199):
             np.testing.assert_array_equal(exe(whole[:rows])[0], found[:rows])
     weights = numbers_by_gguf("q8_0", raw)
+    exact = whole.astype(np.float64) @ weights.T
+    assert np.all(np.abs(found - exact) <= rounding_bound(whole, weights))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_few_rows_have_fewer_tiles_and_the_same_results(threads: int) -> None:
+    raw = random_blocks("q4_0", 1000, 256)
+    w = weights_node("q4_0", raw, 256)
+    with compile_graph(product(w, Var("n", 1, 200)), threads=threads) as exe:
+        [kernel] = [k for k in exe.kernels if k.entry_point.startswith("matmul_packed")]
+        n_tiles = [evaluate(kernel.global_size[0], {"n": n}) for n in (1, 2, 4, 200)]
+        assert 2 <= n_tiles[0] < n_tiles[1] < n_tiles[3]
+        assert n_tiles == sorted(n_tiles)
+        whole = activations(200, 256)
+        [found] = exe(whole)
+        for rows in (1, 2, 3, 4, 7, 100):
+            np.testing.assert_array_equal(exe(whole[:rows])[0], found[:rows])
+    weights = numbers_by_gguf("q4_0", raw)
     exact = whole.astype(np.float64) @ weights.T
     assert np.all(np.abs(found - exact) <= rounding_bound(whole, weights))
 

@@ -31,8 +31,8 @@ from arenite.codegen.micro.rows import even_heights
 from arenite.codegen.micro.tile import lanes_of
 from arenite.codegen.target import Target
 from arenite.dtype import float32
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.ops.block_forms import LANES, PANEL
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
+from arenite.ir.ops.block_forms import LANES, PANEL, form_of
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.schedule.access import coefficient, linear, substitute
 from arenite.schedule.kernel import Kernel, space_vars
@@ -43,6 +43,9 @@ WEIGHT_WORK = 4
 TALLEST = 8
 #: Registers that hold no sums: weights, a run's numbers, scales.
 OTHER_REGISTERS = 6
+#: Weights that a tile of one row reads at the least; of two rows half of that, and so on. Where a
+#: thread begins, memory and the other threads make it wait for as long as 16 KiB take.
+FEW_NBYTES = 96 << 10
 
 
 def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
@@ -75,6 +78,7 @@ class _PackedBuilder(_ProductBuilder):
         n_row_blocks = ceildiv(self.row.size, shape.block_rows)
         n_chunks = ceildiv(self.column.size, shape.block_columns)
         blocks = batch * n_row_blocks * n_chunks
+        together = self._together(blocks, shape)
         one = ir.index(1)
         made = Product(
             a=self._operand(self.a, self.a.along(self.row), 1),
@@ -86,7 +90,7 @@ class _PackedBuilder(_ProductBuilder):
             depth=ir.index(self.n_deep),
             n_columns=index_expr(self.column.size),
             blocks=index_expr(blocks),
-            blocks_a_tile=1,
+            blocks_a_tile=together if isinstance(together, int) else index_expr(together),
             place=self._place(n_row_blocks, n_chunks, shape),
             lanes=shape.lanes,
             columns=shape.columns,
@@ -99,7 +103,8 @@ class _PackedBuilder(_ProductBuilder):
             epilogue=self.epilogue(),
             is_short=self.epilogue_ops() <= SHORT_OPS,
         )
-        plain = self._kernel(blocks, tile_body(made, self.weights, self.n_deep))
+        tiles = ceildiv(blocks, together)
+        plain = self._kernel(tiles, tile_body(made, self.weights, self.n_deep))
         if not target.has_fma:
             return plain
         loops = plain.loops
@@ -114,7 +119,15 @@ class _PackedBuilder(_ProductBuilder):
             self.weights,
             self.n_deep,
         )
-        return Built(kernel, blocks, choices=tuple(ways))
+        return Built(kernel, tiles, choices=tuple(ways))
+
+    def _together(self, blocks: Dim, shape: Cut) -> Dim:
+        """Blocks of a tile: of few rows so many that it reads enough weights, which lie side by
+        side, and not all of them."""
+        n_panels = -(-shape.block_columns // PANEL)
+        nbytes = n_panels * form_of(self.weights).panel_nbytes(self.n_deep)
+        most = min(FEW_NBYTES // nbytes, bounds(blocks)[0] // 2)
+        return maximum(most // maximum(self.row.size, 1), 1)
 
     def _cut(self, batch: Dim, target: Target) -> Cut:
         """Blocks whose runs stay in the second cache, and chunks of columns of enough work."""
