@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     import tokenizers
 
 MAX_FILE_NBYTES = 2**28
+MAX_MESSAGE = 400  # characters quoted of what the library says
 
 
 class LibraryEncoder:
     """Encodes text with a tokenizer of the library."""
 
-    def __init__(self, library: tokenizers.Tokenizer, specials: Specials) -> None:
+    def __init__(self, library: tokenizers.Tokenizer, specials: Specials, path: Path) -> None:
         self._library = library
+        self._path = path
         self._specials = specials
         self._lock = Lock()  # whether special tokens are looked for is a state of the library's
         steps = _steps(library.decoder)
@@ -73,9 +76,20 @@ class LibraryEncoder:
         return self._added.get(token) or self._library.id_to_token(token) or ""
 
     def _run(self, text: str, *, special: bool) -> list[int]:
-        with self._lock:
+        with self._lock, _faults_of(self._path, "can't encode this text"):
             self._library.encode_special_tokens = not special
             return list(self._library.encode(text, add_special_tokens=False).ids)
+
+
+@contextmanager
+def _faults_of(path: Path, fault: str) -> Iterator[None]:
+    """Whatever the library raises inside is a fault of the file."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # what the library raises in a panic is no Exception
+        raise InvalidFile(f"{path} {fault}: {str(error)[:MAX_MESSAGE]}") from None
 
 
 def read_folder(given: str | os.PathLike[str]) -> Parts:
@@ -88,15 +102,11 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
     if raw is None:
         raise FileMissing(f"{folder} has no tokenizer.json, which a tokenizer is read from")
     check_tokenizer(raw, str(path))
-    try:
+    with _faults_of(path, "is no tokenizer"):
         library = LibraryTokenizer.from_str(raw)
         library.no_truncation()
         library.no_padding()
         probe = library.encode("a", add_special_tokens=True)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # what the library raises in a panic is no Exception
-        raise InvalidFile(f"{path} is no tokenizer: {error}") from None
     added = library.get_added_tokens_decoder()
     controls = {token: item.content for token, item in added.items() if item.special}
     highest = max(library.get_vocab(with_added_tokens=True).values(), default=-1)
@@ -110,7 +120,7 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
     found = {name: library.token_to_id(name) for name in END_NAMES}
     ends = end_tokens({name: token for name, token in found.items() if token is not None})
     ends |= _listed_ends(folder / "generation_config.json", highest + 1)
-    encoder = LibraryEncoder(library, specials)
+    encoder = LibraryEncoder(library, specials, path)
     return Parts(
         encoder,
         specials,

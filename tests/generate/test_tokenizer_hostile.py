@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers import models
 
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import GgufFile
@@ -160,3 +162,20 @@ def test_long_texts_without_spaces_end(tmp_path: Path, kind: str) -> None:
     tokenizer = opened(tmp_path, kind)
     for said in ("a" * 100_000, "ab" * 50_000, " " * 100_000, "\u0301" * 50_000, "<|" * 50_000):
         assert isinstance(tokenizer.encode(said, special=True), list)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordPiece({"a": 0}, unk_token="[UNK]"),
+        models.BPE({"a": 0}, [], unk_token="<unk>"),
+        models.Unigram([("a", 0.0)], None, False),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_an_unknown_token_that_is_not_there(tmp_path: Path, model: Any) -> None:
+    LibraryTokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    words = Tokenizer.of_folder(tmp_path)
+    assert words.encode("a") == [0]
+    with pytest.raises(InvalidFile, match=r"tokenizer\.json can't encode this text: .*(?i:unk)"):
+        words.encode("b")
