@@ -89,19 +89,21 @@ def tune_graph(
     threads: int | None = None,
     sizes: Sequence[Bindings] = (),
     seconds: float | None = None,
+    winograd: bool = True,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
     """Tune the kernels of a graph; programs with these kernels are from now on cut as was best.
 
     `threads` are those measured beside one, as many as the process may keep busy if not given;
     `sizes` values of the variables by name, of which several may be given; `seconds` about how long
-    it may take: the heaviest kernels are tuned first. What was measured before is not measured
-    again.
+    it may take: the heaviest kernels are tuned first; `winograd` whether the kernels are those of
+    programs that may do convolutions so. What was measured before is not measured again.
     """
     n_threads = chosen_n_threads(threads)
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
-    simplified, _ = passes.run(graph, passes.PASSES)
+    is_faster = winograd and host_target().has_fma
+    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
     variables = (*simplified.vars, *simplified.found)
     bindings = _bindings(variables, sizes)
     subjects = _subjects(simplified, variables, bindings)

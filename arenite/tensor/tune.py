@@ -22,6 +22,7 @@ def tune(
     threads: int | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
     seconds: float | None = None,
+    winograd: bool = True,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
     """Measure other ways to cut the kernels of a program, and keep the best in the cache.
@@ -31,25 +32,35 @@ def tune(
     same results, bit for bit. Returns the table of what was tried.
 
     `threads` are those measured beside one, `sizes` values of Vars by name (several, where a
-    program is to be quick with all of them), `seconds` about how long it may take. Of a program in
-    segments those are tuned that are compiled: before its first call, the ones that need no size to
-    be found.
+    program is to be quick with all of them), `seconds` about how long it may take, `winograd` as
+    for `arenite.compile`. Of a program in segments those are tuned that are compiled: before its
+    first call, the ones that need no size to be found.
     """
     from arenite.pipeline.tune import tune_graph
     from arenite.pipeline.tuning import joined
 
     compiled = getattr(what, "executable", what)
     if not isinstance(compiled, Executable | SegmentedExecutable):
-        with compile_function(what, *specs) as made:
+        with compile_function(what, *specs, winograd=winograd) as made:
             return tune(
-                made, threads=threads, sizes=sizes, seconds=seconds, on_progress=on_progress
+                made,
+                threads=threads,
+                sizes=sizes,
+                seconds=seconds,
+                winograd=winograd,
+                on_progress=on_progress,
             )
     if specs:
         raise InvalidArgument(f"{what!r} is compiled and takes no specs")
 
     def tuned(graph: Graph, left: float | None) -> Tuning:
         return tune_graph(
-            graph, threads=threads, sizes=sizes, seconds=left, on_progress=on_progress
+            graph,
+            threads=threads,
+            sizes=sizes,
+            seconds=left,
+            winograd=winograd,
+            on_progress=on_progress,
         )
 
     if isinstance(compiled, Executable):

@@ -435,6 +435,15 @@ def test_of_a_program_in_segments_those_that_are_compiled_are_tuned() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("winograd", "op"), [(True, "conv_winograd"), (False, "conv_last")])
+def test_convolutions_are_tuned_as_they_are_done(winograd: bool, op: str) -> None:
+    w = numbers(32, 32, 3, 3)
+    table = arenite.tune(
+        lambda x: x.conv(w, padding=1), numbers(1, 32, 20, 20), threads=1, winograd=winograd
+    )
+    assert {one.kernel.rsplit("_", 1)[0] for one in table.tried} == {op}
+
+
 def test_without_time_nothing_is_tried_and_that_is_said() -> None:
     table = arenite.tune(lambda a, b: a @ b, numbers(41, 64), numbers(64, 96), seconds=0)
     assert (table.tried, table.n_left_out) == ((), 1)
