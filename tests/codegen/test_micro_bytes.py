@@ -555,6 +555,39 @@ def test_the_listing_tells_apart_what_is_compiled_differently() -> None:
     assert len(listings) == 11
 
 
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_sums_begin_with_what_is_added_to_every_row(target: str) -> None:
+    """And not with what differs from row to row, nor with what is used otherwise too."""
+    a, w = operands(Shape((30,), 37, 50))
+    rng = np.random.default_rng(5)
+    column, other = (rng.integers(-(2**31), 2**31, 50).astype(np.int32) for _ in range(2))
+    every = rng.integers(-(2**31), 2**31, (30, 50)).astype(np.int32)
+
+    def ended_by(y: Any, one: Any, two: Any, each: Any) -> list[tuple[Any, str]]:
+        return [
+            (y + one, "in2[_s1]"),
+            (one + (y - two), "(int32)0 - in3[_s1] + in2[_s1]"),
+            (y - two + each - one, "(int32)0 - in3[_s1]"),
+            (each + y, "zero"),
+            (one - y, "zero"),
+            ((y + one) * y, "zero"),
+            ((y + one) * one, "in2[_s1]"),
+        ]
+
+    sums = wrapped(a.astype(np.int64) @ w.astype(np.int64))
+    arrays = [a, pack(w), column, other, every]
+    for k, (expected, start) in enumerate(ended_by(sums, column, other, every)):
+
+        def function(x: Tensor, panels: Tensor, *more: Tensor, k: int = k) -> Tensor:
+            made = ir.make("matmul_bytes", x.node, panels.node, columns=50)
+            result: Tensor = ended_by(Tensor.of_node(made), *more)[k][0]
+            return result
+
+        made = Made(function, [(x.shape, x.dtype) for x in arrays], target)
+        assert f"sums begin with {start}\n" in kernel_text(made.loops)
+        np.testing.assert_array_equal(made.run(arrays), expected)
+
+
 def test_bytes_that_are_made_up_are_left_to_plain_loops() -> None:
     a = ir.full((3, 8), 5, BY_NAME["uint8"])
     panels = ir.graph_input("w", 0, (1, 2, 16, 4), BY_NAME["int8"])

@@ -27,7 +27,10 @@ def begun(epilogue: ir.Block, known: frozenset[str]) -> tuple[ir.Expr | None, ir
         if more is None or let is None or not _is_given(let.value, known):
             break
         op, name = more
-        start = ir.Binary(op, ir.Const(0, total.dtype) if start is None else start, let.value)
+        if start is None and op == "add":
+            start = let.value
+        else:
+            start = ir.Binary(op, ir.Const(0, total.dtype) if start is None else start, let.value)
         [user] = users
         assert isinstance(user, ir.Let)
         left.remove(user)

@@ -2,8 +2,8 @@
 
 One step of K takes four bytes of a row of A, the same for all lanes, and a vector of B, whose lanes
 hold four bytes of one column each. What a target has for that differs, what it gives does not: sums
-are exact and wrap. Signed bytes of A become unsigned in a register, by turning one bit of each: dot
-products leave room for that.
+are exact and wrap. Signed bytes of A become unsigned in a register, or unsigned ones signed where a
+target wants these, by turning one bit of each: dot products leave room for that.
 
     dot products    one instruction for a word; where both sides must be signed, A is shifted by 128
                     and the shift taken back
@@ -38,6 +38,7 @@ class WordDot:
     a: Callable[[Vec], Sequence[Vec]]
     b: Callable[[Vec], Sequence[Vec]]
     add: Callable[[Vec, Sequence[Vec], Sequence[Vec]], Vec]
+    wants_signed: bool = False  # bytes of A, 128 less than the numbers that are multiplied
 
 
 def word_dot(target: Target) -> WordDot:
@@ -49,7 +50,8 @@ def word_dot(target: Target) -> WordDot:
 
 def registers_taken(target: Target, is_signed: bool) -> int:
     """Vector registers that a step needs beside those of sums, columns and a number of A."""
-    return (0 if target.has_vnni else _WIDENED_REGISTERS) + is_signed
+    is_turned = is_signed != word_dot(target).wants_signed
+    return (0 if target.has_vnni else _WIDENED_REGISTERS) + is_turned
 
 
 class WordTile:
@@ -68,8 +70,8 @@ class WordTile:
         self.columns = [column_offset(column) for column in range(tile.columns)]
         self.types = [VType("i", 32, lanes) for lanes in tile.widths]
         self.dot = word_dot(b.target)
-        kinds = dict.fromkeys(self.types)
-        self.turns = {t: b.hidden(_TURNS, t) for t in kinds} if is_signed else {}
+        turned = dict.fromkeys(self.types) if is_signed != self.dot.wants_signed else {}
+        self.turns = {t: b.hidden(_TURNS, t) for t in turned}
 
     def zeros(self) -> list[Vec]:
         return [self.b.constant(0, t) for t in self.types] * self.tile.rows
@@ -97,7 +99,7 @@ class WordTile:
         return made
 
     def _spread(self, word: Vec, t: VType) -> Vec:
-        """A word of A, unsigned, in all lanes."""
+        """A word of A in all lanes, of bytes as they are wanted."""
         spread = self.b.broadcast(word, t.lanes)
         return spread ^ self.turns[t] if self.turns else spread
 
@@ -168,10 +170,6 @@ def _signed_dot(total: Vec, a: Vec, b: Vec) -> Vec:
     return total.builder.call(name, total.type, total, a, b)
 
 
-def _shifted(x: Vec) -> Sequence[Vec]:
-    return (_as_bytes(x) ^ -TURN,)
-
-
 def _with_shift(x: Vec) -> Sequence[Vec]:
     own, nothing = _as_bytes(x), x.builder.constant(0, x.type)
     return own, _signed_dot(nothing, x.builder.constant(-TURN, own.type), own)
@@ -182,7 +180,7 @@ def _add_signed_dots(total: Vec, a: Sequence[Vec], b: Sequence[Vec]) -> Vec:
     return _signed_dot(total, a[0], words) - shift
 
 
-_SIGNED_DOTS = WordDot(_shifted, _with_shift, _add_signed_dots)
+_SIGNED_DOTS = WordDot(_own_bytes, _with_shift, _add_signed_dots, wants_signed=True)
 
 
 # Pairs of 16 bits.
