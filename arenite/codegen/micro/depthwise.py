@@ -35,9 +35,6 @@ from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.byte_products import INT8
 from arenite.ir.ops.define import INT32
 
-#: How many pixels of the input lie between a strip and the one that is asked for beside it.
-AHEAD = 96
-
 
 @dataclass(frozen=True, slots=True)
 class OpenLine:
@@ -71,6 +68,7 @@ class Depthwise:
     #: asked for ahead. 0 where the input is near.
     n_lines: int
     n_new_lines: int
+    ahead: int  # pixels between a strip and the one that is asked for beside it
     last_lanes: int  # of the last vector of channels, if fewer than of others; else 0
 
 
@@ -98,7 +96,7 @@ def _(kernel: DepthwiseKernel) -> str:
     if own.last_lanes:
         head.append(f"// {own.last_lanes} lanes of the last channels")
     if own.n_new_lines:
-        head.append(f"// asks for pixels of the last {own.n_new_lines} lines ahead")
+        head.append(f"// asks for pixels of the last {own.n_new_lines} lines {own.ahead} ahead")
     placed = loop_text(replace(kernel, body=(*product.place, *own.on_line)))
     return "\n".join([*head, placed, loop_text(kernel)])
 
@@ -155,7 +153,7 @@ class StripFunction(TileFunction):
         input that no line before has read."""
         b, own, a = self.builder, self.depthwise, self.product.a
         [taps] = own.loops
-        ahead = AHEAD // own.stride
+        ahead = own.ahead
         ask_ahead(self, strip.pixels, 1, own.taps, ahead)
         line, size = self.nbytes(taps.step, a), a.dtype.bits // 8
         for tap in range(own.n_lines - own.n_new_lines, own.n_lines):

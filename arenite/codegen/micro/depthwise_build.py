@@ -41,8 +41,11 @@ MOST_TAPS = 16
 MOST_PIXELS = 8
 #: Operations up to which an epilogue is done on the sums in registers: there are few of them.
 SHORT_OPS = 16
-#: Bytes of the output in one tile of a launch, at least, where there are two.
+#: Bytes of the output from which on there are two tiles of a launch, and in one of more, at least.
 TILE_NBYTES = 1 << 16
+#: How many pixels of the input lie between a strip and the one that is asked for beside it, where
+#: that is at most one in so many of a tile: what is behind a tile may be another worker's.
+AHEAD, OF_A_TILE = 96, 4
 
 
 def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
@@ -140,6 +143,7 @@ class _DepthwiseBuilder(LastBuilder):
             self._on_line(),
             self.block.taps,
             self._new_lines(lies, target),
+            min(AHEAD // line.stride, cut.block_lines * bounds(line.places)[1] // OF_A_TILE),
             last_lanes(self.channels, cut.lanes, target),
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
@@ -181,21 +185,33 @@ class _DepthwiseBuilder(LastBuilder):
         others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
         images = others if isinstance(others, int) else 1
         nbytes = images * lines * pixels * self.channels * self.sum_dtype.bits // 8
-        wanted = even(max(1, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images)))
+        least = 2 if nbytes > TILE_NBYTES and images == 1 else 1
+        wanted = even(max(least, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images)))
         n_vectors = -(-self.channels // lanes)
-        block, n_chunks = _blocks(lines, n_vectors, wanted)
+        plane = bounds(self.block.size * self.line.size)[1] + lines * pixels
+        is_near = plane * lanes * self.sum_dtype.bits // 8 <= target.l1d_nbytes
+        block, n_chunks = _blocks(lines, n_vectors, wanted, is_near)
         strip = max(1, min(MOST_PIXELS, self._most_pixels(target), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
         return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
 
 
-def _blocks(lines: int, n_vectors: int, wanted: int) -> tuple[int, int]:
-    """Lines of a block and chunks of channels: about so many, that two workers share evenly."""
+def _blocks(lines: int, n_vectors: int, wanted: int, is_near: bool) -> tuple[int, int]:
+    """Lines of a block and chunks of channels: about so many, that two workers share evenly; few
+    blocks if the first cache has room for all lines of a vector of channels."""
     block = -(-lines // min(wanted, lines))
     if wanted > 1 and lines < 2 * wanted and n_vectors >= wanted:
         return lines, wanted
-    while block > 1 and -(-lines // block) % 2:
+    while wanted > 1 and block > 1 and -(-lines // block) % 2:
         block -= 1
+    # Blocks of as many lines each, which are not much longer.
+    lengths = range(block, min(lines, 4 * block) + 1)
+    for whole in lengths[::-1] if is_near and lines % block else lengths:
+        n_blocks = lines // whole
+        n_chunks = max(1, round(wanted / n_blocks))
+        is_even = n_blocks * n_chunks % 2 == lines % whole == n_vectors % n_chunks == 0
+        if is_even:
+            return whole, n_chunks
     return block, max(1, min(n_vectors, wanted // -(-lines // block)))
 
 
