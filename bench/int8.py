@@ -14,7 +14,7 @@ import argparse
 from itertools import product
 from statistics import geometric_mean
 
-from bench.harness import Side, compare
+from bench.harness import ROUNDS, Side, compare
 from bench.int8_cases import CASES, CONVOLUTIONS, PRODUCTS, operations
 from bench.int8_ours import peak_operations
 
@@ -24,7 +24,7 @@ GROUPS = {"products": PRODUCTS, "layers": CONVOLUTIONS}
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, choices=(1, 2), help="both, unless given")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
     cases = [case for case in CASES if not given.words or any(word in case for word in given.words)]
