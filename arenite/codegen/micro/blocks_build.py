@@ -44,8 +44,8 @@ TALLEST = 8
 #: Registers that hold no sums: weights, a run's numbers, scales.
 OTHER_REGISTERS = 6
 #: Weights that a tile of one row reads at the least; of two rows half of that, and so on. Where a
-#: thread begins, memory and the other threads make it wait for as long as 16 KiB take.
-FEW_NBYTES = 96 << 10
+#: thread begins, memory and the other threads make it wait for as long as 32 KiB take.
+FEW_NBYTES = 128 << 10
 
 
 def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
@@ -123,10 +123,12 @@ class _PackedBuilder(_ProductBuilder):
 
     def _together(self, blocks: Dim, shape: Cut) -> Dim:
         """Blocks of a tile: of few rows so many that it reads enough weights, which lie side by
-        side, and not all of them."""
+        side, where that leaves an even number of tiles."""
         n_panels = -(-shape.block_columns // PANEL)
         nbytes = n_panels * form_of(self.weights).panel_nbytes(self.n_deep)
-        most = min(FEW_NBYTES // nbytes, bounds(blocks)[0] // 2)
+        least, wanted = bounds(blocks)[0], max(1, FEW_NBYTES // nbytes)
+        n_tiles = 2 * max(1, least // (2 * wanted))
+        most = min(-(-least // n_tiles), wanted + wanted // 2)
         return maximum(most // maximum(self.row.size, 1), 1)
 
     def _cut(self, batch: Dim, target: Target) -> Cut:
