@@ -31,7 +31,7 @@ def pull(
     """Fetch a model, or check one that was fetched, and say where it is.
 
     Without MODEL it is the one that `arenite` uses where none is named. Every byte is checked; a
-    file that is damaged or was not fetched to its end is fetched again.
+    file that is damaged is fetched again, a download that broke off goes on.
     """
     from arenite import fetch
 
