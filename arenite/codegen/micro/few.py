@@ -58,9 +58,10 @@ class FewRows(TileFunction):
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
-        lanes, is_far = product.lanes, self._is_far
-        together, unroll = dots.shape_of(b.target, rows, dot, lanes, depth, is_far)
-        ahead = b_line * together if rows == 1 and is_far and dots.is_plain(dot) else None
+        lanes = product.lanes
+        together, unroll = dots.shape_of(b.target, rows, dot, lanes, depth, self._is_far)
+        asks = rows == 1 and self._is_far and dots.is_plain(dot)
+        ahead = b_line * together if asks else None
         if rows == together == 1 and dots.has_lines(b.target, self.dot):
             a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
