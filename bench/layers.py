@@ -1,6 +1,6 @@
 """Products with block-quantised weights inside whole language models, against llama.cpp's.
 
-    python -m bench.layers [word ...] [--threads N ...] [--rounds N]
+    python -m bench.layers [word ...] [--threads N ...] [--rows N ...] [--rounds N]
 
 Only cases with all the words in their name, such as `smollm2 Q4_0`. Each side profiles its own run
 of the model, one token or a prompt of 128, in a process of its own; they take turns. A row is the
@@ -70,6 +70,7 @@ def compare_layers(file: str, n_rows: int, threads: int, rounds: int) -> list[fl
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rows", type=int, nargs="+", default=N_ROWS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
@@ -79,7 +80,7 @@ def main() -> None:
         ratio
         for file in FILES
         if all(word in file for word in given.words)
-        for n_rows in N_ROWS
+        for n_rows in given.rows
         for threads in given.threads
         for ratio in compare_layers(file, n_rows, threads, given.rounds)
     ]
