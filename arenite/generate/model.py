@@ -53,8 +53,7 @@ class Settings:
         block: int = DEFAULT_BLOCK,
     ) -> None:
         self.file = file
-        is_text = memory is None or isinstance(memory, str)
-        self.memory = parse_nbytes(memory if is_text else whole("memory", memory, 0))
+        self.memory = parse_nbytes(memory)
         self.kv = _kv_dtype(kv)
         block = whole("block", block, 1)
         if context is not None:

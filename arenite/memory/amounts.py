@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral
 
 from arenite.errors import InvalidArgument
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
 def parse_nbytes(text: int | str | None) -> int | None:
     """Bytes from a number or a text such as "300MiB"; KB and KiB are both 1024 bytes."""
-    if text is None or isinstance(text, int):
-        return text
+    if text is None:
+        return None
+    if isinstance(text, Integral) and not isinstance(text, bool) and text >= 0:
+        return int(text)
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise InvalidArgument(f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number")
+        raise InvalidArgument(
+            f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number from 0"
+        )
     return int(float(match[1]) * _UNITS[match[2].lower()])

@@ -60,16 +60,30 @@ def test_the_number_of_arguments_is_checked_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("300MiB", 300 * 2**20), ("2 gb", 2**31), ("1.5k", 1536), ("17", 17), (5, 5), (None, None)],
+    [
+        ("300MiB", 300 * 2**20),
+        ("2 gb", 2**31),
+        ("1.5k", 1536),
+        ("17", 17),
+        (5, 5),
+        (np.int32(5), 5),
+        (0, 0),
+        (None, None),
+    ],
 )
 def test_sizes_are_read(text: Any, nbytes: int | None) -> None:
     assert parse_nbytes(text) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "-1", "3 potatoes", "1e3"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["", "MiB", "-1", "3 potatoes", "1e3", "9" * 400, True, False, -1, np.int64(-1), 2.0, b"1", []],
+)
+def test_what_is_no_size_is_refused(text: Any) -> None:
     with pytest.raises(InvalidArgument, match="write 300MiB"):
         parse_nbytes(text)
+    with pytest.raises(InvalidArgument, match="write 300MiB"):
+        arenite.compile(lambda x: x + 1, X, memory=text)
 
 
 def test_results_go_into_given_arrays() -> None:
@@ -112,7 +126,7 @@ def test_results_go_into_given_arrays() -> None:
         ((lambda x: x, X), {"threads": 1.5}, "threads is a whole number, not 1.5"),
         ((lambda x: x, X), {"memory": 1.5}, "1.5 is no size in bytes"),
         ((lambda x: x, X), {"memory": [1]}, "is no size in bytes"),
-        ((lambda x: x, X), {"memory": -5}, "-5 bytes makes no sense"),
+        ((lambda x: x, X), {"memory": -5}, "-5 is no size in bytes"),
         ((lambda x: (a for a in [x]), X), {}, "result is generator"),
     ],
 )
