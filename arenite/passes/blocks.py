@@ -78,5 +78,6 @@ def _experts(node: Node) -> Node:
         flat,
         dtype=w.dtype,
         columns=w.shape[1],
+        choices=chosen.shape[1] if x.ndim == 2 else 1,
     )
     return make("reshape", made, shape=node.shape)

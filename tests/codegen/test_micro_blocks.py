@@ -229,7 +229,7 @@ def test_chosen_panels_are_what_the_loops_mean_bit_by_bit(name: str, target: str
             graph_input(f"x{k}", k, array.shape, dtype_of(array.dtype))
             for k, array in enumerate(arrays)
         ]
-        node = make("matmul_packed_experts", *nodes, dtype=dtype, columns=columns)
+        node = make("matmul_packed_experts", *nodes, dtype=dtype, columns=columns, choices=choices)
         tiled, plain = Made(node, target), Made(node, target, is_plain=True)
         assert isinstance(tiled.built.loops, ExpertsKernel)
         found = tiled.run(*arrays)

@@ -272,6 +272,7 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         constant(np.array([2, 0, 0, 1])),
         dtype=w.dtype,
         columns=19,
+        choices=2,
     ),
     "host": lambda: make(
         "host", x(3, 4), function=HostFunction(np.negative), shape=(3, 4), dtype=F32

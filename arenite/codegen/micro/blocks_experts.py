@@ -40,7 +40,6 @@ from arenite.dtype import float32
 from arenite.ir.dim import Dim, ceildiv, product
 from arenite.ir.ops.block_forms import LANES, PANEL
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
-from arenite.ir.ops.experts import choices_a_row
 from arenite.schedule.kernel import Kernel
 
 #: Positions of a block.
@@ -162,8 +161,7 @@ def _of_blocks(draft: Draft, target: Target) -> Built:
     runs, panels, order, chosen = node.inputs
     depth, n_columns, weights = depth_of(runs), node.attr("columns"), node.attr("dtype")
     n_experts, n_panels, panel_nbytes = (int(size) for size in panels.shape)  # type: ignore[arg-type]
-    choices = choices_a_row(runs, chosen)
-    assert isinstance(choices, int)
+    choices = node.attr("choices")
     lanes = lanes_of(target, float32)
     columns = PANEL // LANES if lanes == LANES and n_columns > LANES else 1
     fits = (target.n_vector_registers - OTHER_REGISTERS) // (2 * columns)

@@ -2,12 +2,13 @@
 
     matmul_experts(x, w[E, N, K], chosen[M, R])       float32[M, R, N]: row m times the transposed
                                                       matrices that its R numbers choose
-    matmul_packed_experts(runs, panels, order, chosen; dtype, columns)
+    matmul_packed_experts(runs, panels, order, chosen; dtype, columns, choices)
 
 x is float32[M, K], or [M, R, K] with a row for each choice. Weights are floats, or of a block type:
 then x is quantised as `ops.blocks` says, and a pass writes the product as the second op. It takes
 the choices in one row, chosen[M * R], and their places ordered by what they choose; rows that
-choose the same are multiplied together. Its result is float32[M * R, N].
+choose the same are multiplied together. Each row of runs has so many `choices`. Its result is
+float32[M * R, N].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from arenite.dtype import DType, Kind, float32, uint8
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, product
+from arenite.ir.dim import product
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.block_forms import PANEL, form_of, panel_weights
 from arenite.ir.ops.blocks import depth_of, need_whole_blocks, numbers_meant, quantised
@@ -97,11 +98,6 @@ define(
 )
 
 
-def choices_a_row(runs: Node, chosen: Node) -> Dim:
-    """How many choices each row of runs is for."""
-    return chosen.shape[0] // product(runs.shape[:-1])
-
-
 def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     runs, panels, order, chosen = inputs
     for name, node, dtype in (
@@ -119,9 +115,10 @@ def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"order {order.shape}, chosen {chosen.shape}: {columns} columns of {attrs['dtype']} "
             f"have panels {wanted}"
         )
-    if chosen.ndim != 1 or not isinstance(choices_a_row(runs, chosen), int):
+    if chosen.shape != (product(runs.shape[:-1]) * attrs["choices"],) or attrs["choices"] < 1:
         raise ShapeMismatch(
-            f"matmul_packed_experts: {chosen.shape} choices for rows {runs.shape[:-1]}"
+            f"matmul_packed_experts: {chosen.shape} choices for rows {runs.shape[:-1]} of "
+            f"{attrs['choices']} each"
         )
     return (*chosen.shape, columns), float32
 
@@ -133,7 +130,7 @@ def _packed_reference(
     x = numbers_meant(words)
     depth = x.shape[-1]
     flat = x.reshape(-1, depth)
-    rows = np.repeat(flat, len(chosen) // max(len(flat), 1), axis=0)
+    rows = np.repeat(flat, attrs["choices"], axis=0)
     weights = np.stack([panel_weights(one, attrs["dtype"], shape[-1], depth) for one in panels])
     assert sorted(order) == list(range(len(chosen)))
     return _multiplied(rows, weights, chosen).astype(np.float32)
@@ -146,6 +143,6 @@ define(
         (4, 4),
         _infer_packed,
         _packed_reference,
-        {"dtype": is_dtype, "columns": is_int},
+        {"dtype": is_dtype, "columns": is_int, "choices": is_int},
     )
 )
