@@ -13,8 +13,8 @@ from arenite.codegen import target as targets
 from arenite.codegen.kernels.columns import Columns
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
+from tests.codegen.products import Made
 from tests.codegen.run_kernels import RUNNABLE
-from tests.codegen.test_micro_products import Made, built_for
 
 Function = Callable[..., Any]
 NAMED = targets.named
@@ -115,5 +115,4 @@ def test_the_same_bits_as_in_the_plain_order(
 def test_otherwise_rows_are_walked_one_after_another(
     why: str, function: Function, shapes: list[tuple[Dim, ...]]
 ) -> None:
-    _, _, built = built_for(function, shapes)
-    assert not built.scratch, why
+    assert not Made(function, shapes).built.scratch, why

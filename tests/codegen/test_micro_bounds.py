@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.codegen.test_micro_products import TARGETS, Array, Made, Shape
+from tests.codegen.made import TARGETS, Array
+from tests.codegen.products import Made, Shape
 
 PAGE = mmap.PAGESIZE
 

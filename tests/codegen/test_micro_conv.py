@@ -31,7 +31,8 @@ from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
-from tests.codegen.test_micro_products import TARGETS, Made
+from tests.codegen.made import TARGETS
+from tests.codegen.products import Made
 
 Array = NDArray[Any]
 FLOAT32 = BY_NAME["float32"]

@@ -17,7 +17,7 @@ from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var
 from arenite.runtime.link import link_object
 from arenite.tensor import Tensor
-from tests.codegen.test_micro_products import built_for
+from tests.codegen.products import Made
 
 MULTIPLY_ADDS = re.compile(r"\b(vfmadd\w+|fmla)\b")
 JUMP = re.compile(r"\t(?:j\w+|b\.\w+|cbn?z\s+\w+,)\s+(\.L\w+)")
@@ -33,7 +33,7 @@ def times_transposed(a: Tensor, b: Tensor) -> Tensor:
 
 def listing(function: Callable[..., Tensor], shapes: Any, target: str) -> dict[str, list[str]]:
     """The instructions of each function."""
-    built = built_for(function, shapes, target=target)[2]
+    built = Made(function, shapes, target=target).built
     compiled_for = targets.named(target)
     text = llvm.assembly(lower(built.loops, compiled_for), compiled_for)
     found: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ def test_other_generators_multiply_and_add_whole_vectors_in_registers(
 def test_nothing_comes_from_outside(function: Any, dtype: str, target: str) -> None:
     """The linker refuses every symbol that is not in the module."""
     rows = Var("rows", 1, 300)
-    built = built_for(function, [(rows, 70), (45, 70)], np.dtype(dtype), target)[2]
+    built = Made(function, [(rows, 70), (45, 70)], np.dtype(dtype), target).built
     compiled_for = targets.named(target)
     image = link_object(llvm.compile_object(lower(built.loops, compiled_for), compiled_for))
     assert built.loops.name in image.entries
@@ -160,7 +160,7 @@ def test_text_tells_kernels_apart() -> None:
     """Kernels of one text are compiled once, so it must show all that decides the code."""
 
     def text(target: str, *shapes: Any) -> str:
-        return kernel_text(built_for(times, list(shapes), target=target)[2].loops)
+        return kernel_text(Made(times, list(shapes), target=target).built.loops)
 
     assert text("avx2", (5, 6), (6, 7)) == text("avx2", (5, 6), (6, 7))
     assert text("avx2", (5, 6), (6, 7)) != text("avx512", (5, 6), (6, 7))

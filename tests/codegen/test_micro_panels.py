@@ -17,7 +17,8 @@ from arenite import ir
 from arenite.codegen.micro.conv_kernel import ConvKernel
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
-from tests.codegen.test_micro_products import TARGETS, Made
+from tests.codegen.made import TARGETS
+from tests.codegen.products import Made
 
 Array = NDArray[Any]
 ENDS = ["none", "bias", "residual", "long"]

@@ -25,8 +25,9 @@ from arenite.codegen.micro.winograd_cut import WinogradSizes, winograd_ways
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
+from tests.codegen.made import TARGETS
+from tests.codegen.products import Made
 from tests.codegen.run_kernels import RUNNABLE, Compiled
-from tests.codegen.test_micro_products import TARGETS, Made
 
 Array = NDArray[Any]
 
