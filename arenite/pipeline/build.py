@@ -199,7 +199,7 @@ def _cached(
         module=module,
         reads_nbytes=kernel.reads_nbytes,
         writes_nbytes=kernel.writes_nbytes,
-        operations=kernel.operations,
+        arithmetic=kernel.arithmetic,
         border=kernel.border,
         origins=kernel.origins,
     )

@@ -53,7 +53,7 @@ def _sum(known: KernelTime | None, one: KernelTime, total: float) -> KernelTime:
         n_runs=known.n_runs + one.n_runs,
         n_tiles=known.n_tiles + one.n_tiles,
         share=seconds / total,
-        gflops=mixed(known.gflops, one.gflops),
+        gops=mixed(known.gops, one.gops),
         gbytes=mixed(known.gbytes, one.gbytes),
         limit_share=mixed(known.limit_share, one.limit_share),
     )

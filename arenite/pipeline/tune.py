@@ -301,10 +301,9 @@ def _differ_in(one: str, other: str) -> list[int]:
 def _rows(subject: _Subject, found: KernelTimes) -> list[Tried]:
     """What was tried of a kernel, the usual choice first, then the fastest."""
     kernel, usual = subject.kernel, subject.choices[0]
-    operations, nbytes = (
-        evaluate(dim, subject.bindings[0])
-        for dim in (kernel.operations, kernel.reads_nbytes + kernel.writes_nbytes)
-    )
+    sizes = subject.bindings[0]
+    arithmetic = {name: evaluate(count, sizes) for name, count in kernel.arithmetic.items()}
+    nbytes = evaluate(kernel.reads_nbytes + kernel.writes_nbytes, sizes)
     most = limits()
 
     def order(item: tuple[str, Times]) -> tuple[bool, float]:
@@ -312,8 +311,7 @@ def _rows(subject: _Subject, found: KernelTimes) -> list[Tried]:
 
     rows = []
     for name, times in sorted(found.times.items(), key=order):
-        alone = times.seconds[0]
-        share, bound = most.share(operations / alone / 1e9, nbytes / alone / 1e9)
+        share, bound = most.share(arithmetic, nbytes, times.seconds[0])
         is_usual, is_chosen = name == usual, name == found.chosen
         rows.append(
             Tried(

@@ -22,7 +22,7 @@ class Tried:
     choice: str
     seconds: tuple[float, ...]
     limit_share: float  # of what a core can do, under the first condition
-    bound: str  # arithmetic or memory
+    bound: str  # of which limit: as in a profile
     is_usual: bool
     is_chosen: bool
     is_same: bool  # gives the bits that the usual way gives; what does not is never chosen

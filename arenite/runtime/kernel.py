@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arenite.ir.dim import Dim
@@ -50,9 +51,13 @@ class CachedKernel:
     module: ModuleText = field(default=ModuleText(b""), repr=False)
     reads_nbytes: Dim = 0
     writes_nbytes: Dim = 0
-    operations: Dim = 0
+    arithmetic: Mapping[str, Dim] = field(default_factory=dict)  # operations, by what in
     border: str = ""
     origins: tuple[Origin, ...] = ()
+
+    @property
+    def operations(self) -> Dim:
+        return sum(self.arithmetic.values(), start=0)
 
     @property
     def llvm(self) -> str:

@@ -1,7 +1,8 @@
 """Profile: how long each kernel took in one run, what it moved, and on which threads.
 
-Limits are those of one core, measured once: arithmetic in float32 multiply-adds, memory in bytes
-read from it. What lies in a cache moves faster than memory can, so its share may be above 100 %.
+Each kernel is shown beside its limit, of those of one core: multiply-adds in float32, float64 or
+bytes (int8), or reading memory or a cache, whichever takes longest for its operations and bytes.
+Products with zeros around an image count as operations, though they are left out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 from arenite.runtime import native
 from arenite.runtime.kernel import CachedKernel
-from arenite.runtime.limits import limits
+from arenite.runtime.limits import Limits, limits
 from arenite.runtime.stamps import Stamps
 
 
@@ -33,10 +34,10 @@ class KernelTime:
     n_runs: int
     n_tiles: int
     share: float  # of all busy seconds
-    gflops: float
+    gops: float  # operations a second, of whatever kind
     gbytes: float  # moved a second
     limit_share: float  # of what a core can do, of the limit it is nearer to
-    bound: str  # which that is: arithmetic or memory
+    bound: str  # which that is: float32, float64, int8, memory or a cache
     origin: str
 
 
@@ -48,6 +49,7 @@ class Profile:
     clocks_per_second: float
     names: Mapping[int, str]  # of kernels, by tick
     n_lost: int = 0  # calls that were not noted for lack of room
+    limits: Limits = field(default_factory=limits)
 
     @classmethod
     def of(
@@ -72,10 +74,12 @@ class Profile:
         times = []
         for k, calls in sorted(busy.items()):
             kernel = kernels[k]
-            seconds = sum(calls)
-            moved = n_runs[k] * (kernel.reads_nbytes + kernel.writes_nbytes)
-            gflops = n_runs[k] * evaluate(kernel.operations, sizes) / max(seconds, 1e-12) / 1e9
-            gbytes = evaluate(moved, sizes) / max(seconds, 1e-12) / 1e9
+            seconds = max(sum(calls), 1e-12)
+            moved = n_runs[k] * evaluate(kernel.reads_nbytes + kernel.writes_nbytes, sizes)
+            arithmetic = {
+                name: n_runs[k] * evaluate(count, sizes)
+                for name, count in kernel.arithmetic.items()
+            }
             times.append(
                 KernelTime(
                     kernel.entry_point,
@@ -83,9 +87,9 @@ class Profile:
                     n_runs[k],
                     len(calls),
                     seconds / total,
-                    gflops,
-                    gbytes,
-                    *most.share(gflops, gbytes),
+                    sum(arithmetic.values()) / seconds / 1e9,
+                    moved / seconds / 1e9,
+                    *most.share(arithmetic, moved, seconds, n_runs[k]),
                     str(kernel.origins[0]) if kernel.origins else "",
                 )
             )
@@ -93,10 +97,10 @@ class Profile:
         if len(records):
             wall = float(records["end"].max() - records["begin"].min()) / rate
         names = {tick: kernels[k].entry_point for tick, k in launch_at.items()}
-        return cls(tuple(times), wall, records, rate, names, stamps.n_lost)
+        return cls(tuple(times), wall, records, rate, names, stamps.n_lost, most)
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "µs", "share", "runs", "tiles", "GFLOP/s", "GB/s", "of limit", "origin"]
+        head = ["kernel", "µs", "share", "runs", "tiles", "Gop/s", "GB/s", "of limit", "origin"]
         ordered = sorted(self.kernels, key=lambda kernel: -kernel.seconds)
         return [head] + [
             [
@@ -105,7 +109,7 @@ class Profile:
                 f"{k.share:.1%}",
                 str(k.n_runs),
                 str(k.n_tiles),
-                f"{k.gflops:.1f}",
+                f"{k.gops:.1f}",
                 f"{k.gbytes:.1f}",
                 f"{k.limit_share:.0%} {k.bound}",
                 k.origin,
@@ -118,10 +122,22 @@ class Profile:
         return (
             aligned(self._rows(), {1, 2, 3, 4, 5, 6, 7})
             + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last{lost}"
+            + f"\n{self.limits}"
         )
 
     def _repr_html_(self) -> str:
         return html_table(self._rows())
+
+    def to_json(self) -> str:
+        """The table, and the limits of a core."""
+        return json.dumps(
+            {
+                "kernels": [asdict(one) for one in self.kernels],
+                "wall_seconds": self.wall_seconds,
+                "lost": self.n_lost,
+                "limits": asdict(self.limits),
+            }
+        )
 
     def to_chrome_trace(self) -> str:
         """For chrome://tracing and its like: one lane a thread."""

@@ -155,7 +155,7 @@ def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str,
         "tiles": dim_to_json(kernel.global_size[0]),
         "reads": dim_to_json(kernel.reads_nbytes),
         "writes": dim_to_json(kernel.writes_nbytes),
-        "operations": dim_to_json(kernel.operations),
+        "arithmetic": {name: dim_to_json(dim) for name, dim in kernel.arithmetic.items()},
         "border": kernel.border,
         "origins": [[o.file, o.line, o.name] for o in kernel.origins],
     }
@@ -187,7 +187,7 @@ def _kernel_from_json(
         module=module,
         reads_nbytes=dim_from_json(data["reads"]),
         writes_nbytes=dim_from_json(data["writes"]),
-        operations=dim_from_json(data["operations"]),
+        arithmetic={str(name): dim_from_json(dim) for name, dim in data["arithmetic"].items()},
         border=str(data["border"]),
         origins=tuple(Origin(str(f), int(line), str(n)) for f, line, n in data["origins"]),
     )

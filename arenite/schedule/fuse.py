@@ -28,10 +28,10 @@ from arenite.schedule.roots import (
     ATTENTIONS,
     CONSTRUCTS,
     CONTRACTIONS,
-    COSTS,
     attention_in,
     choose_roots,
     is_in_memory,
+    own_ops,
     read_by_construct,
     scores_of,
 )
@@ -116,7 +116,7 @@ class _Drafts:
             draft = Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], n_ops, {})
             pending = list(reduction.factors(space_vars(reduction.space)))
         else:
-            n_ops = 0 if is_elementwise(node) or is_view(node) else COSTS.get(node.op, 1)
+            n_ops = 0 if is_elementwise(node) or is_view(node) else own_ops(node)
             draft = Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
             attention = attention_in(node, self.roots)
             if attention is not None:

@@ -20,11 +20,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Found, LoopVar, Var, bounds, product
 from arenite.ir.node import Node, Origin, Shape
 from arenite.ir.ops.control import LoopParts, is_always, trip_size
 from arenite.ir.ops.host import HostFunction
 from arenite.schedule.access import Index
+
+#: Products of bytes, summed in whole numbers; all else, what follows them too, is done in floats.
+BYTE_PRODUCTS = frozenset("matmul_bytes conv_bytes matmul_packed matmul_packed_experts".split())
 
 
 class Role(Enum):
@@ -80,8 +84,19 @@ class Kernel:
         return sum((value.nbytes for value in written), start=0)
 
     @property
+    def arithmetic(self) -> dict[str, Dim]:
+        """Its operations by what they are done in: of narrow numbers a core does more a second."""
+        is_wide = any(stage.node.dtype == BY_NAME["float64"] for stage in self.stages)
+        floats = "float64" if is_wide else "float32"
+        inner = product(self.space) * self.n_ops
+        outer = product(self.outer_shape) * self.n_outer_ops
+        if any(stage.node.op in BYTE_PRODUCTS for stage in self.stages):
+            return {"int8": inner, floats: outer}
+        return {floats: inner + outer}
+
+    @property
     def operations(self) -> Dim:
-        return product(self.space) * self.n_ops + product(self.outer_shape) * self.n_outer_ops
+        return sum(self.arithmetic.values(), start=0)
 
     def __repr__(self) -> str:
         sizes = ", ".join(

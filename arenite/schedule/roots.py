@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Mapping
 from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.blocks import depth_of
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.define import OPS
 from arenite.schedule.access import (
@@ -92,6 +93,15 @@ def scores_of(node: Node) -> tuple[Shape, int]:
     q, k, v = node.inputs[:3]
     widths = bounds(q.shape[-1])[1] + bounds(v.shape[-1])[1]
     return (*q.shape[:-1], k.shape[-2]), widths + COSTS["exp"]
+
+
+def own_ops(node: Node) -> int:
+    """Operations for one element of a node that no loops over its inputs spell out."""
+    if node.op == "matmul_experts":
+        return 2 * bounds(node.inputs[0].shape[-1])[1]
+    if node.op == "matmul_packed_experts":
+        return 2 * depth_of(node.inputs[0])
+    return COSTS.get(node.op, 1)
 
 
 def attention_in(node: Node, written: Container[Node]) -> Node | None:
