@@ -17,6 +17,7 @@ from rich.text import Text
 
 from arenite.cli import language, lines, manner
 from arenite.cli.models import MODEL_HELP
+from arenite.cli.options import Choosing, Loading, spread
 from arenite.errors import AreniteError
 from arenite.memory.tables import printable
 
@@ -48,25 +49,15 @@ ENDS = {
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+@spread
 def chat(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the model is told first.")
     ] = None,
-    context: language.Context = None,
-    memory: language.Memory = None,
-    threads: language.Threads = None,
-    kv: language.Kv = None,
-    offline: language.Offline = False,
-    temperature: language.Temperature = None,
-    top_k: language.TopK = None,
-    top_p: language.TopP = None,
-    min_p: language.MinP = None,
-    repetition_penalty: language.RepetitionPenalty = None,
-    penalty_window: language.PenaltyWindow = None,
-    seed: language.Seed = None,
-    stop: language.Stop = None,
-    max_tokens: language.MaxTokens = None,
+    *,
+    loading: Loading,
+    choosing: Choosing,
 ) -> int:
     """Talk with a model.
 
@@ -77,22 +68,8 @@ def chat(
     from arenite.generate.sampling import Sampling
     from arenite.runtime.cache import default_folder
 
-    sampling = Sampling(
-        **language.given(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            penalty_window=penalty_window,
-            seed=seed,
-            stop=stop,
-            max_tokens=max_tokens,
-        )
-    )
-    loaded = language.load(
-        model, offline=offline, context=context, memory=memory, threads=threads, kv=kv
-    )
+    sampling = Sampling(**choosing.given())
+    loaded = language.load(model, loading)
     with loaded, lines.remembered(default_folder() / "chat_history"):
         talk = Talk(loaded, sampling, system)
         talk.greet()

@@ -6,24 +6,27 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from arenite.cli import language, manner
 from arenite.cli.chat import show
 from arenite.cli.models import MODEL_HELP
+from arenite.cli.options import Choosing, Loading, spread
 from arenite.errors import InvalidArgument
 
 logger = logging.getLogger(__name__)
 
 
+@spread
 def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="PROMPT", help="Without it, or as -: what standard input has."),
     ] = None,
+    *,
     chat: Annotated[
         bool, typer.Option("--chat", help="Answer PROMPT as a message; without, go on from it.")
     ] = False,
@@ -42,20 +45,8 @@ def generate(
     regex: Annotated[
         str | None, typer.Option(help="Regular expression that the whole text matches.")
     ] = None,
-    context: language.Context = None,
-    memory: language.Memory = None,
-    threads: language.Threads = None,
-    kv: language.Kv = None,
-    offline: language.Offline = False,
-    temperature: language.Temperature = None,
-    top_k: language.TopK = None,
-    top_p: language.TopP = None,
-    min_p: language.MinP = None,
-    repetition_penalty: language.RepetitionPenalty = None,
-    penalty_window: language.PenaltyWindow = None,
-    seed: language.Seed = None,
-    stop: language.Stop = None,
-    max_tokens: language.MaxTokens = None,
+    loading: Loading,
+    choosing: Choosing,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Write the text that follows a prompt.
@@ -66,26 +57,14 @@ def generate(
     """
     from arenite.generate.sampling import Sampling
 
-    sampling = Sampling(
-        **language.given(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            penalty_window=penalty_window,
-            seed=seed,
-            stop=stop,
-            max_tokens=max_tokens,
-            json_schema=None if schema is None else _read(schema),
-            grammar=None if grammar is None else _read(grammar),
-            regex=regex,
-        )
-    )
+    shape: dict[str, Any] = {
+        "json_schema": None if schema is None else _read(schema),
+        "grammar": None if grammar is None else _read(grammar),
+        "regex": regex,
+    }
+    sampling = Sampling(**choosing.given(), **shape)
     text = _stdin() if prompt is None or prompt == "-" else prompt
-    loaded = language.load(
-        model, offline=offline, context=context, memory=memory, threads=threads, kv=kv
-    )
+    loaded = language.load(model, loading)
     with loaded:
         from arenite.generate.generation import generate
 
@@ -107,8 +86,7 @@ def generate(
         elif not made.endswith("\n"):
             print()
     logger.info("%s", piece.stats)
-    shaped = schema is not None or grammar is not None or regex is not None
-    if shaped and piece.finish != "stop":
+    if any(part is not None for part in shape.values()) and piece.finish != "stop":
         manner.say(f"the text ended ({piece.finish}) before it was whole")
         return manner.EXIT_NO
     return manner.EXIT_DONE

@@ -12,6 +12,7 @@ import typer
 
 from arenite.cli import language, manner
 from arenite.cli.models import MODEL_HELP
+from arenite.cli.options import Planning, spread
 from arenite.device.allocator import readable_nbytes
 from arenite.memory.tables import printable
 
@@ -31,15 +32,14 @@ LARGEST = 10
 BAR_WIDTH = 10
 
 
+@spread
 def plan(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
-    context: language.Context = None,
-    memory: language.Memory = None,
-    kv: language.Kv = None,
+    *,
+    planning: Planning,
     block: Annotated[
         int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a prompt read at once.")
     ] = None,
-    offline: language.Offline = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the plan: time across, bytes up.")
     ] = None,
@@ -50,9 +50,7 @@ def plan(
     With --memory and without --context it finds the longest context that fits; where even the
     shortest does not fit, it says what is needed and exits with 1.
     """
-    settings = language.settings(
-        model, offline=offline, context=context, memory=memory, kv=kv, block=block
-    )
+    settings = language.settings(model, planning, block)
     with language.showing_steps(printable(Path(settings.file.path).name)) as on_progress:
         if on_progress is not None:
             on_progress("planning", 0, None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HELP = (
     "matmul:ROWSxDEPTHxCOLUMNS (a batch may come first), linear:ROWSxDEPTHxCOLUMNS (weights are "
-    "constants) or conv:CHANNELSxHEIGHTxWIDTH/OUTxHEIGHTxWIDTH[/sSTRIDE][/gGROUPS]"
+    "constants) or conv:CHANNELSxHxW/OUTxHxW[/sSTRIDE][/gGROUPS]"
 )
 #: Elements of an operand at the most.
 MOST_ELEMENTS = 2**28

@@ -11,6 +11,7 @@ import typer
 
 from arenite.cli import language, manner, shapes
 from arenite.cli.models import MODEL_HELP
+from arenite.cli.options import Planning, spread
 from arenite.errors import InvalidArgument
 from arenite.memory.tables import printable
 
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 _SIZES = re.compile(r"[^=,]+=[0-9]{1,9}(,[^=,]+=[0-9]{1,9})*")
 
 
+@spread
 def tune(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL|LAYER...", help=f"{MODEL_HELP} Or one layer: {shapes.HELP}."),
+        typer.Argument(metavar="MODEL|LAYER", help=f"{MODEL_HELP} Or one layer: {shapes.HELP}."),
     ],
     seconds: Annotated[
         float | None,
@@ -37,10 +39,8 @@ def tune(
         list[str] | None,
         typer.Option(metavar="NAME=N,...", help="Values of sizes that vary; may be given again."),
     ] = None,
-    context: language.Context = None,
-    memory: language.Memory = None,
-    kv: language.Kv = None,
-    offline: language.Offline = False,
+    *,
+    planning: Planning,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Measure other ways to cut the kernels of models or layers, and keep the best in the cache.
@@ -55,11 +55,7 @@ def tune(
     made = []
     for name in what:
         graph = (
-            _layer_graph(name)
-            if shapes.is_layer(name)
-            else language.settings(
-                name, offline=offline, context=context, memory=memory, kv=kv, block=None
-            ).graph
+            _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
         )
         with _showing() as on_progress:
             found = tune_graph(

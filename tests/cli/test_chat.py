@@ -11,13 +11,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
 
 import pytest
 from rich.console import Console
 
-from arenite.cli import language, lines, main, manner
-from arenite.generate.sampling import Sampling
+from arenite.cli import lines, main, manner
 from tests.cli import fake_model
 from tests.cli.fake_model import FakeModel
 from tests.cli.terminal import Terminal
@@ -25,14 +23,6 @@ from tests.cli.terminal import Terminal
 Captured = pytest.CaptureFixture[str]
 
 CTRL_D, UP = "\x04", "\x1b[A"
-OPTIONS: dict[str, Any] = {
-    "temperature": language.Temperature,
-    "top_k": language.TopK,
-    "top_p": language.TopP,
-    "min_p": language.MinP,
-    "repetition_penalty": language.RepetitionPenalty,
-    "penalty_window": language.PenaltyWindow,
-}
 
 
 @pytest.fixture
@@ -322,12 +312,6 @@ def test_steps_are_shown_on_a_terminal(
     pipe(monkeypatch, "")
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
     assert "packing parrot.gguf 3 of 7" in screen.getvalue()
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_the_defaults_in_the_help_are_those_that_hold(name: str) -> None:
-    option = get_args(OPTIONS[name])[1]
-    assert option.show_default == str(getattr(Sampling(), name))
 
 
 def test_ctrl_c_is_handled_as_before_after_an_answer(

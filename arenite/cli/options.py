@@ -1,0 +1,116 @@
+"""Options that several commands have, in groups that a command takes as one argument each.
+
+In: a command with arguments such as `choosing: Choosing`. Out of `spread`: the same command with
+the options of each group in place of it, as the command line has them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Command = Callable[..., int]
+
+
+class _Group:
+    """Options, None where they were not named on the command line."""
+
+    def given(self, *left_out: str) -> dict[str, Any]:
+        """Those that were named."""
+        every = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {k: v for k, v in every.items() if v is not None and k not in left_out}
+
+
+@dataclass(frozen=True)
+class Planning(_Group):
+    """What a model's plan depends on, and where the model comes from."""
+
+    context: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a text at the most.")
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="The most memory to use, 1GiB say; refused if too little."
+        ),
+    ] = None
+    kv: Annotated[
+        str | None, typer.Option(metavar="DTYPE", help="What keys and values are kept as.")
+    ] = None
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.")] = False
+
+
+@dataclass(frozen=True)
+class Loading(Planning):
+    """How a model is loaded."""
+
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to work with.")] = None
+
+
+@dataclass(frozen=True)
+class Choosing(_Group):
+    """How tokens are chosen. What is not given is as `Sampling` has it; a test compares."""
+
+    temperature: Annotated[
+        float | None,
+        typer.Option(show_default="0.8", help="How freely to choose; 0: always the likeliest."),
+    ] = None
+    top_k: Annotated[
+        int | None, typer.Option(show_default="40", help="Only so many likeliest tokens; 0: all.")
+    ] = None
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            show_default="0.95", help="Only the likeliest, up to this probability together."
+        ),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        typer.Option(show_default="0.05", help="Only those so likely relative to the likeliest."),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None, typer.Option(show_default="1.0", help="What a token pays that came before.")
+    ] = None
+    penalty_window: Annotated[
+        int | None,
+        typer.Option(show_default="64", help="Tokens that count as before; -1: all of them."),
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text.")
+    ] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Make no more tokens than this.")] = None
+
+
+def spread(command: Command) -> Command:
+    """A command with the options of its groups in place of the groups."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    shown = []
+    for parameter in inspect.signature(command).parameters.values():
+        kind = hints[parameter.name]
+        if parameter.name not in groups:
+            shown.append(_parameter(parameter.name, kind, parameter.default))
+            continue
+        types = get_type_hints(kind, include_extras=True)
+        shown += [
+            _parameter(field.name, types[field.name], field.default) for field in fields(kind)
+        ]
+
+    @wraps(command)
+    def called(**given: Any) -> int:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return called
+
+
+def _parameter(name: str, kind: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

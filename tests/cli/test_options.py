@@ -1,0 +1,50 @@
+"""Groups of options: they stand on the command line one by one, and come to a command as one."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import Annotated, get_args, get_type_hints
+
+import pytest
+import typer
+
+from arenite.cli.options import Choosing, Loading, Planning, spread
+from arenite.generate.sampling import Sampling
+
+HINTS = get_type_hints(Choosing, include_extras=True)
+SHOWN = {name: get_args(hint)[1].show_default for name, hint in HINTS.items()}
+
+
+@pytest.mark.parametrize("name", [name for name, shown in SHOWN.items() if shown is not True])
+def test_the_defaults_in_the_help_are_those_that_hold(name: str) -> None:
+    assert SHOWN[name] == str(getattr(Sampling(), name))
+
+
+def test_what_is_chosen_by_nothing_given_is_what_sampling_has() -> None:
+    assert {field.name for field in fields(Choosing)} <= {field.name for field in fields(Sampling)}
+    assert Choosing().given() == {}
+    assert Sampling(**Choosing(top_k=3).given()) == Sampling(top_k=3)
+
+
+def test_a_command_gets_its_groups_and_the_command_line_their_options() -> None:
+    told: list[object] = []
+
+    @spread
+    def command(
+        model: Annotated[str, typer.Argument()], *, loading: Loading, choosing: Choosing
+    ) -> int:
+        told.extend([model, loading, choosing])
+        return 3
+
+    names = [field.name for group in (Loading, Choosing) for field in fields(group)]
+    shown = inspect.signature(command).parameters
+    assert list(shown) == ["model", *names]
+    given = {name: shown[name].default for name in names}
+    assert command(model="m", **given | {"threads": 2, "top_p": 0.5}) == 3
+    assert told == ["m", Loading(threads=2), Choosing(top_p=0.5)]
+
+
+def test_options_that_are_not_passed_on_are_left_out() -> None:
+    planning = Planning(memory="1GiB", offline=True)
+    assert planning.given("offline") == {"memory": "1GiB"}
