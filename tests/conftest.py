@@ -1,9 +1,12 @@
 """One private cache folder for all tests: nothing is read from or left in the user's own, but for a
-model that is fetched once."""
+model that is fetched once. All processes of a run share it, and share compiled Python files."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +21,24 @@ MODEL = "smollm2-135m-instruct"
 USERS_FOLDER = os.environ.get("ARENITE_CACHE_DIR")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Where Python is told to keep no compiled files, the many processes that tests start would
+    each compile the package anew: they keep them in a folder that ends with the run."""
+    if sys.dont_write_bytecode and not _is_worker():
+        folder = tempfile.TemporaryDirectory(prefix="arenite-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _is_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache") / "arenite"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if _is_worker() else base) / "cache" / "arenite"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARENITE_CACHE_DIR", str(folder))
         yield folder
@@ -43,7 +61,7 @@ def smollm2(cache_folder: Path) -> Path:
         except AreniteError as error:
             pytest.fail(f"this test needs a download of 94 MB, `arenite pull {MODEL}`: {error}")
     link = cache_folder / "models" / MODEL
-    if not link.exists():
-        link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):  # another worker was here
         link.symlink_to(path.parent, target_is_directory=True)
     return path
