@@ -51,23 +51,44 @@ def tune(
     from arenite.pipeline.tune import tune_graph
 
     wanted = [_parse_sizes(text) for text in sizes or ()]
-    left = seconds
+    left, exit_code = seconds, manner.EXIT_DONE
+    _check_cache()
     made = []
     for name in what:
         graph = (
             _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
         )
-        with _showing() as on_progress:
-            found = tune_graph(
-                graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
-            )
+        try:
+            with _showing() as on_progress:
+                found = tune_graph(
+                    graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
+                )
+        except KeyboardInterrupt:
+            # What was measured is kept, and shown; nothing more is measured.
+            found = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
+            exit_code = manner.EXIT_INTERRUPTED
         left = None if left is None else max(0.0, left - found.spent_seconds)
         made.append({"name": name, **found.fields()})
         if not json:
-            print(f"{printable(name)}\n\n{found}\n")
+            print(f"{printable(name)}\n\n{found}\n", flush=True)
+        if exit_code != manner.EXIT_DONE:
+            break
+    _check_cache()  # which may have become one in memory
     if json:
         manner.print_json("tune", {"tuned": made})
-    return manner.EXIT_DONE
+    return exit_code
+
+
+def _check_cache() -> None:
+    """OSError where what is found could be kept in memory alone, which ends with this process."""
+    from arenite.runtime import cache
+
+    why = cache.default().info().why_in_memory
+    if why:
+        raise OSError(
+            f"what tuning finds can't be kept: {why}; name a folder of your own in "
+            "ARENITE_CACHE_DIR"
+        )
 
 
 def _parse_sizes(text: str) -> dict[str, int]:

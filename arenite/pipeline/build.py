@@ -20,6 +20,7 @@ from arenite.memory.plan import MEMORY
 from arenite.pipeline.choices import all_choices
 from arenite.pipeline.load import load_kernels
 from arenite.pipeline.planning import planned
+from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
 from arenite.runtime.compile_pool import OnCompiled, compile_modules, host_target
@@ -53,6 +54,7 @@ def draft(
 ) -> Draft:
     """Everything of a program but its code; `memory` is the most bytes the arena may have,
     `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
+    refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
     choices = all_choices()
     is_faster = winograd and host_target().has_fma  # else there are no register tiles
     simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)

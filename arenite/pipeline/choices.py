@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenite.ir.outline import Outline
@@ -66,17 +66,21 @@ def choices_of(graph: Graph | Outline) -> dict[str, str]:
 
 
 def keep_choice(content: str, choice: str | None) -> None:
-    """From now on the kernel is cut so; None: as usual."""
-    before = all_choices()
-    after = {one: kept for one, kept in before.items() if one != content}
-    if choice is not None:
-        after[content] = choice
-    if after != before:
-        _write(_choices_key(), after)
+    """From now on the kernel is cut so; None: as usual. What others keep meanwhile stays."""
+    key = _choices_key()
+    with cache.default().holding(key):
+        before = all_choices()
+        after = {one: kept for one, kept in before.items() if one != content}
+        if choice is not None:
+            after[content] = choice
+        if after != before:
+            _write(key, after)
 
 
-def times_of(content: str, about: str, n_conditions: int) -> KernelTimes | None:
-    """What was measured of a kernel; `about` names the conditions."""
+def times_of(
+    content: str, about: str, choices: Sequence[str], n_conditions: int
+) -> KernelTimes | None:
+    """What was measured of a kernel with these choices; `about` names the conditions."""
     key = _kernel_key(content, about)
     found = _read(key)
     if found is None:
@@ -86,9 +90,13 @@ def times_of(content: str, about: str, n_conditions: int) -> KernelTimes | None:
             name: Times(tuple(map(_second, seconds)), bool(is_same))
             for name, (seconds, is_same) in found["times"].items()
         }
-        chosen = found["chosen"]
-        if chosen not in times or {len(one.seconds) for one in times.values()} != {n_conditions}:
+        if {len(one.seconds) for one in times.values()} != {n_conditions}:
             raise ValueError("times are missing")
+        if choices[0] not in times or not times.keys() <= set(choices):
+            raise ValueError("times are of other choices")
+        chosen = found["chosen"]
+        if not times[chosen].is_same:
+            raise ValueError("what was chosen gives other bits")
         return KernelTimes(chosen, times)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         _drop(key, str(problem))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arenite.errors import NotCompiled
 from arenite.ir.ops.unbounded import CUTTING
 from arenite.memory.plan import MEMORY
 from arenite.pipeline import compile_graph
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
+    from arenite.ir.node import Node
     from arenite.pipeline.segmented import SegmentedExecutable
     from arenite.runtime.executable import Executable
 
@@ -23,8 +25,25 @@ def compile_program(
     winograd: bool = True,
 ) -> Executable | SegmentedExecutable:
     """An Executable for this machine, or one in segments where no plan can be made before a run."""
-    if any(node.op in CUTTING for node in graph.everything):
+    if _cutting(graph) is not None:
         from arenite.pipeline.segmented import SegmentedExecutable
 
         return SegmentedExecutable(graph, threads, memory, plan, winograd)
     return compile_graph(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
+
+
+def refuse_cut(graph: Graph, to_do: str) -> None:
+    """NotCompiled for a graph that only a program in segments can run, with what to do instead."""
+    node = _cutting(graph)
+    if node is not None:
+        origins = graph.origins.of(node)
+        where = f", which comes from {origins[0]}," if origins else ""
+        raise NotCompiled(
+            f"at {node.op}{where} the program is cut: what comes behind is planned when a run has "
+            f"come so far. As one graph it can't be {to_do}"
+        )
+
+
+def _cutting(graph: Graph) -> Node | None:
+    """A node before which native code ends."""
+    return next((node for node in graph.everything if node.op in CUTTING), None)

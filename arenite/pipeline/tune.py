@@ -21,6 +21,7 @@ from arenite.ir.dim import Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
 from arenite.pipeline.contents import tunable
+from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
 from arenite.runtime.compile_pool import host_target
@@ -99,6 +100,7 @@ def tune_graph(
     it may take: the heaviest kernels are tuned first; `winograd` whether the kernels are those of
     programs that may do convolutions so. What was measured before is not measured again.
     """
+    _check(graph, sizes, seconds)
     n_threads = chosen_n_threads(threads)
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
@@ -129,6 +131,18 @@ def tune_graph(
     distinct = bindings if used else bindings[:1]
     conditions = tuple(_condition(one, used, count) for one in distinct for count in counts)
     return Tuning(tuple(tried), choices, conditions, len(subjects) - n_done, clock.spent)
+
+
+def _check(graph: Graph, sizes: Sequence[Bindings], seconds: float | None) -> None:
+    """Refuse what cannot be meant."""
+    refuse_cut(graph, "tuned; compile it with arenite.compile and give that to arenite.tune")
+    if seconds is not None and not seconds >= 0:
+        raise InvalidArgument(f"{seconds} seconds are no time: give 0 or more, or None")
+    if isinstance(sizes, Mapping):
+        raise InvalidArgument(f"sizes are a list, with one set of values or more: [{dict(sizes)}]")
+    for name, value in (pair for one in sizes for pair in one.items()):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidArgument(f"size {name} is {value!r}, which is no whole number")
 
 
 def _bindings(variables: Sequence[Var], given: Sequence[Bindings]) -> tuple[Bindings, ...]:
@@ -178,7 +192,7 @@ def _times(
     conditions = [(case, n) for case in range(len(subject.bindings)) for n in counts]
     names = [_condition(subject.bindings[case], used, n) for case, n in conditions]
     about = f"{names} {subject.choices}"
-    found = times_of(subject.content, about, len(conditions))
+    found = times_of(subject.content, about, subject.choices, len(conditions))
     if found is not None or clock.is_over:
         return found
     with Trial(

@@ -57,13 +57,15 @@ class Tuning:
         head = ["kernel", "uses", "choice", *(f"µs, {name}" for name in self.conditions)]
         rows = [[*head, "of limit", ""]]
         for one in self.tried:
-            times = [f"{seconds * 1e6:.1f}" for seconds in one.seconds]
+            times = [_micros(seconds) for seconds in one.seconds]
             times += [""] * (len(self.conditions) - len(times))
             share = f"{one.limit_share:.0%} {one.bound}"
             rows.append([one.kernel, str(one.n_uses), one.choice, *times, share, one.note])
         return rows
 
     def __str__(self) -> str:
+        if not self.tried and not self.n_left_out:
+            return "no kernel here can be cut in several ways: there is nothing to tune"
         kernels = len({one.kernel for one in self.tried})
         left = f"; there was no time for {self.n_left_out} more" if self.n_left_out else ""
         return (
@@ -88,6 +90,11 @@ class Tuning:
 
     def to_json(self) -> str:
         return json.dumps(self.fields())
+
+
+def _micros(seconds: float) -> str:
+    micros = seconds * 1e6
+    return f"{micros:.1f}" if micros >= 10 else f"{micros:.3f}"
 
 
 def joined(by_segment: Mapping[int, Tuning]) -> Tuning:

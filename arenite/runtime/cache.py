@@ -6,7 +6,7 @@ does not pass its checks is dropped and built again; nothing is unpickled. The f
 where there is none to write to, entries live in memory, which is said once to the logger `arenite`.
 
     folder/  2f...e1.arenite   entries (`model_file`), the least recently used goes first
-             2f...e1.lock      held by whoever builds that key, gone afterwards
+             2f...e1.lock      held by whoever builds or changes that key, gone afterwards
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Cache:
         found = self.get(key, machine)
         if found is not None:
             return found
-        with self._building(key):
+        with self.holding(key):
             found = self.get(key, machine)
             if found is None:
                 sections = build()
@@ -187,7 +187,8 @@ class Cache:
         return None if self._folder is None else os.path.join(self._folder, f"{key}{SUFFIX}")
 
     @contextmanager
-    def _building(self, key: str) -> Iterator[None]:
+    def holding(self, key: str) -> Iterator[None]:
+        """While it lasts nobody else builds or holds this key, in any thread or process."""
         with self._lock:
             mine = self._builders.setdefault(key, threading.Lock())
         with mine:

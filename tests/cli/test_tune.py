@@ -82,6 +82,41 @@ def test_no_time_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: Captured)
     assert capsys.readouterr().out.count("no time for 1 more") == 2
 
 
+def test_what_was_measured_before_an_interrupt_is_shown_and_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    real, calls = tune._Search.result, []
+
+    def second_is_interrupted(search: tune._Search) -> KernelTimes:
+        calls.append(search)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(search)
+
+    monkeypatch.setattr(tune._Search, "result", second_is_interrupted)
+    layers = [f"linear:{rows}x64x96" for rows in (31, 32, 33)]
+    assert run(monkeypatch, *layers, "--threads", "1") == manner.EXIT_INTERRUPTED
+    shown = capsys.readouterr()
+    assert "kernels tried: 1" in shown.out
+    assert "no time for 1 more" in shown.out
+    assert layers[2] not in shown.out
+    assert "interrupted" in shown.err
+    assert run(monkeypatch, layers[0], "--threads", "1", "--seconds", "0") == 0
+    assert "kernels tried: 1" in capsys.readouterr().out
+    assert len(calls) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_said_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    assert run(monkeypatch, "linear:24x64x96") == manner.EXIT_BAD_INPUT
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "what tuning finds can't be kept: others may write" in " ".join(shown.err.split())
+
+
 def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(manner, "err", Console(file=screen, force_terminal=True, width=80))
