@@ -12,11 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arenite.dtype import Kind
+import numpy as np
+
+from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import BOOL, make
+from arenite.ir.ops.sources import full
 from arenite.passes.expand import why_expanded
+
+FLOAT32 = BY_NAME["float32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,4 +212,16 @@ def _mask(node: Node, hides: bool, q: Node) -> Node:
         [node] = node.inputs
     if node.dtype == BOOL:
         return make("not", node) if hides else node
-    return node if node.dtype == q.dtype else make("cast", node, dtype=q.dtype)
+    wide = q.dtype if q.dtype.bits >= 32 else FLOAT32
+    if node.dtype in (q.dtype, wide):
+        return node
+    if node.dtype.bits > wide.bits:
+        node = _in_range(node, wide)
+    return make("cast", node, dtype=wide)
+
+
+def _in_range(mask: Node, dtype: DType) -> Node:
+    """A mask whose least numbers are numbers in a narrower dtype too: only -inf hides."""
+    least = full(mask.shape, float(np.finfo(dtype.to_numpy()).min), mask.dtype)
+    is_hidden = make("eq", mask, full(mask.shape, float("-inf"), mask.dtype))
+    return make("where", is_hidden, mask, make("maximum", mask, least))

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.kernel import Operand
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
@@ -159,7 +161,16 @@ def masked(made: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.
     given = load(made.mask, query, key, made.wide)
     if made.mask.dtype == ir.BOOL:
         return ir.Select(given, score, constant(float("-inf"), made.wide))
-    return ir.Binary("add", score, ir.Binary("mul", given, constant(LOG2_E, made.wide)))
+    return ir.Binary("add", score, shift_of(given, made.wide))
+
+
+def shift_of(given: ir.Expr, wide: DType) -> ir.Expr:
+    """What an element of a mask adds to a score. Only -inf hides: the least numbers stay numbers,
+    and a query whose keys all have them sees these alike."""
+    shift = ir.Binary("mul", given, constant(LOG2_E, wide))
+    least_number = constant(float(np.finfo(wide.to_numpy()).min), wide)
+    is_hidden = ir.Binary("eq", given, constant(float("-inf"), wide))
+    return ir.Select(is_hidden, given, ir.Binary("max", shift, least_number))
 
 
 def scaled(value: ir.Expr, scales: Operand | None, key: ir.Expr, wide: DType) -> ir.Expr:

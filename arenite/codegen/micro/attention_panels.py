@@ -33,6 +33,7 @@ from arenite.codegen.micro.attention_kernel import (
     least,
     load,
     most,
+    shift_of,
 )
 from arenite.codegen.micro.attention_tiles import MixTile, ScoreTile
 from arenite.codegen.micro.kernel import SCRATCH, Operand
@@ -254,8 +255,7 @@ class Panels(Form):
             score = ir.Select(is_seen, score, constant(float("-inf"), self.wide))
         else:
             given = load(made.mask, query, key, self.wide)
-            shift = ir.Binary("mul", given, constant(LOG2_E, self.wide))
-            score = ir.Binary("add", score, shift)
+            score = ir.Binary("add", score, shift_of(given, self.wide))
         store = self.put(self.rooms.scores, self._score_at(K), score)
         lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
         return (ir.For(K.name, ZERO, _COUNT, (lanes,), vector=True),)

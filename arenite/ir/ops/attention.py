@@ -9,7 +9,8 @@
 Heads of k and v are each for a group of those of q. Keys and values are floats no wider than q, or
 int8 with one scale for each key of each head, k_scale[..., G, S] and v_scale[..., G, S]: a number
 then stands for itself times the scale. `causal`: query i sees keys up to i + offset, and of these
-the last `window`, or all where that is 0. True in a bool mask is seen. Who sees nothing gets zeros.
+the last `window`, or all where that is 0. True in a bool mask is seen; other masks are of the dtype
+of q, or float32 where that is narrower, and only -inf hides. Who sees nothing gets zeros.
 """
 
 from __future__ import annotations
@@ -112,8 +113,11 @@ def _infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             "and the heads of q a multiple of theirs"
         )
     if mask is not None:
-        if mask.dtype not in (BOOL, q.dtype):
-            raise TypeMismatch(f"attention: the mask is bool or {q.dtype}, not {mask.dtype}")
+        taken = (BOOL, q.dtype, _FLOAT32) if q.dtype.bits < 32 else (BOOL, q.dtype)
+        if mask.dtype not in taken:
+            raise TypeMismatch(
+                f"attention: the mask is {' or '.join(map(str, taken))}, not {mask.dtype}"
+            )
         scores = (*batch, heads, length, keys)
         if mask.ndim != q.ndim or any(
             a not in (1, b) for a, b in zip(mask.shape, scores, strict=True)
