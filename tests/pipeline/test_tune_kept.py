@@ -68,7 +68,11 @@ def test_processes_at_once_lose_no_choice() -> None:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:
-        writer.communicate("go\n")
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate()
         assert writer.returncode == 0
     wanted = {f"{name} {k}": f"choice {k}" for name in NAMES for k in range(count) if k % 3}
     assert choices.all_choices() == {"before": "kept", **wanted}
