@@ -6,40 +6,31 @@ returns new arrays. Sizes that are variables are read off the inputs' shapes.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.errors import (
-    InvalidArgument,
-    RunCancelled,
-    RunFailed,
-)
-from arenite.ir.dim import evaluate, found_in
-from arenite.ir.element import packed, unpacked
+from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
 from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, write_to
-from arenite.runtime.arrays import address_of
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.failure import error_of
+from arenite.runtime.handover import Handover
 from arenite.runtime.hosts import HostCalls
 from arenite.runtime.layout import END
 from arenite.runtime.load_step import LoadStep, OnPacked
 from arenite.runtime.native import Outcome, OutcomeKind
 from arenite.runtime.places import Places
-from arenite.runtime.quick import QuickCall, Wanted, can_be_quick
-from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.state import HeldState, States
 from arenite.runtime.threads import chosen_n_threads
 
@@ -48,6 +39,7 @@ if TYPE_CHECKING:
     from arenite.passes import Record
     from arenite.runtime.kernel import CachedKernel, Kernels
     from arenite.runtime.profile import Profile
+    from arenite.runtime.quick import QuickCall
     from arenite.runtime.stamps import Stamps
     from arenite.runtime.table import LaunchTable
     from arenite.schedule import Schedule
@@ -72,13 +64,6 @@ class Executable(Closing):
         self._load_step = LoadStep(outline, self._binder)
         self._assembly = self._binder.assembly
         self._hosts = HostCalls(outline, compiled, self._assembly.first_cell)
-        self._input_registers = [
-            (self._values[number].source, FIRST_IO + self._binder.io[number])
-            for number in compiled.frame.numbers("input")
-        ]
-        self._returned = self._find_returned()
-        new = [("output", k) for k in range(len(self._binder.results))]
-        self._returns_new = self._returned == new
         # A signal handler may run in the middle of a run, on its thread: it gets past the lock, and
         # is told.
         self._lock = threading.RLock()
@@ -88,30 +73,9 @@ class Executable(Closing):
         forks.watch(self)
         self._is_short = self._assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._arguments = Arguments(outline.inputs, outline.vars)
-        self._has_narrow_inputs = any(port.dtype.bits < 8 for port in outline.inputs)
-        self._has_narrow_outputs = any(
-            self._values[number].dtype.bits < 8 for number in compiled.outputs
-        )
+        self._handover = Handover(outline, self._binder, self._arguments)
         #: For arrays like those of the last run.
         self._quick: QuickCall | None = None
-        self._may_be_quick = (
-            self._returns_new
-            and not (self._has_narrow_inputs or self._has_narrow_outputs)
-            and not (compiled.found or compiled.hosts)
-            and sorted(k for k, _ in self._input_registers) == list(range(len(outline.inputs)))
-            and can_be_quick()
-        )
-
-    def _find_returned(self) -> list[tuple[str, int]]:
-        """What each output of the graph is: the n-th new array, or a copy of an input or constant
-        that is handed through."""
-        new = {number: k for k, number in enumerate(self._binder.results)}
-        found = []
-        for number in self.compiled.outputs:
-            value = self._values[number]
-            places = {"output": new.get(number, 0), "input": value.source, "constant": number}
-            found.append((value.kind, places[value.kind]))
-        return found
 
     @property
     def graph(self) -> Graph:
@@ -201,36 +165,23 @@ class Executable(Closing):
     def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
         with self._lock:
             if self._is_running or self._is_closed or self._failure is not None:
-                self._check_usable()
+                self._check_open()
+                self._check_failure()
             try:
                 self._is_running = True
-                arrays = self._arguments.fitting(arrays)
-                binding = self._binding_for(arrays)
-                if self._has_narrow_inputs:
-                    arrays = self._packed(arrays)
-                results = self._prepare(binding, arrays)
+                handover = self._handover
+                binding, arrays = self._bound_for(arrays)
+                results = handover.prepare(binding, arrays)
                 outcome = binding.table.run(self.threads, binding.bind, self._is_short)
                 if outcome.kind is OutcomeKind.SEGMENT:
                     outcome = self._go_on(binding, outcome)
                 if outcome.kind is not OutcomeKind.END:
                     self._check_outcome(outcome)
-                if self._has_narrow_outputs:
-                    results = self._unpacked(binding, results)
-                if self.compiled.found:
-                    results = self._cut_down(binding, results)
-                self._quick = self._quick_for(binding, arrays) if self._may_be_quick else None
+                results = handover.finished(binding, results)
+                self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
             finally:
                 self._is_running = False
         return results if out is None else write_to(out, results)
-
-    def _quick_for(self, binding: Binding, arrays: list[Array]) -> QuickCall:
-        if binding.quick is None:
-            dtypes, registers = self._arguments.dtypes, dict(self._input_registers)
-            inputs = [
-                Wanted(dtypes[k], array.shape, registers[k]) for k, array in enumerate(arrays)
-            ]
-            binding.quick = QuickCall(binding.table, inputs, binding.results)
-        return binding.quick
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -244,52 +195,13 @@ class Executable(Closing):
             finally:
                 self._is_running = False
 
-    def _prepare(self, binding: Binding, arrays: list[Array]) -> list[Array]:
-        """Put the addresses of inputs and new outputs into their registers."""
-        words = binding.words
-        for k, register in self._input_registers:
-            words[register] = address_of(arrays[k])
-        made: list[Array] = []
-        for fresh, register, shape in binding.results:
-            array = fresh.new(shape)
-            words[register] = address_of(array)
-            made.append(array)
-        if self._returns_new:
-            return made
-        return [
-            made[k]
-            if kind == "output"
-            else arrays[k].copy()
-            if kind == "input"
-            else self._binder.constants[k].copy()
-            for kind, k in self._returned
-        ]
-
-    def _packed(self, arrays: list[Array]) -> list[Array]:
-        """The arrays as memory has them: elements narrower than a byte side by side."""
-        return [
-            packed(array, port.dtype) if port.dtype.bits < 8 else array
-            for port, array in zip(self._outline.inputs, arrays, strict=True)
-        ]
-
-    def _unpacked(self, binding: Binding, results: list[Array]) -> list[Array]:
-        """The results one element a byte, where they are narrower."""
-        made = []
-        for number, array in zip(self.compiled.outputs, results, strict=True):
-            dtype = self._values[number].dtype
-            if dtype.bits < 8:
-                shape = self._binder.room_for(number, binding.plan, binding.sizes)
-                array = unpacked(array, dtype, shape)
-            made.append(array)
-        return made
-
     def _go_on(self, binding: Binding, outcome: Outcome, stamps: Stamps | None = None) -> Outcome:
         """From segment to segment: what the host computes, then native code again."""
         while outcome.kind is OutcomeKind.SEGMENT:
             assert outcome.tick is not None
             number = int(binding.table.table.entries[outcome.tick]["a"])
             try:
-                self._hosts.call(number, binding.words, self._all_sizes(binding))
+                self._hosts.call(number, binding.words, self._handover.sizes_after(binding))
             except BaseException:
                 binding.table.reset()
                 raise
@@ -298,39 +210,22 @@ class Executable(Closing):
             )
         return outcome
 
-    def _cut_down(self, binding: Binding, results: list[Array]) -> list[Array]:
-        """Results whose size was found while running, which were made as large as they may get."""
-        sizes = self._all_sizes(binding)
-        cut = []
-        for number, array in zip(self.compiled.outputs, results, strict=True):
-            dims = self._values[number].shape
-            if any(map(found_in, dims)):
-                shape = tuple(evaluate(dim, sizes) for dim in dims)
-                whole = array.reshape(-1)
-                array = whole[: math.prod(shape)].reshape(shape)
-                if 2 * array.size < whole.size:
-                    array = array.copy()  # so that the rest is given back
-            cut.append(array)
-        return cut
-
-    def _all_sizes(self, binding: Binding) -> dict[str, int]:
-        """Those that were found in the last run too."""
-        first = self._assembly.first_cell
-        found = {name: binding.words[first + cell] for name, cell in self.compiled.found.items()}
-        return binding.sizes | found
-
     def cancel(self) -> None:
         """End the run in progress, from another thread; the load step before the first run too."""
         self._load_step.cancel()
         for binding in list(self._binder.bound.values()):
             binding.table.cancel()
 
-    def _binding_for(self, arrays: list[Array]) -> Binding:
+    def _bound_for(self, arrays: list[Array]) -> tuple[Binding, list[Array]]:
+        """The program for the sizes of these arrays, and the arrays as it reads them."""
+        arrays = self._arguments.fitting(arrays)
         if not self._arguments.is_open and self._binder.bound:
-            return next(iter(self._binder.bound.values()))
-        sizes = self._arguments.sizes(arrays) if self._arguments.is_open else {}
-        self._load_step.run(self.threads, self._check_outcome)
-        return self._binder.obtain(sizes)
+            binding = next(iter(self._binder.bound.values()))
+        else:
+            sizes = self._arguments.sizes(arrays) if self._arguments.is_open else {}
+            self._load_step.run(self.threads, self._check_outcome)
+            binding = self._binder.obtain(sizes)
+        return binding, self._handover.packed(arrays)
 
     # State.
 
@@ -387,16 +282,14 @@ class Executable(Closing):
 
         with self._turn():
             self._check_failure()
-            fitting = self._arguments.fitting([np.asarray(array) for array in arrays])
-            binding = self._binding_for(fitting)
-            fitting = self._packed(fitting)
-            held = self._prepare(binding, fitting)
+            binding, fitting = self._bound_for([np.asarray(array) for array in arrays])
+            held = self._handover.prepare(binding, fitting)
             stamps = Stamps(self.threads)
             outcome = binding.table.run(threads=self.threads, bind=binding.bind, stamps=stamps)
             outcome = self._go_on(binding, outcome, stamps)
             del held
             self._check_outcome(outcome)
-            sizes = self._all_sizes(binding)
+            sizes = self._handover.sizes_after(binding)
             return Profile.of(stamps, self.kernels, sizes, self._assembly.launch_at)
 
     def run_checked(self, *arrays: Any) -> list[Array]:
@@ -407,9 +300,7 @@ class Executable(Closing):
 
         with self._turn():
             self._check_failure()
-            fitting = self._arguments.fitting([np.asarray(array) for array in arrays])
-            binding = self._binding_for(fitting)
-            fitting = self._packed(fitting)
+            binding, fitting = self._bound_for([np.asarray(array) for array in arrays])
             given = {
                 number: fitting[value.source]
                 for number, value in enumerate(self._values)
@@ -417,23 +308,14 @@ class Executable(Closing):
             }
             binder = self._binder
             given |= {number: binder.state_bytes(number) for number in binder.state_numbers}
-            load = Assembly.straight(self.compiled.load, binder.io)
+            load, hosts = Assembly.straight(self.compiled.load, binder.io), self._hosts
+            load_table = binder.bound_to(load, binding.places, binding.sizes).table
+            check = partial(self._check_outcome, assembly=load, kernels=self.load_kernels)
+            main, found = self._assembly, self.compiled.found
             parts = [
+                BoundPart(self.load_kernels, load, load_table, {}, hosts, check),
                 BoundPart(
-                    self.load_kernels,
-                    load,
-                    binder.bound_to(load, binding.places, binding.sizes).table,
-                    {},
-                    self._hosts,
-                    lambda outcome: self._check_outcome(outcome, load, self.load_kernels),
-                ),
-                BoundPart(
-                    self.kernels,
-                    self._assembly,
-                    binding.table.table,
-                    self.compiled.found,
-                    self._hosts,
-                    self._check_outcome,
+                    self.kernels, main, binding.table.table, found, hosts, self._check_outcome
                 ),
             ]
             program = BoundProgram(
@@ -475,10 +357,6 @@ class Executable(Closing):
         self._check_idle()
         if self._is_closed:
             raise RunFailed("this Executable was closed; compile again to get another")
-
-    def _check_usable(self) -> None:
-        self._check_open()
-        self._check_failure()
 
     def _check_failure(self) -> None:
         if self._failure is not None:

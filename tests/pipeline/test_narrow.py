@@ -20,7 +20,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.regions import loop
 from arenite.pipeline import compile_graph
-from arenite.runtime import executable
+from arenite.runtime import handover
 from tests.pipeline.narrow import (
     FLOATS,
     INTEGERS,
@@ -267,7 +267,7 @@ def _seen_packed(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         seen.append(data.tolist())
         return unpacked(data, dtype, shape)
 
-    monkeypatch.setattr(executable, "unpacked", spy)
+    monkeypatch.setattr(handover, "unpacked", spy)
     return seen
 
 
