@@ -40,8 +40,8 @@ def row_scales(node: Node) -> Node:
         return node
     w = node.inputs[1]
     if found.weights is not None:
-        depth = w.shape[-1] if node.attr("transpose_b") else w.shape[-2]
-        column = (depth,) if node.attr("transpose_b") else (depth, 1)
+        length = found.weights.shape[-1]  # of all places, or one number for all of them
+        column = (length,) if node.attr("transpose_b") else (length, 1)
         shape = (*[1] * (w.ndim - len(column)), *column)
         own = make("reshape", found.weights, shape=shape)
         w = make("mul", w, make("expand", own, shape=w.shape))
