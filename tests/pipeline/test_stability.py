@@ -5,7 +5,11 @@ Whether the numbers are right is judged elsewhere; here they are compared with e
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +38,14 @@ def image(x: Tensor, w: Tensor) -> Tensor:
     return x.conv(w, None, 1, 1).relu().mean((2, 3))
 
 
+def halves(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    return (x.astype("float16") @ w.astype("float16")).tanh(), x.astype("bfloat16").mean(0)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q.attention(k, v, causal=True)
+
+
 def reductions(x: Tensor) -> tuple[Tensor, ...]:
     return x.sum(), x.mean(0), x.max(-1), x.cumsum(-1), (x * x).sum(-1)
 
@@ -42,6 +54,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Array]]] = {
     "layers": (layers, [numbers(70, 96), numbers(96, 200, seed=1), numbers(200, seed=2)]),
     "one row": (layers, [numbers(1, 96), numbers(96, 2500, seed=1), numbers(2500, seed=2)]),
     "image": (image, [numbers(2, 16, 19, 21), numbers(40, 16, 3, 3, seed=1)]),
+    "halves": (halves, [numbers(33, 96), numbers(96, 150, seed=1)]),
+    "attention": (attention, [numbers(1, 4, 70, 32, seed=k) for k in range(3)]),
     "reductions": (reductions, [numbers(333, 1037)]),
 }
 
@@ -112,3 +126,68 @@ def test_runs_that_are_watched(name: str) -> None:
     function, arrays = PROGRAMS[name]
     with arenite.compile(function, *arrays) as program:
         assert bits(program.run_checked(*arrays)) == usual(name)
+
+
+def test_profiled_runs_leave_the_same_state() -> None:
+    kept = arenite.State((40, 96), name="kept")
+
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        kept.set((kept.value @ w).tanh() + x)
+        return kept.value.sum()
+
+    x, w = numbers(40, 96), numbers(96, 96, seed=1)
+    states = []
+    for is_profiled in (False, True):
+        with arenite.compile(step, x, w) as program:
+            for _ in range(3):
+                program.profile(x, w) if is_profiled else program(x, w)
+            states.append(program.state["kept"].numpy().tobytes())
+    assert states[0] == states[1]
+
+
+ELSEWHERE = """
+import sys
+import numpy as np
+import arenite
+from tests.pipeline.test_stability import PROGRAMS, bits
+for name, (function, arrays) in PROGRAMS.items():
+    with arenite.compile(function, *arrays, threads=2) as program:
+        for one in bits(program(*arrays)):
+            sys.stdout.buffer.write(one)
+"""
+
+
+def test_another_process_that_compiles_by_itself(tmp_path: Path) -> None:
+    """With a cache, hash seed and environment of its own."""
+    root = Path(__file__).parent.parent.parent
+    run = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        env={**os.environ, "ARENITE_CACHE_DIR": str(tmp_path), "PYTHONHASHSEED": "7"},
+        cwd=root,
+        capture_output=True,
+    )
+    assert run.returncode == 0, run.stderr.decode()
+    assert run.stdout == b"".join(one for name in PROGRAMS for one in usual(name))
+
+
+# The exceptions.
+
+
+def test_a_budget_may_take_winograd_away_and_nothing_else_changes() -> None:
+    """Under a budget that only the smaller weights fit, bits are those of `winograd=False`."""
+    w = numbers(64, 64, 3, 3, seed=1)
+    x = numbers(1, 64, 28, 28)
+
+    def layer(x: Tensor) -> Tensor:
+        return x.conv(w, padding=1)
+
+    def made(**options: Any) -> tuple[bytes, int]:
+        with arenite.compile(layer, x, **options) as program:
+            return program(x).tobytes(), program.plan.peak_nbytes
+
+    fast, fast_nbytes = made()
+    direct, direct_nbytes = made(winograd=False)
+    assert fast != direct
+    assert direct_nbytes < fast_nbytes
+    assert made(memory=fast_nbytes)[0] == fast
+    assert made(memory=fast_nbytes - 1)[0] == direct
