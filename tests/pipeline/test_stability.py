@@ -191,3 +191,21 @@ def test_a_budget_may_take_winograd_away_and_nothing_else_changes() -> None:
     assert direct_nbytes < fast_nbytes
     assert made(memory=fast_nbytes)[0] == fast
     assert made(memory=fast_nbytes - 1)[0] == direct
+
+
+def test_a_budget_may_leave_constant_weights_where_they_are() -> None:
+    """Between the two budgets bits change once, to those of the program that packs nothing."""
+    x, w = numbers(70, 96), numbers(96, 200, seed=1)
+    weights = arenite.from_numpy(w)
+
+    def made(**options: Any) -> tuple[bytes, int]:
+        with arenite.compile(lambda x: x @ weights, x, **options) as program:
+            return program(x).tobytes(), program.plan.peak_nbytes
+
+    packed, packed_nbytes = made()
+    assert made(memory=packed_nbytes)[0] == packed
+    in_place, in_place_nbytes = made(memory=packed_nbytes - 1)
+    assert in_place_nbytes < packed_nbytes
+    assert made(memory=in_place_nbytes)[0] == in_place
+    found = np.frombuffer(in_place, np.float32).reshape(70, 200)
+    assert np.abs(found - x.astype(np.float64) @ w).max() < 1e-4

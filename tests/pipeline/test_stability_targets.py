@@ -16,6 +16,8 @@ import arenite
 from arenite import Tensor
 from arenite.codegen.target import AVX2, AVX512, AVX512_VNNI, X86_64, Target
 from arenite.codegen.target import host as host_of_llvm
+from arenite.dtype import BY_NAME
+from arenite.ir import graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import build, compile_anew
 from arenite.runtime.executable import Executable
@@ -150,3 +152,11 @@ def test_products_of_bytes_are_the_same_on_every_cpu(monkeypatch: pytest.MonkeyP
     for target in ALL:
         [found] = bits_for(target, graph, [x], monkeypatch)
         assert found == (x.astype(np.int32) @ w.astype(np.int32)).tobytes()
+
+
+def test_random_bits_are_the_same_on_every_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = graph_input("seed", 0, (), BY_NAME["uint64"])
+    graph = Graph.of([make("random_bits", seed, counter=3, shape=(1000, 7))])
+    arrays = [np.array(12345, np.uint64)]
+    want, *others = [bits_for(target, graph, arrays, monkeypatch) for target in ALL]
+    assert all(found == want for found in others)
