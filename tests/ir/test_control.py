@@ -36,12 +36,9 @@ from arenite.ir.ops.control import cut, loop_parts
 from arenite.ir.regions import closed, loop
 from arenite.passes.rewrite import apply
 from arenite.passes.simplify import simplify
+from tests.ir.op_examples import x
 
 F32, I64, BOOL = (BY_NAME[name] for name in ("float32", "int64", "bool"))
-
-
-def x(*shape: int, index: int = 0) -> Node:
-    return graph_input(f"x{index}", index, shape, F32)
 
 
 def flag(index: int = 9) -> Node:

@@ -13,16 +13,13 @@ from arenite.dtype import BY_NAME
 from arenite.errors import AreniteError, IndexOutOfRange, InvalidGraph, ShapeMismatch, TypeMismatch
 from arenite.ir import Graph, Node, Var, make
 from arenite.passes import PASSES, run
+from tests.ir.op_examples import x
 
 F32, I64 = BY_NAME["float32"], BY_NAME["int64"]
 
 
 def state(name: str = "s", shape: tuple[Any, ...] = (4, 2), dtype: Any = F32) -> Node:
     return make("state", name=name, shape=shape, dtype=dtype)
-
-
-def x(*shape: Any, index: int = 0, dtype: Any = F32) -> Node:
-    return ir.graph_input(f"x{index}", index, shape, dtype)
 
 
 def doubling() -> Graph:
