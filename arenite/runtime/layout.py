@@ -145,6 +145,5 @@ NOT_FITTING = -1
 
 #: The error word of a cancelled run; no site and no code are this big.
 CANCELLED_WORD = -1
-#: The driver's own error code: a launch with more tiles than a sync word can count.
-TOO_MANY_TILES = 0xFFFFFFFE
-MAX_TILES = 0xFFFF
+#: Claims of a launch that a sync word can count.
+MAX_CLAIMS = 0xFFFF

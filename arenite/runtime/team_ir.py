@@ -2,7 +2,8 @@
 
 In: the module under construction. Out: functions in it. One sync word a launch, `epoch:32 |
 unclaimed:16 | unfinished:16`, is claim counter, completion flag and iteration number in one, so
-a worker that comes late or sleeps through a block does no harm and is never waited for.
+a worker that comes late or sleeps through a block does no harm and is never waited for. Where there
+are more tiles than it can count, several are claimed together.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from arenite.runtime.entry_ir import (
     tile_count,
 )
 from arenite.runtime.ir_text import Function, Module, Value, Variable
-from arenite.runtime.layout import MAX_TILES, TOO_MANY_TILES, Run, Team, Worker
+from arenite.runtime.layout import MAX_CLAIMS, Run, Team, Worker
 from arenite.runtime.table import Flag, Op
 from arenite.runtime.wait_ir import epochs_ahead, look_again, wait_in_run
 
@@ -108,7 +109,7 @@ def _shared(module: Module, profiled: bool) -> None:
     sync = _sync_of(f, run, entry)
     epoch_bits = f.shl(f["epoch"], 32)
     word = f.variable("i64", f.load("i64", sync, order="acquire"))
-    tile = f.variable("i64", 0)
+    claim = f.variable("i64", 0)
     with f.loop():
         seen = word.get()
         ahead = epochs_ahead(f, seen, f["epoch"])
@@ -117,11 +118,9 @@ def _shared(module: Module, profiled: bool) -> None:
         with f.if_(f.lt(ahead, 0)):
             with f.if_(f.eq(f.call("i64", "wait_for", run, entry, f["epoch"], worker_), 0)):
                 f.ret()
-            # Tiles are counted here only, while the block can't be complete; and then downwards.
-            n = tile_count(f, f.load("ptr", run, Run.REGISTERS), entry)
-            with f.if_(f.lt(MAX_TILES, n)):
-                f.call("void", "raise", run, f.or_(f.shl(f["tick"], 32), TOO_MANY_TILES))
-                f.ret()
+            # Tiles are counted only while the block can't be complete; and then downwards.
+            n, together = _tiles_of(f, run, entry)
+            n = f.sdiv(f.add(n, f.sub(together, 1)), together)
             is_empty = f.le(n, 0)
             begun = f.or_(epoch_bits, f.or_(f.shl(f.sub(n, 1), 16), n))
             fresh = f.select(is_empty, epoch_bits, begun)
@@ -132,23 +131,26 @@ def _shared(module: Module, profiled: bool) -> None:
             with f.if_(is_empty):
                 _complete(f, run, team)
                 f.ret()
-            tile.set(f.sub(n, 1))
+            claim.set(f.sub(n, 1))
         with f.if_(f.eq(ahead, 0)):
-            unclaimed = f.and_(f.lshr(seen, 16), MAX_TILES)
+            unclaimed = f.and_(f.lshr(seen, 16), MAX_CLAIMS)
             with f.if_(f.eq(unclaimed, 0)):
                 f.ret()
             found, claimed = f.compare_exchange(sync, 0, seen, f.sub(seen, 1 << 16))
             with f.if_(f.eq(claimed, 0)):
                 word.set(found)
                 f.continue_()
-            tile.set(f.sub(unclaimed, 1))
-        mine = tile.get()
-        call_kernel(f, run, entry, f["tick"], (mine, f.add(mine, 1)), worker_, profiled)
+            claim.set(f.sub(unclaimed, 1))
+        n, together = _tiles_of(f, run, entry)
+        first = f.mul(claim.get(), together)
+        last = f.add(first, together)
+        last = f.select(f.lt(last, n), last, n)
+        call_kernel(f, run, entry, f["tick"], (first, last), worker_, profiled)
         _note_error(f, run, worker_, f["tick"])
-        done = f.add(f.load("i64", worker_, Worker.N_TILES), 1)
+        done = f.add(f.load("i64", worker_, Worker.N_TILES), f.sub(last, first))
         f.store(done, worker_, Worker.N_TILES)
         before = f.exchange("sub", sync, 0, i64(1))
-        with f.if_(f.eq(f.and_(before, MAX_TILES), 1)):
+        with f.if_(f.eq(f.and_(before, MAX_CLAIMS), 1)):
             _complete(f, run, team)
             f.ret()
         word.set(f.sub(before, 1))
@@ -156,6 +158,15 @@ def _shared(module: Module, profiled: bool) -> None:
             f.call("void", "poll", run)
         with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="monotonic"), 0)):
             f.ret()
+
+
+def _tiles_of(f: Function, run: Value, entry: Value) -> tuple[Value, Value]:
+    """How many tiles a launch has, and how many of them are claimed together."""
+    n = tile_count(f, f.load("ptr", run, Run.REGISTERS), entry)
+    together = f.variable("i64", 1)
+    with f.if_(f.lt(MAX_CLAIMS, n)):
+        together.set(f.sdiv(f.add(n, MAX_CLAIMS - 1), MAX_CLAIMS))
+    return n, together.get()
 
 
 def _complete(f: Function, run: Value, team: Value) -> None:

@@ -210,14 +210,20 @@ def test_a_check_in_the_bind_program_stops_before_anything_runs() -> None:
     assert model.registers[ran] == 0
 
 
-def test_more_tiles_than_a_sync_word_counts_are_an_error(kernels: dict[str, int]) -> None:
+@all_threads
+@pytest.mark.parametrize("more", [0, 1, 2 * layout.MAX_CLAIMS + 5])
+def test_more_tiles_than_a_sync_word_counts(
+    kernels: dict[str, int], threads: int, more: int
+) -> None:
+    n_tiles = layout.MAX_CLAIMS + more
+    out, x, y = np.zeros(n_tiles + 1, np.int64), np.array([5]), np.array([11])
     build = TableBuilder()
     with build.block(parallel=True):
-        tick = build.launch(
-            kernels["fail"], [1, -1], build.constant(layout.MAX_TILES + 1), shared=True
-        )
-    found = bound(build).run(threads=2)
-    assert found == Outcome(OutcomeKind.ERROR, site=tick, code=layout.TOO_MANY_TILES)
+        window = [address(out), address(x), address(y), 1, 0]
+        build.launch(kernels["mix"], window, build.constant(n_tiles), shared=True)
+    assert bound(build).run(threads) == END
+    wanted = np.arange(n_tiles) * (7919 * 31) + (3 * 5 + 11)
+    np.testing.assert_array_equal(out, [*wanted, 0])
 
 
 def endless(kernels: dict[str, int], n_launches: int = 1) -> BoundTable:
