@@ -108,7 +108,7 @@ def _gather(draft: Draft) -> Built:
     data, indices = draft.node.inputs
     before, size, after = _of_whole_elements(data, draft.node.attr("axis"))
     count = product(indices.shape)
-    if bounds(after)[1] == 1:
+    if bounds(after) == (1, 1):
         at, inside = ir.Name("at"), ir.Name("inside", ir.BOOL)
         k = ir.Name("k")
         source = _ROW * index_expr(size) + at
