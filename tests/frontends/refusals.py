@@ -6,11 +6,18 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.language import LanguageFile
 from arenite.generate import Settings
 from arenite.ir import Graph
+
+#: For tests that write a file for every example.
+many_files = settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def graph_of(path: Path) -> Graph:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,7 +20,7 @@ from tests.frontends.language_files import (
     folder_tensors,
     write_folder,
 )
-from tests.frontends.refusals import graph_of, read_or_refused, refused
+from tests.frontends.refusals import graph_of, many_files, read_or_refused, refused
 
 NAN, INF = float("nan"), float("inf")
 
@@ -251,11 +251,7 @@ MORE_NAMES = (
 ).split()
 
 
-@settings(
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@many_files
 @given(
     kind=st.sampled_from(["llama", "mistral", "qwen2", "qwen3_moe"]),
     config=st.dictionaries(

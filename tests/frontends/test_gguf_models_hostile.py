@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arenite.frontends.language import LanguageFile
@@ -34,7 +34,7 @@ from tests.frontends.language_files import (
     Value,
     llama_keys,
 )
-from tests.frontends.refusals import graph_of, read_or_refused, refused
+from tests.frontends.refusals import graph_of, many_files, read_or_refused, refused
 
 NAN, INF = float("nan"), float("inf")
 WRONG_SIZES: dict[str, Value] = {
@@ -257,11 +257,7 @@ MORE_KEYS = (
 ).split()
 
 
-@settings(
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@many_files
 @given(
     changes=st.dictionaries(
         st.sampled_from([*llama_keys(), *MORE_KEYS]), ANY_VALUE, min_size=1, max_size=3

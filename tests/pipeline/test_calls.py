@@ -9,8 +9,6 @@ from __future__ import annotations
 import gc
 import mmap
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from inspect import currentframe
@@ -32,6 +30,7 @@ from arenite.errors import (
 )
 from arenite.runtime import threads
 from arenite.tensor.compile import CompiledFunction
+from tests.pipeline.interrupted import cancelled, run_script
 
 Array = NDArray[Any]
 
@@ -206,20 +205,8 @@ def test_an_endless_loop_is_cancelled(threads: int) -> None:
 
     x = np.arange(100, dtype=np.float32)
     with arenite.compile(endless, x, np.float32(0), threads=threads) as program:
-        ends: list[object] = []
-
-        def run() -> None:
-            try:
-                ends.append(program(x, np.float32(np.inf)))
-            except RunFailed as error:
-                ends.append(error)
-
-        runner = threading.Thread(target=run)
-        runner.start()
-        while runner.is_alive():
-            program.cancel()
-            runner.join(0.01)
-        assert isinstance(ends[0], RunCancelled), ends[0]
+        end = cancelled(program, lambda: program(x, np.float32(np.inf)))
+        assert isinstance(end, RunCancelled), end
         np.testing.assert_array_equal(program(x, np.float32(5)), x)
 
 
@@ -255,14 +242,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", short_run_is_right(program))
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=Path(__file__).parent.parent.parent,
-    )
-    assert (run.returncode, run.stderr, run.stdout) == (0, "", "interrupted True\n")
+    assert run_script(script) == (0, "", "interrupted True\n")
 
 
 # Several threads.

@@ -27,7 +27,7 @@ from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
 from tests.pipeline.test_delays import delayed_runs, undelayed
-from tests.pipeline.test_plan import dynamic_graph, in_place
+from tests.pipeline.test_plan import check_sizes, dynamic_graph, in_place
 from tests.pipeline.test_random_state import Program as StateProgram
 from tests.pipeline.test_waits import before, has_race, touched
 from tests.pipeline.trial import run_poisoned
@@ -182,15 +182,7 @@ def test_sizes_that_come_with_a_call() -> None:
     compiled = compile_anew(graph, plan="concurrency")
     with Executable(graph, compiled, 2) as program:
         for rows, columns, n in ((40, 300, 9), (1, 1, 1), (7, 64, 0), (3, 0, 2), (40, 65, 5)):
-            given = [
-                random_array((rows, columns), FLOAT32, rows),
-                random_array((columns, 7), FLOAT32, columns),
-                np.arange(n) % rows,
-            ]
-            results = run_poisoned(program, *given)
-            for got, wanted in zip(results, reference.evaluate(graph, given), strict=True):
-                np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
-            program.verify()
+            check_sizes(program, rows, columns, n)
 
 
 @pytest.mark.usefixtures("shared")

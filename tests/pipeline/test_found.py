@@ -18,13 +18,10 @@ from arenite.ir.dim import Found
 from arenite.pipeline import compile_anew
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.executable import Executable
+from tests.pipeline.segments import numbers
 from tests.pipeline.trial import run_poisoned
 
 Array = NDArray[Any]
-
-
-def numbers(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).integers(-9, 9, shape)
 
 
 def check(

@@ -153,6 +153,19 @@ def dynamic_graph() -> Graph:
     return Graph((x, w, places), (picked, joined, ir.make("max", joined, axes=(0,))))
 
 
+def check_sizes(program: Executable, rows: int, columns: int, n: int) -> None:
+    """A program of `dynamic_graph`, over a poisoned arena, by the reference."""
+    given = [
+        random_array((rows, columns), FLOAT32, rows),
+        random_array((columns, 7), FLOAT32, columns),
+        np.arange(n) % rows,
+    ]
+    results = run_poisoned(program, *given)
+    for got, wanted in zip(results, reference.evaluate(program.graph, given), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+    program.verify()
+
+
 def test_plans_for_several_sizes_in_turn() -> None:
     graph = dynamic_graph()
     with compile_graph(graph, threads=2) as program:
@@ -160,15 +173,7 @@ def test_plans_for_several_sizes_in_turn() -> None:
         for rows, columns, n in (
             (1, 1, 1), (40, 300, 9), (7, 64, 0), (3, 0, 2), (40, 65, 5), (1, 300, 9), (7, 64, 0)
         ):  # fmt: skip
-            given = [
-                random_array((rows, columns), FLOAT32, rows),
-                random_array((columns, 7), FLOAT32, columns),
-                np.arange(n) % rows,
-            ]
-            results = run_poisoned(program, *given)
-            for got, wanted in zip(results, reference.evaluate(graph, given), strict=True):
-                np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
-            program.verify()
+            check_sizes(program, rows, columns, n)
             bound = program._binder.bound[(columns, n, rows)].plan
             bound.verify()
             assert bound.peak_nbytes <= largest

@@ -6,11 +6,8 @@ NumPy is the judge of what comes out. That a call was quick is seen by taking th
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +20,7 @@ from arenite.errors import IndexOutOfRange, InvalidArgument, RunFailed, ShapeMis
 from arenite.runtime.executable import Executable
 from arenite.runtime.native import stop_team
 from tests.pipeline.forked import in_child
+from tests.pipeline.interrupted import run_script
 
 Array = NDArray[Any]
 
@@ -207,11 +205,4 @@ try:
 except KeyboardInterrupt:
     print("interrupted", (program(x, np.zeros((), np.float32)) == x).all())
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=Path(__file__).parent.parent.parent,
-    )
-    assert (run.returncode, run.stderr, run.stdout) == (0, "", "interrupted True\n")
+    assert run_script(script) == (0, "", "interrupted True\n")

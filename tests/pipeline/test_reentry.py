@@ -18,6 +18,7 @@ import pytest
 import arenite
 from arenite.errors import RunCancelled, RunFailed
 from arenite.tensor.compile import CompiledFunction
+from tests.pipeline.interrupted import cancelled
 
 both = pytest.mark.parametrize("threads", [1, 2])
 X = np.arange(100, dtype=np.float32)
@@ -158,20 +159,8 @@ def test_a_cancel_reaches_the_load_step(threads: int) -> None:
     x = rng.standard_normal((3, 512)).astype(np.float32)
     with arenite.compile(function, x, threads=threads) as program:
         assert len(program.executable.load_kernels) >= 20
-        ends: list[object] = []
-
-        def run() -> None:
-            try:
-                ends.append(program(x))
-            except RunFailed as error:
-                ends.append(error)
-
-        runner = threading.Thread(target=run)
-        runner.start()
-        while runner.is_alive():
-            program.cancel()
-            time.sleep(0.001)
-        assert isinstance(ends[0], RunCancelled), ends[0]
+        end = cancelled(program, lambda: program(x))
+        assert isinstance(end, RunCancelled), end
         assert program.executable.load_ns is None
         wide = weights.astype(np.float64)
         product = wide
