@@ -38,6 +38,7 @@ from arenite.ir.reference import evaluate
 from arenite.schedule import fuse
 from tests.codegen.block_weights import TYPES, random_blocks, weights_node
 from tests.codegen.building import Guarded
+from tests.codegen.made import plain
 from tests.codegen.run_kernels import RUNNABLE, Compiled
 
 Array = NDArray[Any]
@@ -55,11 +56,7 @@ class Made:
         [self.kernel] = fuse(Graph.of([node])).kernels
         self.built = build(self.kernel, targets.named(target))
         loops = self.built.loops
-        if is_plain:
-            loops = ir.LoopKernel(
-                loops.name, loops.arrays, loops.sizes, loops.tiles, loops.tile_var, loops.body
-            )
-        self.compiled = Compiled(loops, targets.named(target))
+        self.compiled = Compiled(plain(loops) if is_plain else loops, targets.named(target))
 
     def run(self, *arrays: Array) -> Array:
         """The result, of tiles run one by one from the last to the first."""
@@ -209,9 +206,9 @@ def test_tiles_compute_what_the_loops_mean_bit_by_bit(name: str, target: str) ->
         node = packed_product(name, rows, columns, depth)
         runs = quantised(activations((rows, depth)))
         panels = packed_panels(random_blocks(name, columns, depth), BY_NAME[name])
-        tiled, plain = Made(node, target), Made(node, target, is_plain=True)
+        tiled, meant = Made(node, target), Made(node, target, is_plain=True)
         assert isinstance(tiled.built.loops, BlocksKernel)
-        np.testing.assert_array_equal(tiled.run(runs, panels), plain.run(runs, panels))
+        np.testing.assert_array_equal(tiled.run(runs, panels), meant.run(runs, panels))
 
 
 @pytest.mark.parametrize("target", TILED)
@@ -230,10 +227,10 @@ def test_chosen_panels_are_what_the_loops_mean_bit_by_bit(name: str, target: str
             for k, array in enumerate(arrays)
         ]
         node = make("matmul_packed_experts", *nodes, dtype=dtype, columns=columns, choices=choices)
-        tiled, plain = Made(node, target), Made(node, target, is_plain=True)
+        tiled, meant = Made(node, target), Made(node, target, is_plain=True)
         assert isinstance(tiled.built.loops, ExpertsKernel)
         found = tiled.run(*arrays)
-        np.testing.assert_array_equal(found, plain.run(*arrays))
+        np.testing.assert_array_equal(found, meant.run(*arrays))
         # The same as products by each matrix alone.
         panel = graph_input("panels", 1, panels.shape[1:], UINT8)
         alone = Made(make("matmul_packed", nodes[0], panel, dtype=dtype, columns=columns), target)

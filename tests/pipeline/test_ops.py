@@ -236,9 +236,17 @@ def test_indexing(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", COMPUTED, ids=name_of)
 def test_sorting(dtype: DType) -> None:
     trial = Trial()
-    for shape in ((3, 70, 5), (1, 1, 700), (0, 4, 1), (300, 0, 2)):
+    every = range(3)
+    # What lies along an axis of length 0 or 1 is the same whatever its dtype.
+    few = every if dtype is FLOAT32 else range(0)
+    for shape, axes in (
+        ((3, 70, 5), every),
+        ((1, 1, 700), few or [2]),
+        ((0, 4, 1), few or [1]),
+        ((300, 0, 2), few),
+    ):
         x = trial.sample(shape, dtype)
-        for axis in range(3):
+        for axis in axes:
             for descending in (False, True):
                 trial.expect(ir.make("argsort", x, axis=axis, descending=descending))
                 trial.expect(ir.make("sort", x, axis=axis, descending=descending))
