@@ -15,7 +15,6 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.micro.bytes_kernel import BytesKernel
-from arenite.codegen.micro.bytes_start import begun
 from arenite.codegen.micro.bytes_tile import registers_taken
 from arenite.codegen.micro.conv_base import Lies
 from arenite.codegen.micro.conv_build import ConvBuilder, Panels
@@ -33,7 +32,7 @@ from arenite.schedule.kernel import Kernel, Role
 
 #: Operations up to which an epilogue is done on the sums in registers, where a sum has so few
 #: products that this matters: bias, scale and rounding are emitted for every sum of a tile then.
-SHORT_OPS = 14
+SHORT_OPS = 30
 SHORT_DEPTH = 512
 
 
@@ -78,12 +77,6 @@ class _BytesBuilder(ConvBuilder):
         self.fits = self.w in self.names and lies is not None and lies.channel == 1
         in_place = lies is not None and self._can_walk(lies)
         self.rest = self.depth % WORD if in_place else 0
-
-    def epilogue(self) -> ir.Block:
-        """Without what sums begin with."""
-        known = frozenset({self.column.name, *self.batch} - {self.line.var.name})
-        self.start, left = begun(super().epilogue(), known)
-        return left
 
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
         if self.node.op == "conv_bytes":
@@ -143,7 +136,6 @@ class _BytesBuilder(ConvBuilder):
             made,
             conv,
             self.rest,
-            self.start,
         )
 
 

@@ -21,7 +21,7 @@ from arenite.codegen.micro.conv_kernel import (
 )
 from arenite.codegen.micro.strips import Strip
 from arenite.codegen.micro.tile import KLoop, summed
-from arenite.codegen.printer import expression_text, kernel_text
+from arenite.codegen.printer import kernel_text
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.byte_products import INT8, WORD
 from arenite.ir.ops.convolution import PANEL
@@ -30,15 +30,13 @@ from arenite.ir.ops.convolution import PANEL
 @dataclass(frozen=True, slots=True)
 class BytesKernel(ConvKernel):
     rest: int  # bytes of A behind its last whole word; then there is one loop at the most
-    start: ir.Expr | None  # what sums begin with, if not with zero; the same for all rows
 
 
 @kernel_text.register
 def _(kernel: BytesKernel) -> str:
     """The loops, below how they are made."""
     text: str = kernel_text.dispatch(ConvKernel)(kernel)
-    start = "zero" if kernel.start is None else expression_text(kernel.start)
-    return f"// words of {WORD} bytes, and {kernel.rest} bytes; sums begin with {start}\n{text}"
+    return f"// words of {WORD} bytes, and {kernel.rest} bytes\n{text}"
 
 
 class BytesFunction(ConvFunction):
@@ -46,12 +44,12 @@ class BytesFunction(ConvFunction):
 
     def __init__(self, builder: Builder, kernel: BytesKernel) -> None:
         super().__init__(builder, kernel)
-        self.bytes_left, self.start = kernel.rest, kernel.start
+        self.bytes_left = kernel.rest
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         loops = [] if self.product.depth == ir.index(0) else self._loops()
         words = self._words(rows, columns, is_masked)
-        sums = words.multiply(loops, self.bytes_left, self._begun(words, is_masked))
+        sums = words.multiply(loops, self.bytes_left, self._begun(words.tile, is_masked))
         self._end(words, sums, is_masked)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
@@ -69,7 +67,7 @@ class BytesFunction(ConvFunction):
             return sums
 
         around = self._loops()[: ends.n_around]
-        start = self._begun(words, is_masked)
+        start = self._begun(words.tile, is_masked)
         self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
 
     def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
@@ -78,20 +76,6 @@ class BytesFunction(ConvFunction):
         ask_ahead(self, rows, columns, self._depth())
         is_signed = self.product.a.dtype == INT8
         return WordTile(self.builder, tile, lambda row: line * row, self._column_offset, is_signed)
-
-    def _begun(self, words: WordTile, is_masked: bool) -> list[Vec]:
-        """What the sums of a tile begin with."""
-        start, made = self.start, list[Vec]()
-        if start is None:
-            return words.zeros()
-        masks = self._masks(words.tile, is_masked)
-        for column, (mask, t) in enumerate(zip(masks, words.types, strict=True)):
-
-            def one(start: ir.Expr = start, lanes: int = t.lanes) -> None:
-                made.append(self.builder.broadcast(self.value(start, 0), lanes))
-
-            self._in_column(self._column(column), mask, one, t.lanes)
-        return made * words.tile.rows
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
         """The epilogue."""

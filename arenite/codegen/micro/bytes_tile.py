@@ -73,9 +73,6 @@ class WordTile:
         turned = dict.fromkeys(self.types) if is_signed != self.dot.wants_signed else {}
         self.turns = {t: b.hidden(_TURNS, t) for t in turned}
 
-    def zeros(self) -> list[Vec]:
-        return [self.b.constant(0, t) for t in self.types] * self.tile.rows
-
     def step(
         self,
         a_at: str,

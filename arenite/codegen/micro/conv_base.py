@@ -25,6 +25,7 @@ from arenite.codegen.micro.kernel import (
     Product,
     in_blocks,
 )
+from arenite.codegen.micro.sum_start import begun
 from arenite.codegen.micro.sums import SumBuilder
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
@@ -89,6 +90,11 @@ class LastBuilder(SumBuilder):
             sides = self._joined(sides)
         sides = [*[_NO_LINES] * (2 - len(sides)), *sides]
         *self.deep, self.block, self.line = sides
+
+    def begun(self) -> tuple[ir.Expr | None, ir.Block]:
+        """What sums begin with, if not with zero, and the epilogue without it."""
+        known = frozenset({self.column.name, *self.batch} - {self.line.var.name})
+        return begun(self.epilogue(), known)
 
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
         return sides_of(self.node, variables, taps)

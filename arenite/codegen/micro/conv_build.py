@@ -126,6 +126,7 @@ class ConvBuilder(LastBuilder):
         loops = self._loops(walked, in_place)
         ends = self._ends(walked, cut, len(loops)) if leaves_out else None
         few = self._few(cut, target) if in_place else NOT_FEW
+        start, epilogue = self.begun()
         made = Product(
             a=Operand(
                 walked.array,
@@ -158,7 +159,7 @@ class ConvBuilder(LastBuilder):
             few_form="tiles",
             few_columns=few.channels,
             few_heights=few.heights,
-            epilogue=self.epilogue(),
+            epilogue=epilogue,
             is_short=self.epilogue_ops() <= self.short_ops,
         )
         conv = Conv(
@@ -170,6 +171,7 @@ class ConvBuilder(LastBuilder):
             copied,
             ends,
             last_lanes(self.channels, cut.lanes, target),
+            start,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays

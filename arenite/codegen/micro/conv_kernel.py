@@ -18,7 +18,6 @@ from functools import partial
 from math import prod
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.convert import register_type
 from arenite.codegen.micro.ahead import ask_ahead, rows_ahead
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
@@ -71,6 +70,7 @@ class Conv:
     copied: ir.Block  # what a block begins with
     ends: Ends | None = None
     last_lanes: int = 0  # of the last vector of columns, if fewer than of others
+    start: ir.Expr | None = None  # what sums begin with, if not with zero; the same for all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ def _(kernel: ConvKernel) -> str:
         f"K loops {loops}, panels of {conv.panel} at {expression_text(conv.panels_at)}",
         f"// rows of {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}, "
         f"{expression_text(product.a.line)} apart, depth {expression_text(product.depth)}",
+        f"// sums begin with {'zero' if conv.start is None else expression_text(conv.start)}",
     ]
     if conv.last_lanes:
         head.append(f"// {conv.last_lanes} lanes of the last columns")
@@ -127,6 +128,7 @@ class ConvFunction(TileFunction):
             self._loops(),
             [None] * columns,
             rows_ahead(self, rows, self._depth()),
+            start=self._begun(shape, is_masked),
         )
         self.finish(sums, self._masks(shape, is_masked))
 
@@ -164,11 +166,15 @@ class ConvFunction(TileFunction):
                 sums = summed(b, loops, a_here, b_here, sums, partial(step, rows))
             return sums
 
-        zeros = [b.constant(0, register_type(dot.sum, lanes)) for lanes in shape.widths]
-        start = zeros * strip.pixels
+        start = self._begun(shape, is_masked)
         flat = summed(b, self._loops()[: ends.n_around], "%a", "%b", start, taps)
         sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
         self.finish(sums, self._masks(shape, is_masked))
+
+    def _begun(self, shape: Tile, is_masked: bool) -> list[Vec]:
+        """What the sums of a tile begin with."""
+        masks = self._masks(shape, is_masked)
+        return self.begun(self.conv.start, shape.widths, masks) * shape.rows
 
     def _shape(self, rows: int, columns: int, is_masked: bool) -> Tile:
         """A tile; if it is masked, its last columns are the last there are."""

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.convert import register_type
 from arenite.codegen.micro.ahead import LINE_NBYTES, ask, ask_ahead
 from arenite.codegen.micro.bytes_tile import add_pair, as_pair
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Taps
@@ -70,6 +69,7 @@ class Depthwise:
     n_new_lines: int
     ahead: int  # pixels between a strip and the one that is asked for beside it
     last_lanes: int  # of the last vector of channels, if fewer than of others; else 0
+    start: ir.Expr | None  # what sums begin with, if not with zero; the same for all pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ def _(kernel: DepthwiseKernel) -> str:
         f"// {own.taps} taps {own.dilation} apart, stride {own.stride}, pixels {own.pixel} apart, "
         f"weights {own.weight_step}, at {expression_text(own.weights_at)}; loops {loops}",
         f"// {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}",
+        f"// sums begin with {'zero' if own.start is None else expression_text(own.start)}",
     ]
     if own.last_lanes:
         head.append(f"// {own.last_lanes} lanes of the last channels")
@@ -144,8 +145,8 @@ class StripFunction(TileFunction):
 
         if own.n_new_lines:
             self._ask_ahead(strip)
-        zero = b.constant(0, register_type(dot.sum, lanes))
-        sums = summed(b, self._loops(), "%a", "%b", [zero] * strip.pixels, step)
+        start = self.begun(own.start, [lanes], [mask]) * strip.pixels
+        sums = summed(b, self._loops(), "%a", "%b", start, step)
         self.finish([[total] for total in sums], [mask])
 
     def _ask_ahead(self, strip: Strip) -> None:
@@ -172,8 +173,8 @@ class StripFunction(TileFunction):
             value = load_wide(b, a_at, dot.a, dot.sum, lanes, mask)
             return [fma(value, load_wide(b, b_at, dot.b, dot.sum, lanes, mask), sums[0])]
 
-        zero = b.constant(0, register_type(dot.sum, lanes))
-        [total] = summed(b, [*self._loops(), taps], "%a", "%b", [zero], step)
+        start = self.begun(own.start, [lanes], [mask])
+        [total] = summed(b, [*self._loops(), taps], "%a", "%b", start, step)
         self.finish([[total]], [mask])
 
     def _lanes(self, is_masked: bool) -> tuple[int, Vec | None]:

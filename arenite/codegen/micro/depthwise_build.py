@@ -96,6 +96,7 @@ class _DepthwiseBuilder(LastBuilder):
                 loops.append(Taps(count, index_expr(step * side.dilation), below))
             if side.is_padded:
                 weights_at = weights_at + ir.Name(f"{name}_first") * below
+        start, epilogue = self.begun()
         made = Product(
             a=Operand(
                 lies.array,
@@ -122,7 +123,7 @@ class _DepthwiseBuilder(LastBuilder):
             few_form="stream",
             few_columns=1,
             few_heights=(),
-            epilogue=self.epilogue(),
+            epilogue=epilogue,
             is_short=self.epilogue_ops() <= SHORT_OPS,
         )
         depthwise = Depthwise(
@@ -145,6 +146,7 @@ class _DepthwiseBuilder(LastBuilder):
             self._new_lines(lies, target),
             min(AHEAD // line.stride, cut.block_lines * bounds(line.places)[1] // OF_A_TILE),
             last_lanes(self.channels, cut.lanes, target),
+            start,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         kernel = DepthwiseKernel(

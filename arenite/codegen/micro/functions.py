@@ -113,6 +113,23 @@ class TileFunction(Kept):
         )
         self.finish(sums, masks)
 
+    def begun(
+        self, start: ir.Expr | None, widths: Sequence[int], masks: Sequence[Vec | None]
+    ) -> list[Vec]:
+        """What the sums of a row begin with: columns of so many lanes, zeros if it is None."""
+        b, made = self.builder, list[Vec]()
+        for column, (lanes, mask) in enumerate(zip(widths, masks, strict=True)):
+
+            def one(lanes: int = lanes) -> None:
+                assert start is not None
+                made.append(b.broadcast(self.value(start, 0), lanes))
+
+            if start is None:
+                made.append(b.constant(0, register_type(self.product.sum_dtype, lanes)))
+            else:
+                self._in_column(self._column(column), mask, one, lanes)
+        return made
+
     def finish(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
         """What a tile does with its sums, by row and column; masks are those of the columns."""
         if self.product.is_short:

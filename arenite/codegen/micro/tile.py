@@ -86,8 +86,10 @@ def multiply(
     column_masks: Sequence[Vec | None],
     beside: Callable[[str], None] | None = None,
     inside: Inside | None = None,
+    start: list[Vec] | None = None,
 ) -> list[list[Vec]]:
-    """The sums, by row and column; emitted behind the builder's current block.
+    """The sums, by row and column, from zeros or others on; emitted behind the builder's current
+    block.
 
     Of a column with a mask only the lanes that hold are read. `beside` emits what else a step does,
     from where it is in A; `inside` is as in `summed`.
@@ -112,7 +114,8 @@ def multiply(
                 made.append(fma(spread[vector.type.lanes], vector, total))
         return made
 
-    start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in widths] * tile.rows
+    if start is None:
+        start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in widths] * tile.rows
     sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
     return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
 
