@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from arenite.ir.dim import found_in
+from arenite.ir.dim import bounds, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node
 from arenite.ir.ops.control import regions_of
@@ -39,14 +39,19 @@ from arenite.schedule.roots import (
 
 def fuse(graph: Graph) -> Schedule:
     """The kernels of a graph, in order, with those of its bodies and branches in their places."""
-    return _fused(outline(graph), count())
+    given = (*graph.inputs, *graph.constants, *graph.states)
+    nbytes = sum(bounds(node.nbytes)[1] for node in given)
+    return _fused(outline(graph), count(), nbytes)
 
 
 def _fused(
-    graph: Graph, numbers: Iterator[int], carried: Mapping[Node, Node] | None = None
+    graph: Graph,
+    numbers: Iterator[int],
+    program_nbytes: int,
+    carried: Mapping[Node, Node] | None = None,
 ) -> Schedule:
-    """`carried`: the values of a loop whose body this is that may be written over, by what follows
-    on them."""
+    """`program_nbytes` is for all kernels. `carried`: the values of a loop whose body this is that
+    may be written over, by what follows on them."""
     last: dict[Node, Node] = {}
     while True:
         kept = {copy.inputs[0] for copy in last.values()}
@@ -64,7 +69,7 @@ def _fused(
                     last[state] = copied(last[state])
                 taken.add(last[state])
         graph = _with_copies(graph, last)
-    steps = drafts.finished(numbers, over)
+    steps = drafts.finished(numbers, program_nbytes, over)
     return Schedule(tuple(steps), graph.inputs, graph.outputs, graph.states, graph.updates)
 
 
@@ -280,7 +285,9 @@ class _Drafts:
                 pending += self.users[user]
         return found
 
-    def finished(self, numbers: Iterator[int], over: Overwriting) -> list[Step]:
+    def finished(
+        self, numbers: Iterator[int], program_nbytes: int, over: Overwriting
+    ) -> list[Step]:
         outputs = set(self.graph.results)
         read_by: dict[Node, set[int]] = {}
         for draft in self.works:
@@ -294,7 +301,7 @@ class _Drafts:
         for draft in in_order(self.works, self.by_node, after, outputs):
             made = [stage.node for stage in draft.stages]
             if draft.is_construct:
-                inside = partial(_fused, numbers=numbers)
+                inside = partial(_fused, numbers=numbers, program_nbytes=program_nbytes)
                 steps.append(construct(self.graph, made, inside, numbers))
                 continue
             stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
@@ -322,6 +329,7 @@ class _Drafts:
                     number=number,
                     in_place=(*in_place_of(draft, stored), *overwrites),
                     overwrites=overwrites,
+                    program_nbytes=program_nbytes,
                 )
             )
         return steps

@@ -26,6 +26,7 @@ from arenite.codegen.micro.kernel import (
     Product,
     tile_body,
 )
+from arenite.codegen.micro.stream import is_far
 from arenite.codegen.micro.sums import SumBuilder
 from arenite.codegen.target import Target
 from arenite.dtype import Kind
@@ -43,6 +44,8 @@ from arenite.schedule.kernel import Kernel, Role, space_vars
 
 #: Operations up to which an epilogue is done on the sums in registers.
 SHORT_OPS = 6
+#: Last caches that a program may fill of which much is still there when it runs again.
+CACHES_OF_SMALL = 2
 #: Axes that stand for a size of 1.
 _NO_ROW = Axis(LoopVar("_one_row", 0, 0), 1, False)
 _NO_COLUMN = Axis(LoopVar("_one_column", 0, 0), 1, False)
@@ -170,6 +173,7 @@ class _ProductBuilder(SumBuilder):
             is_short=self.epilogue_ops() <= SHORT_OPS,
             copied_groups=shape.copied_groups,
             joined_columns=shape.block_columns if self._is_joined(shape) else 0,
+            stays=shape.few.form == "dots" and self._stays(target),
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
         plain = self._kernel(tiles, tile_body(made)).loops
@@ -188,6 +192,12 @@ class _ProductBuilder(SumBuilder):
         """Whether tiles differ in their columns alone, and longer runs of these are faster."""
         is_streamed = not shape.heights and shape.few.form == "stream"
         return is_streamed and not self.batch and shape.blocks_a_tile == 1
+
+    def _stays(self, target: Target) -> bool:
+        """Whether B is narrow and large, in a program of which the last cache keeps much."""
+        b, sizes = self.b.node.dtype, (self.depth, self.column.size)
+        is_small = self.kernel.program_nbytes <= CACHES_OF_SMALL * target.l3_nbytes
+        return b != self.sum_dtype and is_far(target, sizes, b) and is_small
 
     def _operand(self, factor: _Factor, line: Dim, step: Dim) -> Operand:
         moving = [axis for axis in (self.row, self.column, self.k_axis) if axis is not None]

@@ -80,6 +80,7 @@ def row_dots(
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
     lines = _Lines(b, b_rows[0], lanes) if n_sums == 1 and has_lines(b.target, dot) else None
+    turn_nbytes = unroll * lanes * dot.b.bits // 8
 
     def step(at: Vec, sums: Sequence[Vec], vectors: Sequence[Vec], mask: Vec | None) -> list[Vec]:
         made: list[Vec] = []
@@ -96,7 +97,9 @@ def row_dots(
         """Vectors at `at` and behind it, as many as there are sets of sums; then the line read."""
         if ahead is not None:
             for row in b_rows:
-                prefetch(b, moved(b, moved(b, row, at * (dot.b.bits // 8)), ahead))
+                read_at = moved(b, row, at * (dot.b.bits // 8))
+                for line_at in range(0, turn_nbytes, LINE_BITS // 8):
+                    prefetch(b, b.offset(moved(b, read_at, ahead), line_at))
         split = len(carried) if lines is None else len(carried) - 1
         line, made = carried[-1], []
         for k in range(0, split, n_sums):

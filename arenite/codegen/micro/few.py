@@ -21,6 +21,9 @@ PAGE_NBYTES = 4096
 APART_NBYTES = 2816
 #: How far ahead a stream that a cache holds is asked for.
 NEAR_NBYTES = 768
+#: How far ahead narrow rows are asked for that the last cache may have; from memory they come
+#: faster unasked.
+STAYING_NBYTES = 32 << 10
 #: Elements of a row of A that is copied to lie on a cache line.
 LONGEST_COPY = 8192
 _COPY = "%copied_row"
@@ -60,8 +63,11 @@ class FewRows(TileFunction):
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
         lanes = product.lanes
         together, unroll = dots.shape_of(b.target, rows, dot, lanes, depth, self._is_far)
-        asks = rows == 1 and self._is_far and dots.is_plain(dot)
-        ahead = b_line * together if asks else None
+        ahead: Vec | int | None = None
+        if rows == 1 and self._is_far and dots.is_plain(dot):
+            ahead = b_line * together
+        elif rows == together == 1 and product.stays:
+            ahead = STAYING_NBYTES
         if rows == together == 1 and dots.has_lines(b.target, self.dot):
             a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)

@@ -71,6 +71,7 @@ class Product:
     is_short: bool  # the epilogue: done in registers
     copied_groups: int = 1  # groups of columns that are copied at a time
     joined_columns: int = 0  # columns of a tile, where tiles side by side are done as one
+    stays: bool = False  # B, or much of it, from run to run in the last cache
 
     @property
     def width(self) -> int:
