@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from arenite.pipeline import tune
+
 ROOT = Path(__file__).parent.parent
 #: Decision records quote interfaces as they were weighed; they are history, not instructions.
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,6 +39,34 @@ def test_python_in_the_docs_runs(place: str, code: str, tmp_path: Path, smollm2:
         text=True,
     )
     assert run.returncode == 0, f"{place}\n{run.stderr}"
+
+
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+TEST_FILE = re.compile(r"`((?:tests/[a-z/]+/)?test_[a-z_]+\.py)`")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_what_a_page_refers_to_is_there(page: Path) -> None:
+    """Links lead to files; tests that are named are tests, in tests/pipeline unless said."""
+    text = page.read_text()
+    for target in LINK.findall(text):
+        assert (page.parent / target).exists(), target
+    for name in TEST_FILE.findall(text):
+        path = ROOT / name if "/" in name else ROOT / "tests" / "pipeline" / name
+        assert "def test_" in path.read_text(), name
+
+
+def test_numbers_in_the_page_about_tuning_are_those_of_the_code() -> None:
+    text = " ".join((ROOT / "docs" / "tuning.md").read_text().split())
+    for said in (
+        f"each step must gain at least {tune.GAIN - 1:.0%}",
+        f"must gain {tune.GAIN_AGAIN - 1:.0%} each time",
+        f"lose no more than {tune.LOSS - 1:.0%} under any condition",
+        f"are measured at {tune.USUAL_SIZE}",
+    ):
+        assert said.replace("%", " %") in text
+    assert tune.TIMES_AGAIN == 2
+    assert "against the usual way alone, twice," in text
 
 
 def test_the_readme_has_code_to_run() -> None:
