@@ -23,7 +23,8 @@ from arenite.runtime.loader import load_code
 from arenite.runtime.model_file import code_sections, parse_code
 
 TURNS = 20_000
-READ_NBYTES = 96 * 2**20
+#: Bytes that are read from memory: twice the last cache, within these.
+LEAST_READ_NBYTES, MOST_READ_NBYTES = 96 * 2**20, 512 * 2**20
 ROUNDS = 5
 #: What is multiplied: numbers that are small and plain, whatever they are read as.
 PLAIN_BYTE = 0x3F
@@ -89,7 +90,8 @@ def limits() -> Limits:
     try:
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 2)
         loops = {name: call(loaded.address(entry)) for name, entry in entries.items()}
-        memory = Buffer.allocate(device.get("cpu"), uint8, (READ_NBYTES,))
+        read_nbytes = max(LEAST_READ_NBYTES, min(MOST_READ_NBYTES, 2 * target.l3_nbytes))
+        memory = Buffer.allocate(device.get("cpu"), uint8, (read_nbytes,))
         memory.as_array_mut()[...] = PLAIN_BYTE  # so that there are pages
         into = (ctypes.c_uint8 * 64)()
 
@@ -101,19 +103,18 @@ def limits() -> Limits:
             count = limits_ir.OPERATIONS[name] * target.vector_bits // 32 * TURNS
             return count / seconds(name, TURNS) / 1e9
 
-        def read_gbytes(nbytes: int, of: int) -> float:
-            """Of so many bytes, again and again, from the first of them."""
-            turns = nbytes // limits_ir.READ_NBYTES
-            return nbytes / seconds("read", turns, of - 1) / 1e9
+        def read_gbytes(mask: int) -> float:
+            turns = read_nbytes // limits_ir.READ_NBYTES
+            return read_nbytes / seconds("read", turns, mask) / 1e9
 
         sizes = {"L1": target.l1d_nbytes, "L2": target.l2_nbytes, "L3": target.l3_nbytes}
         return Limits(
             gops("float32"),
             gops("float64"),
             gops("int8"),
-            read_gbytes(READ_NBYTES, 1 << 62),
+            read_gbytes(-1),
             tuple(
-                Cache(name, nbytes, read_gbytes(READ_NBYTES, _half(nbytes)))
+                Cache(name, nbytes, read_gbytes(_half(nbytes) - 1))
                 for name, nbytes in sizes.items()
             ),
         )
@@ -123,7 +124,7 @@ def limits() -> Limits:
 
 def _half(nbytes: int) -> int:
     """A power of two, about half of a size."""
-    power: int = 1 << (nbytes // 2).bit_length() - 1
+    power: int = 1 << max(1, nbytes // 2).bit_length() - 1
     return power
 
 
