@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,16 @@ def test_processes_at_once_lose_no_choice() -> None:
         assert writer.returncode == 0
     wanted = {f"{name} {k}": f"choice {k}" for name in NAMES for k in range(count) if k % 3}
     assert choices.all_choices() == {"before": "kept", **wanted}
+
+
+def test_threads_at_once_lose_no_choice() -> None:
+    def keep(name: str) -> None:
+        for k in range(20):
+            choices.keep_choice(f"{name} {k}", "kept")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(keep, "abcd"))
+    assert len(choices.all_choices()) == 4 * 20
 
 
 def test_processes_that_tune_at_once_all_keep_what_they_find() -> None:
