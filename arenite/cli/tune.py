@@ -53,11 +53,12 @@ def tune(
     wanted = [_parse_sizes(text) for text in sizes or ()]
     left, exit_code = seconds, manner.EXIT_DONE
     _check_cache()
+    graphs = [  # of all, so that what is no model or layer is said before anything is measured
+        _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
+        for name in what
+    ]
     made = []
-    for name in what:
-        graph = (
-            _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
-        )
+    for name, graph in zip(what, graphs, strict=True):
         try:
             with _showing() as on_progress:
                 found = tune_graph(
@@ -73,9 +74,9 @@ def tune(
             print(f"{printable(name)}\n\n{found}\n", flush=True)
         if exit_code != manner.EXIT_DONE:
             break
-    _check_cache()  # which may have become one in memory
     if json:
         manner.print_json("tune", {"tuned": made})
+    _check_cache()  # which may have become one in memory
     return exit_code
 
 

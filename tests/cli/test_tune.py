@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,24 @@ def test_a_cache_that_cannot_be_written_is_said_before_anything_is_measured(
     assert "what tuning finds can't be kept: others may write" in " ".join(shown.err.split())
 
 
+def test_a_cache_that_becomes_unwritable_is_said_after_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
+    real = tune._Search.result
+
+    def result(search: tune._Search) -> KernelTimes:
+        shutil.rmtree(tmp_path / "cache")
+        return real(search)
+
+    monkeypatch.setattr(tune._Search, "result", result)
+    assert run(monkeypatch, "linear:26x64x96", "--threads", "1", "--json") == manner.EXIT_BAD_INPUT
+    shown = capsys.readouterr()
+    [tuned] = json.loads(shown.out)["tuned"]
+    assert tuned["tried"]
+    assert "what tuning finds can't be kept" in " ".join(shown.err.split())
+
+
 def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(manner, "err", Console(file=screen, force_terminal=True, width=80))
@@ -137,6 +156,7 @@ def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         (["conv:3x8x8/8x3x3/g2"], "is no layer"),
         (["matmul:99999x99999x99999"], "more than"),
         (["matmul:1\u0661x2x3"], "is no layer"),
+        (["linear:25x64x96", "matmul:12"], "is no layer"),
         (["linear:4x8x8", "--sizes", "rows"], "gives no sizes"),
         (["linear:4x8x8", "--sizes", "rows=1"], "no size is called rows; there are: none"),
         (["no/such/file.gguf", "--offline"], "no/such/file.gguf"),
