@@ -71,15 +71,17 @@ def row_dots(
     unroll: int,
     ahead: Vec | int | None = None,
     known: int | None = None,
+    in_lines: bool = False,
 ) -> list[Vec]:
     """For each row of A, and in it each row of B: FOLDED numbers that add up to their dot.
 
     `known` is the depth where that is a number, which leaves out what cannot be left. What lies
-    `ahead` bytes behind what is read of B is asked for.
+    `ahead` bytes behind what is read of B is asked for. One row of B may be read `in_lines` if its
+    numbers lie at multiples of their size.
     """
     n_sums = len(a_rows) * len(b_rows)
     zero = b.constant(0, register_type(dot.sum, lanes))
-    lines = _Lines(b, b_rows[0], lanes) if n_sums == 1 and has_lines(b.target, dot) else None
+    lines = _Lines(b, b_rows[0], lanes) if in_lines else None
     turn_nbytes = unroll * lanes * dot.b.bits // 8
 
     def step(at: Vec, sums: Sequence[Vec], vectors: Sequence[Vec], mask: Vec | None) -> list[Vec]:

@@ -68,7 +68,8 @@ class FewRows(TileFunction):
             ahead = b_line * together
         elif rows == together == 1 and product.stays:
             ahead = STAYING_NBYTES
-        if rows == together == 1 and dots.has_lines(b.target, self.dot):
+        in_lines = rows == together == 1 and dots.has_lines(b.target, dot)
+        if in_lines and dot is self.dot:
             a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
         part = register_type(product.sum_dtype, dots.FOLDED)
@@ -76,18 +77,30 @@ class FewRows(TileFunction):
         parts = self._stack(rows * width * dots.FOLDED, "%parts")
         last = self.rest - 1
 
-        def turn(_: Phase, at: Vec) -> None:
+        def turn(in_lines: bool, _: Phase, at: Vec) -> None:
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead, depth)
+            sums = dots.row_dots(
+                b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead, depth, in_lines
+            )
             for k, total in enumerate(sums):
                 row, column = divmod(k, together)
                 first = b.offset(parts, (row * width + column) * dots.FOLDED * size)
                 where = moved(b, first, at * (dots.FOLDED * size))
                 b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
 
-        self.counted_loop(zero, self.rest, [Phase(1, together)], (), turn)
+        def all_columns(in_lines: bool) -> None:
+            phases = [Phase(1, together)]
+            self.counted_loop(zero, self.rest, phases, (), partial(turn, in_lines))
+
+        if in_lines:
+            # Lines hold whole numbers, but a file may have them anywhere.
+            between = b.emit("ptrtoint ptr %b to i64", I64) & (size - 1)
+            b.when(between.eq(0), partial(all_columns, True))
+            b.when(between.ne(0), partial(all_columns, False))
+        else:
+            all_columns(False)
 
         def fold(_: Phase, at: Vec) -> None:
             first = moved(b, parts, at * (dots.FOLDED * size))
