@@ -74,12 +74,15 @@ def test_sizes_of_zero(shape: Any) -> None:
     np.testing.assert_array_equal(got, a @ b)
 
 
-@pytest.mark.parametrize("name", "k block sum acc group first_row column depth part stripe".split())
+@pytest.mark.parametrize(
+    "names", ["k block sum", "acc group first_row", "column depth part", "depth k stripe"]
+)
 @pytest.mark.parametrize("tb", [False, True])
-def test_a_size_may_have_any_name(name: str, tb: bool) -> None:
+def test_a_size_may_have_any_name(names: str, tb: bool) -> None:
+    rows, columns, depth = (Var(name, 1, 1100) for name in names.split())
     shape = Shape(7, 1030, 130, tb=tb)
     a, b = shape.operands(np.float32)
-    made = Made(shape.product, [(Var(name, 1, 200), 130), b.shape])
-    [got] = made.run([a, b], {name: 7})
+    made = Made(shape.product, [(rows, depth), (columns, depth) if tb else (depth, columns)])
+    [got] = made.run([a, b], dict(zip(names.split(), (7, 1030, 130), strict=True)))
     left, right = shape.views(a.astype(np.float64), b.astype(np.float64))
     assert (np.abs(got - left @ right) <= bound_of(left, right, 2.0**-24)).all()
