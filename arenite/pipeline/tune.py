@@ -2,8 +2,8 @@
 
 Each kernel that register tiles compute is compiled alone, on its own shapes, in the ways that its
 generator names. One part of a choice is changed at a time, from the usual one on; all ways are run
-in turn, under every condition (sizes, numbers of threads), and the best time of each counts. What
-does not write the very bytes that the usual way writes, on one thread or on several, is never
+in turn, under every condition (sizes, numbers of threads), and the second best time of each counts.
+What does not write the very bytes that the usual way writes, on one thread or on several, is never
 chosen. So a tuned program gives the results of one that is not, on any number of threads.
 """
 
@@ -219,8 +219,9 @@ class _Search:
         self._trial, self._choices, self._clock = trial, choices, clock
         self._conditions = conditions
         self._usual = choices[0]
-        #: By choice, under each condition.
-        self._best: dict[str, list[float]] = {}
+        #: By choice, under each condition: the two least times, of which the larger counts. The
+        #: clock of a thread that others disturb may show too little, once in a while.
+        self._least: dict[str, list[tuple[float, float]]] = {}
         self._differs: set[str] = set()
         self._expected: list[bytes] = []
         #: Whether time was enough to try everything.
@@ -242,13 +243,14 @@ class _Search:
                 current = best
         chosen = current if self._holds(current) else self._usual
         times = {
-            name: Times(tuple(best), name not in self._differs) for name, best in self._best.items()
+            name: Times(tuple(self._seconds(name)), name not in self._differs)
+            for name in self._least
         }
         return KernelTimes(chosen, times)
 
     def _add(self, choices: Sequence[str]) -> None:
         """Compile these; run each once under every condition and look at its bytes."""
-        new = [choice for choice in choices if choice not in self._best]
+        new = [choice for choice in choices if choice not in self._least]
         trial = self._trial
         trial.add(new)
         for choice in new:
@@ -258,13 +260,21 @@ class _Search:
                 self._expected = [trial.result(choice, case, 1) for case, _ in self._conditions]
             if results != self._expected:
                 self._differs.add(choice)
-            self._best[choice] = [math.inf] * len(self._conditions)
+            self._forget(choice)
             self._run(choice)
 
     def _run(self, choice: str) -> None:
-        best = self._best[choice]
+        least = self._least[choice]
         for k, condition in enumerate(self._conditions):
-            best[k] = min(best[k], self._trial.seconds(choice, *condition))
+            best, second, _ = sorted((*least[k], self._trial.seconds(choice, *condition)))
+            least[k] = best, second
+
+    def _forget(self, choice: str) -> None:
+        self._least[choice] = [(math.inf, math.inf)] * len(self._conditions)
+
+    def _seconds(self, choice: str) -> list[float]:
+        """Under each condition; of what ran once, that."""
+        return [second if second < math.inf else best for best, second in self._least[choice]]
 
     def _race(self, rivals: Sequence[str]) -> None:
         """All of them in turn, the far ones soon no more."""
@@ -280,7 +290,7 @@ class _Search:
             n_rounds += 1
 
     def _score(self, choice: str) -> float:
-        return geometric_mean(self._best[choice])
+        return geometric_mean(self._seconds(choice))
 
     def _holds(self, choice: str) -> bool:
         """Whether a choice gains each time that it runs against the usual one alone."""
@@ -289,16 +299,17 @@ class _Search:
     def _gains(self, choice: str) -> bool:
         """Whether it does now, whatever was measured before."""
         pair = (choice, self._usual)
-        before = [self._best[one] for one in pair]
+        before = [self._least[one] for one in pair]
         for one in pair:
-            self._best[one] = [math.inf] * len(self._conditions)
+            self._forget(one)
         self._race(pair)
-        new, old = (self._best[one] for one in pair)
+        new, old = map(self._seconds, pair)
         gains = geometric_mean(new) * GAIN_AGAIN <= geometric_mean(old) and all(
             a <= b * LOSS for a, b in zip(new, old, strict=True)
         )
         for one, earlier in zip(pair, before, strict=True):
-            self._best[one] = [min(both) for both in zip(earlier, self._best[one], strict=True)]
+            merged = [sorted(a + b) for a, b in zip(earlier, self._least[one], strict=True)]
+            self._least[one] = [(best, second) for best, second, *_ in merged]
         return gains
 
 

@@ -322,6 +322,23 @@ def test_what_loses_on_one_thread_is_not_chosen_for_what_it_gains_on_two() -> No
     assert found.chosen == "parts 1"
 
 
+def test_a_clock_that_shows_too_little_once_makes_no_choice_and_no_time() -> None:
+    class Disturbed(MadeUp):
+        def __init__(self, seconds: Mapping[str, Sequence[float]]) -> None:
+            super().__init__(seconds)
+            self.n_runs = 0
+
+        def seconds(self, choice: str, case: int, threads: int) -> float:
+            right = super().seconds(choice, case, threads)
+            self.n_runs += choice == "parts 2"
+            return right / 10 if choice == "parts 2" and self.n_runs in (5, 6) else right
+
+    table = {"parts 1": (1.0, 0.5), "parts 2": (1.0, 0.5)}
+    found, _ = searched(Disturbed(table))
+    assert found.chosen == "parts 1"
+    assert found.times["parts 2"] == Times((1.0, 0.5))
+
+
 def test_a_small_gain_is_none() -> None:
     found, _ = searched(MadeUp({"parts 1": (1.0, 0.5), "parts 2": (0.98, 0.49)}))
     assert found.chosen == "parts 1"
