@@ -23,6 +23,7 @@ from arenite.codegen.micro.conv_kernel import ConvDriver, ConvKernel
 from arenite.codegen.micro.depthwise import DepthwiseDriver, DepthwiseKernel
 from arenite.codegen.micro.driver import Driver
 from arenite.codegen.micro.kernel import MicroKernel
+from arenite.codegen.micro.slices import SlicedDriver, SlicedKernel
 from arenite.codegen.micro.winograd import WinogradDriver, WinogradKernel
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.target import Target
@@ -75,6 +76,8 @@ def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
         return ConvDriver(builder, kernel)
     if isinstance(kernel, DepthwiseKernel):
         return DepthwiseDriver(builder, kernel)
+    if isinstance(kernel, SlicedKernel):
+        return SlicedDriver(builder, kernel)
     return Driver(builder, kernel)
 
 

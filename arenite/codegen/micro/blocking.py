@@ -6,7 +6,7 @@ number of threads. Columns are split before rows, for splitting rows copies B mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from arenite.codegen.micro import dots
@@ -45,6 +45,22 @@ APART_NBYTES = 2048
 COPY_ROWS = 64
 #: Groups of columns copied at a time where B lies along its columns, so that more is read in a row.
 COPIED_GROUPS = 4
+#: Where B is copied while it is multiplied: bytes of a row in a stripe, the part of the second
+#: cache that the panels of one take. That is faster for so many rows; from fewer on if B takes more
+#: than this part of the last cache; up to more if it is too deep for many groups to be copied at a
+#: time.
+STRIPE_NBYTES = 256
+SLICE_SHARE = 8
+SLICED_ROWS = (48, 256)
+SLICED_ROWS_LARGE = 16
+SLICED_ROWS_DEEP = 512
+LARGE_SHARE = 3
+#: Tiles of such a launch, and stripes times slices in one of them: the first is copied beforehand.
+LEAST_SLICED_TILES = 6
+MOST_SLICED_TILES = 16
+LEAST_PIECES = 4
+#: Steps of K after which a row is copied; as many as leave enough turns for all rows.
+CHUNKS = (16, 8, 4)
 #: Places in each set of the second cache.
 WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
@@ -83,8 +99,19 @@ class Few:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """So many elements of K at a time; a row of the columns of B that come next is copied after
+    each `chunk` of them."""
+
+    depth: int
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
-    """Blocks of `block_rows` x `block_columns`; the rest is as in `kernel.Product`."""
+    """Blocks of `block_rows` x `block_columns`; the rest is as in `kernel.Product`. With `slices`
+    groups of columns are copied while others are multiplied, so many at a time, all of them whole.
+    """
 
     lanes: int
     columns: int
@@ -96,6 +123,7 @@ class Cut:
     block_rows: int
     block_columns: int
     blocks_a_tile: int
+    slices: Slices | None = None
 
 
 def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut:
@@ -116,29 +144,95 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     copies_b = most > few.up_to and (
         layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))
     )
-    return Cut(
+    n_groups = -(-block_columns // (columns * lanes))
+    usual = Cut(
         lanes,
         columns,
         _heights(layout.n_rows, block_rows, few, tallest) if most > few.up_to else (),
         few,
         _few_heights(layout.n_rows, block_rows, few),
         copies_b,
-        _copied_groups(layout, columns * lanes, block_columns, total, target) if copies_b else 1,
+        _copied_groups(layout, columns, n_groups, target) if copies_b else 1,
         block_rows,
         block_columns,
         blocks_a_tile,
     )
+    fits = a == total and _crowds(layout, b, target)
+    return (_sliced(usual, layout, b, tallest, target) if fits else None) or usual
 
 
-def _copied_groups(
-    layout: Layout, width: int, block_columns: int, total: DType, target: Target
-) -> int:
-    """Groups of a block that are copied at a time: what half the second cache holds."""
+def as_slices(cut: Cut, layout: Layout, target: Target) -> Cut | None:
+    """The same tiles with B copied while it is multiplied, where all sizes are known and can be cut
+    evenly; chunks of columns become whole stripes."""
+    rows, columns, depth = layout.n_rows, layout.n_columns, layout.depth
+    if not (isinstance(rows, int) and isinstance(columns, int) and isinstance(depth, int)):
+        return None
+    if cut.blocks_a_tile > 1 or layout.a_step != 1 or layout.b_line != 1:
+        return None
+    row_nbytes, width = _row_nbytes(cut.columns, target), cut.columns * cut.lanes
+    widest = max(1, STRIPE_NBYTES // row_nbytes)
+    groups = next((n for n in range(widest, 0, -1) if columns % (n * width) == 0), 0)
+    if groups == 0:
+        return None
+    stripe = groups * width
+    fewest = min(cut.block_rows, rows % cut.block_rows or rows)
+    chunks = [n for n in CHUNKS if n * cut.heights[0] <= groups * fewest]
+    most = target.l2_nbytes // SLICE_SHARE // (groups * row_nbytes)
+    depths = [n for n in range(most, most // 4, -1) if depth % n == 0]
+    found = [(n, chunk) for chunk in chunks for n in depths if n % chunk == 0]
+    if not found:
+        return None
+    return replace(
+        cut,
+        copies_b=True,
+        copied_groups=groups,
+        block_columns=-(-cut.block_columns // stripe) * stripe,
+        slices=Slices(*found[0]),
+    )
+
+
+def _sliced(usual: Cut, layout: Layout, b: DType, tallest: int, target: Target) -> Cut | None:
+    """All rows in slices, where that is faster, and leaves tiles for some threads."""
+    rows, columns, batch = (bounds(x)[1] for x in (layout.n_rows, layout.n_columns, layout.batch))
+    fewest, most = SLICED_ROWS
+    if columns * bounds(layout.depth)[1] * b.bits // 8 > target.l3_nbytes // LARGE_SHARE:
+        fewest = SLICED_ROWS_LARGE
+    if _fitting_groups(layout, usual.columns, target) < COPIED_GROUPS:
+        most = SLICED_ROWS_DEEP
+    if not usual.heights or not fewest <= rows <= most:
+        return None
+    whole = replace(usual, block_rows=rows, heights=even_heights([rows], tallest))
+    made = as_slices(whole, layout, target)
+    if made is None or made.slices is None:
+        return None
+    stripe = made.copied_groups * made.columns * made.lanes
+    n_stripes, n_slices = columns // stripe, bounds(layout.depth)[1] // made.slices.depth
+    shares = [
+        (n_tiles % 2, n_stripes // n_tiles)
+        for n_tiles in range(1, n_stripes + 1)
+        if n_stripes % n_tiles == 0
+        and n_tiles * batch >= LEAST_SLICED_TILES
+        and n_tiles <= max(1, MOST_SLICED_TILES // batch)
+        and n_stripes // n_tiles * n_slices >= LEAST_PIECES
+    ]
+    return replace(made, block_columns=min(shares)[1] * stripe) if shares else None
+
+
+def _copied_groups(layout: Layout, columns: int, n_groups: int, target: Target) -> int:
+    """Groups that are copied at a time where a block has so many."""
     if layout.b_line != 1:
         return 1
-    group_nbytes = width * bounds(layout.depth)[1] * total.bits // 8
-    fitting = target.l2_nbytes // 2 // group_nbytes
-    return max(1, min(COPIED_GROUPS, fitting, -(-block_columns // width)))
+    return max(1, min(COPIED_GROUPS, _fitting_groups(layout, columns, target), n_groups))
+
+
+def _fitting_groups(layout: Layout, columns: int, target: Target) -> int:
+    """Groups of so many vectors, as deep as B is, that half the second cache holds."""
+    return target.l2_nbytes // 2 // (_row_nbytes(columns, target) * bounds(layout.depth)[1])
+
+
+def _row_nbytes(columns: int, target: Target) -> int:
+    """Bytes in a row of a panel."""
+    return columns * target.vector_bits // 8
 
 
 def _crowds(layout: Layout, b: DType, target: Target) -> bool:

@@ -26,6 +26,7 @@ from arenite.codegen.micro.kernel import (
     Product,
     tile_body,
 )
+from arenite.codegen.micro.slices import SlicedKernel
 from arenite.codegen.micro.stream import is_far
 from arenite.codegen.micro.sums import SumBuilder
 from arenite.codegen.target import Target
@@ -183,9 +184,11 @@ class _ProductBuilder(SumBuilder):
             arrays += (ir.ArrayArg(SCRATCH, self.sum_dtype, "inout"),)
             count = tiles * self.depth * (made.width * made.copied_groups)
             scratch = (Scratch(self.sum_dtype, count),)
-        loops = MicroKernel(
-            plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made
-        )
+        parts = (plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made)
+        loops = MicroKernel(*parts)
+        if shape.slices is not None:
+            loops = SlicedKernel(*parts, shape.slices, shape.block_rows, shape.block_columns)
+            scratch = (Scratch(self.sum_dtype, tiles * loops.scratch_count),)
         return Built(loops, tiles, scratch, tuple(ways))
 
     def _is_joined(self, shape: Cut) -> bool:

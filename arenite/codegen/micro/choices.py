@@ -5,7 +5,8 @@ has parts, and tuning changes one part at a time:
 
     tile 14x32, parts 1x8, b copied     rows x columns of a register tile (narrow: of half
                                         vectors), blocks of rows x chunks of columns, whether
-                                        those of B are copied side by side
+                                        those of B are copied side by side (copied ahead: while
+                                        others are multiplied)
 
 None of them changes the order in which a sum is added up, so all give the same bits. Like the usual
 cut they depend on shapes alone, never on the number of threads.
@@ -13,12 +14,12 @@ cut they depend on shapes alone, never on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TypeVar
+from functools import lru_cache, partial
+from typing import TypeAlias, TypeVar
 
-from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, WIDEST, Cut, Layout
+from arenite.codegen.micro.blocking import LATER_HEIGHTS, MOST_TILES, WIDEST, Cut, Layout, as_slices
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
 from arenite.codegen.micro.rows import even_heights
 from arenite.codegen.micro.tile import lanes_of, most_rows
@@ -37,6 +38,8 @@ STREAMED = 64
 KEPT = 64
 
 AnyCut = TypeVar("AnyCut", Cut, ConvCut)
+#: A cut with B as it is to be; None where that does not fit.
+Copied: TypeAlias = Callable[[Cut], Cut | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,15 @@ def product_ways(usual: Cut, layout: Layout, target: Target) -> Mapping[str, Cut
     tops = [(c, most_rows(target, c)) for c in columns]
     low = [(c, LOW) for c, top in tops if top > LOW]
     shapes = [Shape(c, top) for c, top in (*tops, *low) if top >= 1]
-    copies = [usual.copies_b]
-    if layout.b_line == 1:
-        copies.append(not usual.copies_b)
-    return _matrix_ways(usual, layout.n_rows, layout.n_columns, layout.batch, shapes, copies)
+    copies: dict[str, Copied] = {"b in place": _in_place, "b copied": _copied}
+    copies["b copied ahead"] = partial(as_slices, layout=layout, target=target)
+    own_copies = "b in place" if not usual.copies_b else "b copied"
+    if usual.slices is not None:
+        own_copies = "b copied ahead"
+    if layout.b_line != 1:
+        copies, own_copies = {"": _copied}, ""
+    sizes = (layout.n_rows, layout.n_columns, layout.batch)
+    return _matrix_ways(usual, *sizes, shapes, copies, own_copies)
 
 
 @lru_cache(maxsize=KEPT)
@@ -69,7 +77,7 @@ def packed_ways(usual: Cut, n_rows: Dim, n_columns: Dim, batch: Dim) -> Mapping[
     """Of a product with weights in blocks."""
     tallest = usual.heights[0]
     shapes = [Shape(usual.columns, top) for top in range(tallest, max(0, tallest - 4), -1)]
-    return _matrix_ways(usual, n_rows, n_columns, batch, shapes, [False])
+    return _matrix_ways(usual, n_rows, n_columns, batch, shapes, {"": _in_place}, "")
 
 
 @lru_cache(maxsize=KEPT)
@@ -108,7 +116,8 @@ def _matrix_ways(
     n_columns: Dim,
     batch: Dim,
     shapes: Sequence[Shape],
-    copies: Sequence[bool],
+    copies: Mapping[str, Copied],
+    own_copies: str,
 ) -> Mapping[str, Cut]:
     rows, columns = (max(1, bounds(size)[1]) for size in (n_rows, n_columns))
     own = (-(-rows // usual.block_rows), -(-columns // usual.block_columns))
@@ -117,23 +126,21 @@ def _matrix_ways(
     parts = _parts(own, rows, bounds(batch)[1]) if usual.blocks_a_tile == 1 else [own]
     if not is_cut:
         parts = [part for part in parts if part[0] == own[0]]
-    notes = {True: ", b copied", False: ", b in place"} if len(copies) > 1 else {}
     found = []
-    for copies_b in copies:
+    for note in dict.fromkeys([own_copies, *copies]):
         for part in parts:
             for shape in shapes:
                 width = shape.columns * usual.lanes
                 if part[1] > -(-columns // width):
                     continue  # too few columns to be cut into so many
-                made = _matrix_cut(usual, n_rows, columns, shape, part, copies_b)
-                found.append((_name(shape.tallest, width, part) + notes.get(copies_b, ""), made))
-    own_name = _name(usual.heights[0], usual.columns * usual.lanes, own)
-    return _named(found, usual, own_name + notes.get(usual.copies_b, ""))
+                made = copies[note](_matrix_cut(usual, n_rows, columns, shape, part))
+                if made is not None:
+                    found.append((_name(shape.tallest, width, part, b=note), made))
+    own_name = _name(usual.heights[0], usual.columns * usual.lanes, own, b=own_copies)
+    return _named(found, usual, own_name)
 
 
-def _matrix_cut(
-    usual: Cut, n_rows: Dim, columns: int, shape: Shape, part: tuple[int, int], copies_b: bool
-) -> Cut:
+def _matrix_cut(usual: Cut, n_rows: Dim, columns: int, shape: Shape, part: tuple[int, int]) -> Cut:
     width = shape.columns * usual.lanes
     chunk = _share(columns, width, part[1])
     block_rows, heights = usual.block_rows, _later(shape.tallest)
@@ -145,11 +152,19 @@ def _matrix_cut(
         usual,
         columns=shape.columns,
         heights=heights,
-        copies_b=copies_b,
-        copied_groups=min(usual.copied_groups, chunk) if copies_b else 1,
+        copied_groups=min(usual.copied_groups, chunk),
         block_rows=block_rows,
         block_columns=chunk * width,
+        slices=None,
     )
+
+
+def _in_place(made: Cut) -> Cut:
+    return replace(made, copies_b=False, copied_groups=1)
+
+
+def _copied(made: Cut) -> Cut:
+    return replace(made, copies_b=True)
 
 
 def _few_ways(usual: Cut, layout: Layout) -> Mapping[str, Cut]:
@@ -243,8 +258,8 @@ def _parts(own: tuple[int, int], most_rows: int, others: int) -> list[tuple[int,
     return list(dict.fromkeys([own, *kept]))
 
 
-def _name(rows: int, columns: int, part: tuple[int, int], note: str = "") -> str:
-    return f"tile {rows}x{columns}{note}, parts {part[0]}x{part[1]}"
+def _name(rows: int, columns: int, part: tuple[int, int], note: str = "", b: str = "") -> str:
+    return f"tile {rows}x{columns}{note}, parts {part[0]}x{part[1]}{', ' * bool(b)}{b}"
 
 
 def _share(length: int, unit: int, count: int) -> int:

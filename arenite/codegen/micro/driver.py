@@ -26,7 +26,6 @@ from arenite.codegen.micro.kernel import (
     K,
     MicroKernel,
     Operand,
-    Product,
     in_blocks,
 )
 from arenite.codegen.micro.rows import LIMIT, next_heights
@@ -35,7 +34,7 @@ from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder, Vec, VType
 
 _BEGIN, _END = ir.Name("_tile_begin"), ir.Name("_tile_end")
-_GROUP, GROUP_START, GROUP_REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
+GROUP, GROUP_START, GROUP_REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,9 @@ class Driver(Kept):
         self.micro = kernel
         self.product = kernel.product
         self.texts: dict[str, str] = {}
+        #: How far K goes in a tile, and where in B that is.
+        self.depth: ir.Expr = kernel.product.depth
+        self.k: ir.Expr = K
         bind_arguments(self)
 
     def run(self) -> None:
@@ -98,9 +100,9 @@ class Driver(Kept):
     ) -> ir.Block:
         """The body for each group of so many columns, by default of the block."""
         n_groups = (last - first + (width - 1)) // width
-        start = first + _GROUP * width
+        start = first + GROUP * width
         place = (ir.Let(GROUP_START.name, start), ir.Let(GROUP_REST.name, last - GROUP_START))
-        return (ir.For(_GROUP.name, ir.index(0), n_groups, (*place, *body)),)
+        return (ir.For(GROUP.name, ir.index(0), n_groups, (*place, *body)),)
 
     def _panels(self) -> ir.Block:
         product = self.product
@@ -154,7 +156,7 @@ class Driver(Kept):
             if product.b.step != ir.index(1):
                 store = self._stored(GROUP_START, column)
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
-                self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
+                self.block((ir.For(K.name, ir.index(0), self.depth, (inner,)),))
                 return
             # A vector's columns at a time: as many rows of memory as can be read side by side.
             is_whole = isinstance(count, ir.Const) and count.value % lanes == 0
@@ -165,7 +167,7 @@ class Driver(Kept):
             )
             store = self._stored(GROUP_START, part * lanes + column)
             inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
-            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
+            outer = ir.For(K.name, ir.index(0), self.depth, (inner,), vector=True)
             n_parts = (count + (lanes - 1)) // lanes
             self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
 
@@ -177,13 +179,13 @@ class Driver(Kept):
         def emit() -> None:
             product, column = self.product, ir.Name("_copied")
             width, n_groups = product.width, product.copied_groups
-            start = first + _GROUP * width
+            start = first + GROUP * width
             store = self._stored(start, column)
 
             def rows(groups: ir.Expr, count: ir.Expr, unroll: int) -> ir.Block:
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
-                group = ir.For(_GROUP.name, ir.index(0), groups, (inner,), unroll=unroll)
-                return (ir.For(K.name, ir.index(0), product.depth, (group,)),)
+                group = ir.For(GROUP.name, ir.index(0), groups, (inner,), unroll=unroll)
+                return (ir.For(K.name, ir.index(0), self.depth, (group,)),)
 
             whole = rows(ir.index(n_groups), ir.index(width), n_groups)
             left = ir.Binary("min", last - start, ir.index(width))
@@ -196,10 +198,12 @@ class Driver(Kept):
     def _stored(self, first: ir.Expr, column: ir.Expr) -> ir.Store:
         """One element of B, of a column after the first of a group, to its place in scratch."""
         product = self.product
-        value: ir.Expr = ir.Load(product.b.array, product.b.at(first + column, K), product.b.dtype)
+        value: ir.Expr = ir.Load(
+            product.b.array, product.b.at(first + column, self.k), product.b.dtype
+        )
         if value.dtype != product.sum_dtype:
             value = ir.Cast(value, product.sum_dtype)
-        return ir.Store(SCRATCH, _scratch_start(product) + K * product.width + column, value)
+        return ir.Store(SCRATCH, self.panel_start() + K * product.width + column, value)
 
     def _few(self) -> ir.Block:
         product = self.product
@@ -226,7 +230,7 @@ class Driver(Kept):
         b, product = self.builder, self.product
         if product.copies_b:
             size = product.sum_dtype.bits // 8
-            start = self.value(_scratch_start(product), SCALAR) * size
+            start = self.value(self.panel_start(), SCALAR) * size
             columns_at = moved(b, self.pointers[SCRATCH], start)
         else:
             columns_at = self._address(product.b, self.value(GROUP_START, SCALAR))
@@ -236,6 +240,13 @@ class Driver(Kept):
             return self._function(name, lambda f: f.tile(rows, columns, is_masked))
 
         self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
+
+    def panel_start(self) -> ir.Expr:
+        """Where the panel of a group begins in scratch."""
+        product = self.product
+        panel = product.depth * product.width
+        start = TILE * (panel * product.copied_groups)
+        return start if product.copied_groups == 1 else start + GROUP * panel
 
     def _address(self, operand: Operand, line: Vec) -> str:
         b, size = self.builder, operand.dtype.bits // 8
@@ -248,9 +259,9 @@ class Driver(Kept):
         """Calls for all rows of the block, from its first to its last, each as high as it fits."""
         b, product = self.builder, self.product
         first, last = self.value(FIRST_ROW, SCALAR), self.value(LAST_ROW, SCALAR)
-        depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
+        depth, column = self.value(self.depth, SCALAR), self.value(GROUP_START, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
-        base = self._address(product.a, b.constant(0, I64))
+        base = self.row_zero()
         line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
 
         def call(rows: int, row: Vec) -> None:
@@ -258,7 +269,7 @@ class Driver(Kept):
             a_at = moved(b, base, row * line)
             b.emit_void(
                 f"call fastcc void @{build(rows)}(ptr %window, ptr {a_at}, ptr {columns_at}, "
-                f"{numbers})"
+                f"{numbers}{self.more_arguments(rows, row)})"
             )
 
         front, head, after = b.block, b.new_block("rows"), b.new_block("rows_done")
@@ -286,6 +297,14 @@ class Driver(Kept):
         b.set_phi(head, row.text, [(first, front), (done, latch)])
         b.block = after
 
+    def row_zero(self) -> str:
+        """Where row 0 of A begins."""
+        return self._address(self.product.a, self.builder.constant(0, I64))
+
+    def more_arguments(self, rows: int, row: Vec) -> str:
+        """What a tile of so many rows is given beside what all are, as text."""
+        return ""
+
     def _height(self, left: Vec, heights: Sequence[int]) -> Vec:
         """How high the next tile is with so many rows left."""
         b = self.builder
@@ -310,12 +329,15 @@ class Driver(Kept):
     def _few_function(self, suffix: str, fill: Callable[[FewRows], None]) -> str:
         return self._built(suffix, lambda builder: fill(FewRows(builder, self.micro)))
 
+    def function_text(self, builder: Builder, name: str) -> str:
+        return function_text(builder, self.micro, name)
+
     def _built(self, suffix: str, fill: Callable[[Builder], None]) -> str:
         name = f"{self.micro.name}.{suffix}"
         if name not in self.texts:
             builder = Builder(self.builder.target)
             fill(builder)
-            self.texts[name] = function_text(builder, self.micro, name)
+            self.texts[name] = self.function_text(builder, name)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals
             self.builder.helpers |= builder.helpers
@@ -325,10 +347,3 @@ class Driver(Kept):
 def _is_full(width: int) -> ir.Expr:
     """Whether a group has all of its columns."""
     return ir.Binary("ge", GROUP_REST, ir.index(width))
-
-
-def _scratch_start(product: Product) -> ir.Expr:
-    """Where the panel of a group begins in the scratch of a tile."""
-    panel = product.depth * product.width
-    start = TILE * (panel * product.copied_groups)
-    return start if product.copied_groups == 1 else start + _GROUP * panel

@@ -1,0 +1,256 @@
+"""A product in slices of K, whose columns of B are copied while others are multiplied.
+
+    sums = 0
+    for slice of K:   for stripe of columns:   for group of the stripe:   for rows:
+        a register tile over the slice; every few steps of K it also copies a row of the next
+        stripe of B, which lies in the next slice after the last stripe
+
+    panels of this stripe ──> tiles         panels of the next stripe <── rows of B
+                     they change places when a stripe is done
+
+Rows of B are as many as the slice is deep, and the tiles of a stripe share them evenly. Only the
+first stripe is copied beforehand. Between slices the sums lie in scratch and are taken up as they
+are, so that they are added up in the order of K, as in one go. All stripes are whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.convert import register_type
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.blocking import Slices
+from arenite.codegen.micro.driver import GROUP, GROUP_START, Driver, Emit
+from arenite.codegen.micro.functions import TileFunction, arguments_text
+from arenite.codegen.micro.kernel import (
+    FIRST_COLUMN,
+    FIRST_ROW,
+    LAST_COLUMN,
+    LAST_ROW,
+    SCRATCH,
+    TILE,
+    K,
+    MicroKernel,
+)
+from arenite.codegen.micro.tile import Dot, KLoop, Tile, load_wide, moved, multiply, prefetch
+from arenite.codegen.printer import kernel_text
+from arenite.codegen.scope import SCALAR
+from arenite.codegen.vector import I64, Builder, Vec
+
+_SLICE, _FIRST_K = ir.Name("_slice"), ir.Name("_first_k")
+_STRIPE, _STRIPE_START, _STRIPE_END = map(ir.Name, ("_stripe", "_stripe_start", "_stripe_end"))
+#: Which panels a stripe has, 0 or 1; where the next one is; how many rows of it there are.
+_SIDE, _NEXT_COLUMN, _NEXT_K, _NEXT_ROWS = map(
+    ir.Name, ("_side", "_next_column", "_next_k", "_next_rows")
+)
+#: Parameters of a tile beside the usual ones: the sums so far, and what it copies.
+_MORE = "ptr %sums, i64 %is_last, ptr %next, ptr %copy, i64 %n_copied"
+#: Rows that a row of B is asked for ahead of its copy.
+AHEAD = 4
+_LINE_NBYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedKernel(MicroKernel):
+    """In blocks of at most so many rows and columns. The scratch of a tile holds the panels of two
+    stripes, and the sums."""
+
+    slices: Slices
+    block_rows: int
+    block_columns: int
+
+    @property
+    def panel(self) -> int:
+        """Elements in the panel of a group."""
+        return self.slices.depth * self.product.width
+
+    @property
+    def stripe(self) -> int:
+        """Columns of a stripe."""
+        return self.product.copied_groups * self.product.width
+
+    @property
+    def side(self) -> int:
+        """Elements in the panels of a stripe."""
+        return self.product.copied_groups * self.panel
+
+    @property
+    def scratch_count(self) -> int:
+        """Elements in the scratch of a tile."""
+        return 2 * self.side + self.block_rows * self.block_columns
+
+
+@kernel_text.register
+def _(kernel: SlicedKernel) -> str:
+    """The loops, below how they are made."""
+    text: str = kernel_text.dispatch(MicroKernel)(kernel)
+    return f"// {kernel.slices}\n{text}"
+
+
+class SlicedFunction(TileFunction):
+    """A register tile over one slice."""
+
+    def __init__(self, builder: Builder, kernel: SlicedKernel) -> None:
+        super().__init__(builder, kernel)
+        self.made = kernel
+        self.size = kernel.product.sum_dtype.bits // 8
+
+    def tile(self, rows: int, columns: int, is_masked: bool) -> None:
+        b, product, made, size = self.builder, self.product, self.made, self.size
+        lanes, total, chunk = product.lanes, product.sum_dtype, made.slices.chunk
+        places = [
+            b.offset("%sums", (row * made.block_columns + column * lanes) * size)
+            for row in range(rows)
+            for column in range(columns)
+        ]
+        t = register_type(total, lanes)
+        line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, ir.index(1)))
+        b_step = product.width * size
+        n_chunks, n_steps = (b.constant(n, I64) for n in (made.slices.depth // chunk, chunk))
+        sums = multiply(
+            b,
+            Tile(rows, columns, lanes),
+            Dot(product.a.dtype, total, total),
+            "%a",
+            "%b",
+            lambda row: line * row,
+            lambda column: column * lanes * size,
+            [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)],
+            [None] * columns,
+            inside=self._copy_row,
+            start=[b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places],
+        )
+        last, kept = b.new_block("last"), b.new_block("kept")
+        is_last = Vec(b, "%is_last", I64).ne(0)
+        b.block.end = f"br i1 {is_last.text}, label %{last.name}, label %{kept.name}"
+        b.block = kept
+        for made_sum, place in zip((x for row in sums for x in row), places, strict=True):
+            b.emit_void(f"store {t} {made_sum.text}, ptr {place}, align {size}")
+        kept.end = "ret void"
+        b.block = last
+        self.finish(sums, [None] * columns)
+
+    def _copy_row(self, a_at: str) -> str:
+        """A row of the next stripe to its panels, if the tile has one left to copy."""
+        b, product, made, size = self.builder, self.product, self.made, self.size
+        gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - b.emit("ptrtoint ptr %a to i64", I64)
+        chunk_nbytes = made.slices.chunk * product.a.dtype.bits // 8
+        number = gone.divide(b.constant(chunk_nbytes, I64), signed=False)
+        copying, after = b.new_block("copying"), b.new_block("copied")
+        is_left = number.lt(Vec(b, "%n_copied", I64))
+        b.block.end = f"br i1 {is_left.text}, label %{copying.name}, label %{after.name}"
+        b.block = copying
+        step, b_size = self.nbytes(product.b.step, product.b), product.b.dtype.bits // 8
+        row, place = (
+            moved(b, "%next", number * step),
+            moved(b, "%copy", number * (product.width * size)),
+        )
+        for column in range(0, made.stripe, product.lanes):
+            group, within = divmod(column, product.width)
+            found = b.offset(row, column * b_size)
+            vector = load_wide(b, found, product.b.dtype, product.sum_dtype, product.lanes, None)
+            where = b.offset(place, (group * made.panel + within) * size)
+            b.emit_void(f"store {vector.type} {vector.text}, ptr {where}, align {size}")
+        # Up to its last byte: a row need not begin with a line of the cache.
+        nbytes, ahead = made.stripe * b_size, moved(b, row, step * AHEAD)
+        for at in (*range(0, nbytes, _LINE_NBYTES), nbytes - 1):
+            prefetch(b, b.offset(ahead, at), is_near=True)
+        copying.end = f"br label %{after.name}"
+        b.block = after
+        return a_at
+
+
+class SlicedDriver(Driver):
+    """Slices, stripes, and what each tile copies."""
+
+    def __init__(self, builder: Builder, kernel: SlicedKernel) -> None:
+        super().__init__(builder, kernel)
+        self.made = kernel
+        self.depth, self.k = ir.index(kernel.slices.depth), _FIRST_K + K
+
+    def _panels(self) -> ir.Block:
+        made, product, depth = self.made, self.product, self.made.slices.depth
+        assert isinstance(product.depth, ir.Const)
+        n_slices = int(product.depth.value) // depth
+        n_stripes = (LAST_COLUMN - FIRST_COLUMN) // made.stripe
+        is_final = ir.Binary("eq", _STRIPE + 1, n_stripes)
+        is_end = ir.Binary("and", is_final, ir.Binary("eq", _SLICE, ir.index(n_slices - 1)))
+        number = _SLICE * n_stripes + _STRIPE
+        tiles = Emit(lambda: self._tiles(product.columns, product.heights, is_masked=False))
+        stripe: ir.Block = (
+            ir.Let(_SIDE.name, number % 2),
+            ir.Let(_STRIPE_START.name, FIRST_COLUMN + _STRIPE * made.stripe),
+            ir.Let(_STRIPE_END.name, _STRIPE_START + made.stripe),
+            ir.Let(_NEXT_COLUMN.name, ir.Select(is_final, FIRST_COLUMN, _STRIPE_END)),
+            ir.Let(_NEXT_K.name, ir.Select(is_final, _FIRST_K + depth, _FIRST_K)),
+            ir.Let(_NEXT_ROWS.name, ir.Select(is_end, ir.index(0), ir.index(depth))),
+            ir.If(
+                ir.Binary("eq", number, ir.index(0)),
+                (self._copy_stripe(_STRIPE_START, _STRIPE_END),),
+            ),
+            *self._groups(product.width, (tiles,), _STRIPE_START, _STRIPE_END),
+        )
+        a_slice: ir.Block = (
+            ir.Let(_FIRST_K.name, _SLICE * depth),
+            ir.For(_STRIPE.name, ir.index(0), n_stripes, stripe),
+        )
+        return (
+            Emit(lambda: self.block((self._zeros(),))),
+            ir.For(_SLICE.name, ir.index(0), ir.index(n_slices), a_slice),
+        )
+
+    def _zeros(self) -> ir.Stmt:
+        """The sums before the first slice."""
+        at = ir.Name("_sum_at")
+        zero = ir.Const(0.0, self.product.sum_dtype)
+        store = ir.Store(SCRATCH, self._sums_start() + at, zero)
+        count = (LAST_ROW - FIRST_ROW) * self.made.block_columns
+        return ir.For(at.name, ir.index(0), count, (store,), vector=True)
+
+    def _side_start(self, side: ir.Expr) -> ir.Expr:
+        return TILE * self.made.scratch_count + side * self.made.side
+
+    def _sums_start(self) -> ir.Expr:
+        return self._side_start(ir.index(2))
+
+    def panel_start(self) -> ir.Expr:
+        return self._side_start(_SIDE) + GROUP * self.made.panel
+
+    def row_zero(self) -> str:
+        size = self.product.a.dtype.bits // 8
+        return moved(self.builder, super().row_zero(), self.value(_FIRST_K, SCALAR) * size)
+
+    def more_arguments(self, rows: int, row: Vec) -> str:
+        b, made, product = self.builder, self.made, self.product
+        size, scratch = product.sum_dtype.bits // 8, self.pointers[SCRATCH]
+        first = self.value(FIRST_ROW, SCALAR)
+        n_rows, above = self.value(LAST_ROW, SCALAR) - first, row - first
+        before = self.value(self._sums_start() + (GROUP_START - FIRST_COLUMN), SCALAR)
+        sums = moved(b, scratch, (before + above * made.block_columns) * size)
+        is_last = ir.Binary("eq", _FIRST_K + made.slices.depth, product.depth)
+        last = self.value(is_last, SCALAR).convert("zext", I64)
+        # Rows of the stripe that tiles before this one, and this one, have copied.
+        done = self.value(GROUP, SCALAR) * n_rows + above
+        all_rows = n_rows * product.copied_groups
+        copied, after = (
+            (x * self.value(_NEXT_ROWS, SCALAR)).divide(all_rows, signed=False)
+            for x in (done, done + rows)
+        )
+        panels = self.value(self._side_start(ir.index(1) - _SIDE), SCALAR)
+        copy = moved(b, scratch, (panels + copied * product.width) * size)
+        k = self.value(_NEXT_K, SCALAR) + copied
+        k_nbytes = k * self.value(product.b.step, SCALAR) * (product.b.dtype.bits // 8)
+        found = moved(b, self._address(product.b, self.value(_NEXT_COLUMN, SCALAR)), k_nbytes)
+        return (
+            f", ptr {sums}, i64 {last.text}, ptr {found}, ptr {copy}, i64 {(after - copied).text}"
+        )
+
+    def function_text(self, builder: Builder, name: str) -> str:
+        return (
+            f"define internal fastcc void @{name}({arguments_text(self.made)}, {_MORE}) noinline "
+            f"{FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
+        )
+
+    def new_function(self, builder: Builder) -> TileFunction:
+        return SlicedFunction(builder, self.made)
