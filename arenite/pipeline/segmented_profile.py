@@ -38,7 +38,8 @@ def joined(made: Sequence[tuple[int, Profile]]) -> Profile:
 
 
 def _sum(known: KernelTime | None, one: KernelTime, total: float) -> KernelTime:
-    """Two times of one kernel as one; rates are those of all its seconds."""
+    """Two times of one kernel as one; rates are those of all its seconds. Where its limits differ,
+    the one of the longer time is shown."""
     if known is None:
         return replace(one, share=one.seconds / total)
     seconds = known.seconds + one.seconds
@@ -47,6 +48,8 @@ def _sum(known: KernelTime | None, one: KernelTime, total: float) -> KernelTime:
     def mixed(before: float, now: float) -> float:
         return before + (now - before) * part
 
+    longer = max(known, one, key=lambda time: time.seconds)
+    is_alike = known.bound == one.bound
     return replace(
         known,
         seconds=seconds,
@@ -55,5 +58,6 @@ def _sum(known: KernelTime | None, one: KernelTime, total: float) -> KernelTime:
         share=seconds / total,
         gops=mixed(known.gops, one.gops),
         gbytes=mixed(known.gbytes, one.gbytes),
-        limit_share=mixed(known.limit_share, one.limit_share),
+        limit_share=mixed(known.limit_share, one.limit_share) if is_alike else longer.limit_share,
+        bound=longer.bound,
     )
