@@ -42,28 +42,28 @@ def test_products(sizes: tuple[int, int, int], is_later: bool, kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_later", [False, True], ids=["known", "found later"])
 @pytest.mark.parametrize("image", [(24,), (1, 24), (5, 6), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize(
-    ("groups", "inner", "outer"), [(1, 8, 20), (2, 4, 5), (6, 1, 1), (6, 1, 3)]
-)
-def test_convolutions_of_no_images(
-    groups: int, inner: int, outer: int, image: tuple[int, ...], is_later: bool, kind: str
-) -> None:
+def test_convolutions_of_no_images(image: tuple[int, ...], is_later: bool, kind: str) -> None:
     sides: list[Dim] = [*image]
     if is_later:
         sides = [Var(f"side{k}", 1, 30) for k in range(len(image))]
-    x = arenite.spec((Var("n", 0, 3) if is_later else 0, groups * inner, *sides), KINDS[kind])
-    given = np.ones((0, groups * inner, *image), KINDS[kind])
+    cases = [(1, 8, 20), (2, 4, 5), (6, 1, 1), (6, 1, 3)]  # groups, channels of one, in and out
+    n_images: Dim = Var("n", 0, 3) if is_later else 0
+    specs = [arenite.spec((n_images, g * inner, *sides), KINDS[kind]) for g, inner, _ in cases]
 
-    def network(x: Tensor) -> Any:
-        wide = summed(x)
-        one = wide.conv(known((groups * outer, inner, *[1] * len(image)), kind), groups=groups)
-        three = known((groups * outer, inner, *[3] * len(image)), kind)
-        return one + wide.conv(three, padding=1, groups=groups), one.sum()
+    def network(*images: Tensor) -> Any:
+        results = []
+        for x, (groups, inner, outer) in zip(images, cases, strict=True):
+            wide = summed(x)
+            one = wide.conv(known((groups * outer, inner, *[1] * len(image)), kind), groups=groups)
+            three = known((groups * outer, inner, *[3] * len(image)), kind)
+            results += [one + wide.conv(three, padding=1, groups=groups), one.sum()]
+        return tuple(results)
 
-    with arenite.compile(network, x) as program:
-        got, total = program(given)
-    assert got.shape == (0, groups * outer, *image)
-    assert total == 0
+    with arenite.compile(network, *specs) as program:
+        results = program(*(np.ones((0, g * inner, *image), KINDS[kind]) for g, inner, _ in cases))
+    for got, total, (groups, _, outer) in zip(results[::2], results[1::2], cases, strict=True):
+        assert got.shape == (0, groups * outer, *image)
+        assert total == 0
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (1, 5, 5), (3, 0, 5), (0, 4, 5)], ids=str)
