@@ -282,8 +282,8 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     assert b"of the lower bound" in shown
 
 
-def test_a_million_rows_are_placed(tmp_path: Path) -> None:
-    rows = "".join(f"v{k},{k},{k + 1 + k % 50},{64 + k % 1000}\n" for k in range(1_000_000))
+def test_ten_million_pairs_of_rows_are_placed(tmp_path: Path) -> None:
+    rows = "".join(f"v{k},{k},{k + 1 + k % 200},{64 + k % 1000}\n" for k in range(100_000))
     plan = memory.plan(csv_problems.read_csv(problem(tmp_path, "id,lower,upper,size\n" + rows)))
     assert plan.method == "sweep by birth"
     assert plan.ratio < 1.5
