@@ -4,6 +4,7 @@ model that is fetched once. All processes of a run share it, and share compiled 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -34,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What cannot be split comes first, so that no worker is left alone with it at the end."""
     items.sort(key=lambda item: item.path.name != "test_quality.py")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end, so that no collection need look through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_worker() -> bool:
