@@ -134,6 +134,8 @@ def test_other_generators_multiply_and_add_whole_vectors_in_registers(
 ) -> None:
     function, shapes, n_least = OTHERS[name]
     register = {"avx512": r"%zmm", "avx2": r"%ymm", "neon": r"v\d+\.4s"}[target]
+    if name == "attention of one":
+        register = register.replace("%zmm", "%[yz]mm")  # dots have eight sums at the most
     best: list[str] = []
     for lines in listing(function, shapes, target).values():
         loop = innermost_loop(lines)

@@ -19,6 +19,7 @@ from arenite.codegen.micro.attention_kernel import (
     HEAD,
     KEY,
     QUERY,
+    RUN,
     UNIT,
     Attention,
     AttentionKernel,
@@ -126,17 +127,32 @@ class _Builder:
         few_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
         few_rows = few_up_to * self.fold
         n_parts = -(-columns_of_v // most_columns(self.target, few_tallest))
+        n_scales = 2 * BLOCK_KEYS if given.k_scale is not None else 0
         rooms = _rooms(
-            queries=max(block_queries, few_rows) * self.depth,
-            results=max(block_queries * self.width, few_rows * columns_of_v * lanes),
-            highest=max(block_queries, few_rows),
-            total=max(block_queries, few_rows),
-            factor=max(panel, few_rows),
-            scores=max(BLOCK_KEYS * panel if has_panels else 0, few_rows * BLOCK_KEYS),
-            scales=2 * BLOCK_KEYS if given.k_scale is not None else 0,
-            keys=BLOCK_KEYS * self.depth if copies_k and has_panels else 0,
-            values=BLOCK_KEYS * self.width if copies_v and has_panels else 0,
+            queries=block_queries * self.depth,
+            results=block_queries * self.width,
+            highest=block_queries,
+            total=block_queries,
+            sums=0,
+            factor=panel,
+            scores=BLOCK_KEYS * panel,
+            scales=n_scales,
+            keys=BLOCK_KEYS * self.depth if copies_k else 0,
+            values=BLOCK_KEYS * self.width if copies_v else 0,
         )
+        few_rooms = _rooms(
+            queries=few_rows * self.depth,
+            results=few_rows * columns_of_v * lanes,
+            highest=few_rows,
+            total=few_rows,
+            sums=few_rows * columns_of_v * lanes,
+            factor=few_rows,
+            scores=few_rows * BLOCK_KEYS,
+            scales=n_scales,
+            keys=0,
+            values=0,
+        )
+        lengths = [few_rooms.length] * bool(few_up_to) + [rooms.length] * has_panels
         made = Attention(
             q=self._operand(given.q, "head", QUERY, D),
             k=k_operand,
@@ -172,10 +188,13 @@ class _Builder:
             fold=self.fold,
             few_blocks=self._size(few_blocks),
             few_place=self._few_place(n_chunks),
+            few_group=UNIT * self.fold // self._size(self.ratio),
+            n_units=self._size(maximum(self.heads // self.fold, 1)),
             few_tallest=few_tallest,
             few_width=columns_of_v * lanes,
             few_columns=-(-columns_of_v // n_parts),
             rooms=rooms,
+            few_rooms=few_rooms,
         )
         arrays = (
             *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
@@ -191,7 +210,7 @@ class _Builder:
             tile_body(made),
             made,
         )
-        return Built(loops, tiles, (Scratch(self.wide, tiles * rooms.length),))
+        return Built(loops, tiles, (Scratch(self.wide, tiles * max(lengths)),))
 
     # How it is cut.
 
@@ -244,16 +263,10 @@ class _Builder:
         )
 
     def _few_place(self, n_chunks: Dim) -> ir.Block:
-        """The same of blocks that have all queries of some heads."""
-        inner = [(CHUNK.name, n_chunks), (UNIT.name, self.heads // self.fold)]
-        first_head = UNIT * self.fold
-        return (
-            *self._taken_apart(inner),
-            ir.Let("group", first_head // self._size(self.ratio)),
-        )
+        """The same of runs of blocks that have all queries of some heads."""
+        return tuple(self._taken_apart([(CHUNK.name, n_chunks)], RUN))
 
-    def _taken_apart(self, inner: Sequence[tuple[str, Dim]]) -> list[ir.Let]:
-        rest: ir.Expr = BLOCK
+    def _taken_apart(self, inner: Sequence[tuple[str, Dim]], rest: ir.Expr = BLOCK) -> list[ir.Let]:
         lets: list[ir.Let] = []
         axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
         for name, size in [*inner, *reversed(axes)]:

@@ -6,12 +6,12 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.attention_form import Call, Place
-from arenite.codegen.micro.attention_kernel import AttentionKernel
+from arenite.codegen.micro.attention_kernel import FIRST_TILE, LAST_TILE, AttentionKernel
 from arenite.codegen.micro.attention_program import program
 from arenite.codegen.micro.kernel import SCRATCH
 from arenite.codegen.micro.tile import moved
 from arenite.codegen.partials import Partials
-from arenite.codegen.scope import SCALAR
+from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.tile import Tiles
 from arenite.codegen.vector import I64, Builder, Vec
 
@@ -29,9 +29,9 @@ class AttentionDriver(Tiles):
 
     def run(self) -> None:
         b = self.builder
-        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-        block = program(self.made)
-        self.serial_loop(self.kernel.tile_var, begin, end, block, 1)
+        for name, value in ((FIRST_TILE, "%tile_begin"), (LAST_TILE, "%tile_end")):
+            self.scope.bind(name.name, Binding(ir.INT64, 0, values={SCALAR: Vec(b, value, I64)}))
+        self.block(program(self.made))
         b.block.end = "ret void"
 
     def simple(self, stmt: ir.Stmt, part: int) -> None:

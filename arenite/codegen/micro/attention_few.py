@@ -2,23 +2,31 @@
 and along the keys.
 
     for block of keys
-        scores[row][key]       row dots of queries and keys
-        mask; new maxima; weights and their sums
-        results[row][e]        = results * factor + weights times values, read in order
-    divide the results by the sums
+        for some keys, unit
+            scores[row][key]       row dots of queries and keys
+        for unit, row
+            mask; new maxima; weights and their sums
+        for some keys, unit
+            sums[row][e]           += weights times values, read in order
+        for unit, row
+            results                = results * factor + sums
+    divide the results by the sums of weights
 
 Nothing is turned round and keys and values are read once, as they lie; bytes at their own width,
-for the scores and the weights take their scales.
+for the scores and the weights take their scales. They come from memory, which is fast where it is
+read in order: rows of units often lie side by side, so all units that there are go along together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_form import (
     FIRST_KEY,
     N_BLOCK,
+    SEEN,
     ZERO,
     Call,
     Form,
@@ -28,11 +36,14 @@ from arenite.codegen.micro.attention_form import (
     known_stride,
 )
 from arenite.codegen.micro.attention_kernel import (
+    FIRST_UNIT,
     HEAD,
+    LAST_UNIT,
     LOG2_E,
     N_ROWS,
     QUERY,
     UNIT,
+    Attention,
     constant,
     least,
     load,
@@ -40,20 +51,43 @@ from arenite.codegen.micro.attention_kernel import (
     most,
     stored_behind,
 )
-from arenite.codegen.micro.attention_tiles import DOT_KEYS, DotTile, RowTile
+from arenite.codegen.micro.attention_row_tiles import (
+    SOME_KEYS,
+    DotTile,
+    JoinTile,
+    RowTile,
+    TouchTile,
+)
 from arenite.codegen.micro.kernel import SCRATCH
 
 _ROW = ir.Name("row")
+#: How much further than the room of the first unit that of a unit begins.
+_ROOM = ir.Name("unit_room")
+#: The first of some keys, in its block.
+_AT = ir.Name("at")
+
+#: How many keys later those are that are asked for.
+AHEAD_KEYS = 2 * SOME_KEYS
 
 
 class Few(Form):
+    def __init__(self, made: Attention) -> None:
+        super().__init__(made, made.few_rooms)
+
     def block(self) -> ir.Block:
-        made = self.made
         return (
-            self._each_row(self._start()),
-            *self.each_key_block(ZERO, made.n_queries, self._key_block()),
-            self._each_row(self._finish()),
+            self._each_unit((self._each_row(self._start()),)),
+            *self.each_key_block(ZERO, self.made.n_queries, self._key_block()),
+            self._each_unit((self._each_row(self._finish()),)),
         )
+
+    def _each_unit(self, body: ir.Block) -> ir.Stmt:
+        """The body for the units that are taken together, each with a room."""
+        names = (
+            ir.Let("group", self.made.few_group),
+            ir.Let(_ROOM.name, (UNIT - FIRST_UNIT) * self.rooms.length),
+        )
+        return ir.For(UNIT.name, FIRST_UNIT, LAST_UNIT, (*names, *body))
 
     def _each_row(self, body: ir.Block) -> ir.Stmt:
         fold = self.made.fold
@@ -68,22 +102,22 @@ class Few(Form):
             load(made.q, QUERY, d, wide),
             constant(made.scale * LOG2_E, wide),
         )
-        store = self.put(rooms.queries, _ROW * made.depth + d, scaled)
+        store = self.put(rooms.queries, _ROOM + _ROW * made.depth + d, scaled)
         return (
             ir.For(d.name, ZERO, ir.index(made.depth), (store,), vector=True),
-            self.fill(rooms.results, _ROW * made.few_width, ir.index(made.few_width), 0.0),
-            self.put(rooms.highest, _ROW, constant(float("-inf"), wide)),
-            self.put(rooms.total, _ROW, constant(0.0, wide)),
+            self.fill(rooms.results, _ROOM + _ROW * made.few_width, ir.index(made.few_width), 0.0),
+            self.put(rooms.highest, _ROOM + _ROW, constant(float("-inf"), wide)),
+            self.put(rooms.total, _ROOM + _ROW, constant(0.0, wide)),
         )
 
     def _finish(self) -> ir.Block:
         made, rooms, wide = self.made, self.rooms, self.wide
         e, total, one = ir.Name("e"), ir.Name("all", wide), constant(1.0, wide)
         divisor = ir.Select(ir.Binary("eq", total, constant(0.0, wide)), one, total)
-        result = self.get(rooms.results, _ROW * made.few_width + e)
+        result = self.get(rooms.results, _ROOM + _ROW * made.few_width + e)
         if made.chunk:
             kept = ir.Store(made.out.array, made.out.at(QUERY, e), result)
-            highest, whole = self.get(rooms.highest, _ROW), self.get(rooms.total, _ROW)
+            highest, whole = (self.get(at, _ROOM + _ROW) for at in (rooms.highest, rooms.total))
             return (
                 ir.For(e.name, ZERO, ir.index(made.width), (kept,), vector=True),
                 *stored_behind(made, QUERY, highest, whole),
@@ -93,17 +127,36 @@ class Few(Form):
             value = ir.Cast(value, made.out.dtype)
         store = ir.Store(made.out.array, made.out.at(QUERY, e), value)
         return (
-            ir.Let("all", self.get(rooms.total, _ROW)),
+            ir.Let("all", self.get(rooms.total, _ROOM + _ROW)),
             ir.Let("inverse", ir.Binary("div", one, divisor)),
             ir.For(e.name, ZERO, ir.index(made.width), (store,), vector=True),
         )
 
     def _key_block(self) -> ir.Block:
+        weigh = (*self.copied_scales(), self._each_row((*self._mask(), *self._weights())))
         return (
-            *self._in_rows(self._scores),
-            self._each_row((*self._mask(), *self._weights())),
-            *self._in_rows(self._mix),
+            ir.If(self.is_first_block(), (self._touch(),)),
+            self._some_keys(ZERO, self._in_rows(self._scores)),
+            self._each_unit(weigh),
+            self._some_keys(self.n_unseen(), self._in_rows(self._mix)),
+            self._each_unit((self._each_row(self._join()),)),
         )
+
+    def _touch(self) -> ir.Stmt:
+        """Reads the keys that nobody asked for before."""
+        k = self.made.k
+        size = k.dtype.bits // 8
+        tile = TouchTile(self.made.depth * size, known_stride(k.line, size))
+        places = (Place(k.array, k.at(FIRST_KEY, ZERO)),)
+        count = least(N_BLOCK, AHEAD_KEYS)
+        return self._each_unit((Call(tile, places, (count, k.line * size)),))
+
+    def _some_keys(self, first: ir.Expr, body: ir.Block) -> ir.Stmt:
+        """The body for some keys of the block at a time, and with them each unit."""
+        turn = ir.Name("some")
+        n_turns = (N_BLOCK - first + (SOME_KEYS - 1)) // SOME_KEYS
+        at = ir.Let(_AT.name, first + turn * SOME_KEYS)
+        return ir.For(turn.name, ZERO, n_turns, (at, self._each_unit(body)))
 
     def _in_rows(self, call: Callable[[int, ir.Expr], ir.Block]) -> ir.Block:
         """Calls for all rows; where queries are counted later, for those of one after the other."""
@@ -121,41 +174,43 @@ class Few(Form):
         return (ir.For(QUERY.name, ZERO, made.n_queries, calls),)
 
     def _scores(self, rows: int, row: ir.Expr) -> ir.Block:
-        """Calls for all keys of the block, some at a time."""
-        made, k, v = self.made, self.made.k, self.made.v
+        made, k = self.made, self.made.k
         size = k.dtype.bits // 8
+        line = known_stride(k.line, size)
         tile = DotTile(
             rows,
             made.strands,
             self.wide,
             k.dtype,
             made.depth,
-            known_stride(k.line, size),
+            line,
             made.block_keys,
-            known_stride(v.line, size),
-            # The first rows ask for all.
-            0 if isinstance(row, ir.Const) and row != ZERO else made.width,
+            _is_first(row),
         )
-        at = ir.Name("some") * DOT_KEYS
-        call = Call(
-            tile,
-            (
-                Place(SCRATCH, self.within(self.rooms.queries, row * made.depth)),
-                Place(k.array, k.at(FIRST_KEY + at, ZERO)),
-                Place(v.array, v.at(FIRST_KEY + at, ZERO)),
-                Place(SCRATCH, self.within(self.rooms.scores, row * made.block_keys + at)),
-            ),
-            (N_BLOCK - at, k.line * size, v.line * size),
+        places = (
+            Place(SCRATCH, self.within(self.rooms.queries, _ROOM + row * made.depth)),
+            Place(k.array, k.at(FIRST_KEY + _AT, ZERO)),
+            Place(SCRATCH, self.within(self.rooms.scores, _ROOM + row * made.block_keys + _AT)),
         )
-        n_calls = (N_BLOCK + (DOT_KEYS - 1)) // DOT_KEYS
-        return (ir.For("some", ZERO, n_calls, (call,)),)
+        later = _AT + AHEAD_KEYS
+        # Behind the keys come the values.
+        place = made.v.at(FIRST_KEY + self.n_unseen() + (later - N_BLOCK), ZERO)
+        return _asking(
+            Call(tile, places, (N_BLOCK - _AT, k.line * size)),
+            ir.Binary("lt", later, N_BLOCK),
+            Place(k.array, k.at(FIRST_KEY + later, ZERO)),
+            Place(made.v.array, place),
+        )
 
     def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
         made, v = self.made, self.made.v
         size = v.dtype.bits // 8
         columns = made.few_width // made.lanes
-        first_seen = self.n_unseen()
-        first_weight = row * made.block_keys + first_seen
+        weight = row * made.block_keys + _AT
+        later = _AT + AHEAD_KEYS
+        # Behind the values come the keys of the next block, if there is one.
+        has_next = ir.Binary("lt", FIRST_KEY + N_BLOCK, SEEN)
+        next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
         calls: list[ir.Stmt] = []
         for first in range(0, columns, made.few_columns):
             at = first * made.lanes
@@ -169,25 +224,35 @@ class Few(Form):
                 known_stride(v.line, size),
                 made.block_keys,
                 made.few_width,
+                _is_first(row) and not first,
             )
-            start = row * made.few_width + at
-            calls.append(
-                Call(
-                    tile,
-                    (
-                        Place(SCRATCH, self.within(self.rooms.scores, first_weight)),
-                        Place(v.array, v.at(FIRST_KEY + first_seen, ir.index(at))),
-                        Place(SCRATCH, self.within(self.rooms.results, start)),
-                        Place(SCRATCH, self.within(self.rooms.factor, row)),
-                    ),
-                    (N_BLOCK - first_seen, v.line * size),
-                )
+            total = row * made.few_width + at
+            places = (
+                Place(SCRATCH, self.within(self.rooms.scores, _ROOM + weight)),
+                Place(v.array, v.at(FIRST_KEY + _AT, ir.index(at))),
+                Place(SCRATCH, self.within(self.rooms.sums, _ROOM + total)),
+            )
+            calls += _asking(
+                Call(tile, places, (least(N_BLOCK - _AT, SOME_KEYS), v.line * size)),
+                ir.Binary("lt", later, N_BLOCK),
+                Place(v.array, v.at(FIRST_KEY + later, ZERO)),
+                Place(made.k.array, made.k.at(next_key, ZERO)),
             )
         return tuple(calls)
 
+    def _join(self) -> ir.Block:
+        made, rooms = self.made, self.rooms
+        tile = JoinTile(made.few_width // made.lanes, made.lanes, self.wide)
+        starts = (rooms.results, rooms.sums)
+        places = (
+            *(Place(SCRATCH, self.within(at, _ROOM + _ROW * made.few_width)) for at in starts),
+            Place(SCRATCH, self.within(rooms.factor, _ROOM + _ROW)),
+        )
+        return (Call(tile, places, ()),)
+
     def _mask(self) -> ir.Block:
         made, rooms, wide = self.made, self.rooms, self.wide
-        at = _ROW * made.block_keys + K
+        at = _ROOM + _ROW * made.block_keys + K
         score = self.get(rooms.scores, at)
         steps: list[ir.Stmt] = []
         if made.mask is not None or made.k_scale is not None:
@@ -214,20 +279,20 @@ class Few(Form):
 
     def _weights(self) -> ir.Block:
         wide, rooms = self.wide, self.rooms
-        at = _ROW * self.made.block_keys + K
+        at = _ROOM + _ROW * self.made.block_keys + K
         top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
         weight, fresh = ir.Name("weight", wide), ir.Name("fresh", wide)
         lowest, zero = constant(float("-inf"), wide), constant(0.0, wide)
         score = self.get(rooms.scores, at)
-        factor = ir.Name("factor", wide)
-        kept = ir.Binary("mul", self.get(rooms.total, _ROW), factor)
+        factor, width = ir.Name("factor", wide), self.made.few_width
+        kept = ir.Binary("mul", self.get(rooms.total, _ROOM + _ROW), factor)
         return (
-            ir.Let("old", self.get(rooms.highest, _ROW)),
+            ir.Let("old", self.get(rooms.highest, _ROOM + _ROW)),
             ir.Accumulator("top", old),
             ir.For(K.name, ZERO, N_BLOCK, (ir.Accumulate("top", "max", score),), vector=True),
             ir.Let("subtracted", ir.Select(ir.Binary("eq", top, lowest), zero, top)),
             ir.Let("factor", ir.Unary("exp2", ir.Binary("sub", old, subtracted))),
-            self.put(rooms.highest, _ROW, top),
+            self.put(rooms.highest, _ROOM + _ROW, top),
             ir.Accumulator("fresh", zero),
             ir.For(
                 K.name,
@@ -241,6 +306,18 @@ class Few(Form):
                 vector=True,
                 unroll=self.made.weight_sums // self.made.lanes,
             ),
-            self.put(rooms.factor, _ROW, factor),
-            self.put(rooms.total, _ROW, ir.Binary("add", kept, fresh)),
+            self.put(rooms.factor, _ROOM + _ROW, factor),
+            self.fill(rooms.sums, _ROOM + _ROW * width, ir.index(width), 0.0),
+            self.put(rooms.total, _ROOM + _ROW, ir.Binary("add", kept, fresh)),
         )
+
+
+def _is_first(row: ir.Expr) -> bool:
+    """Whether these may be the first rows of a unit, which ask for all of them."""
+    return not isinstance(row, ir.Const) or row == ZERO
+
+
+def _asking(call: Call, is_near: ir.Expr, near: Place, far: Place) -> ir.Block:
+    """The call, with where rows are that it asks for: near, where that holds, or far."""
+    calls = [(replace(call, places=(*call.places, place)),) for place in (near, far)]
+    return (ir.If(is_near, *calls),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_kernel import (
     Attention,
+    Rooms,
     constant,
     key_range,
     least,
@@ -22,7 +23,7 @@ from arenite.codegen.micro.rows import even_height
 ROOM = ir.Name("room")
 FIRST_KEY, N_BLOCK = ir.Name("first_key"), ir.Name("n_block")
 K, ZERO = ir.Name("k"), ir.index(0)
-_SEEN_FROM, _SEEN = ir.Name("seen_from"), ir.Name("seen")
+_SEEN_FROM, SEEN = ir.Name("seen_from"), ir.Name("seen")
 _KEY_BLOCK = ir.Name("key_block")
 
 
@@ -46,9 +47,9 @@ class Call(ir.Stmt):
 class Form:
     """A way to compute a block of queries."""
 
-    def __init__(self, made: Attention) -> None:
+    def __init__(self, made: Attention, rooms: Rooms) -> None:
         self.made = made
-        self.rooms = made.rooms
+        self.rooms = rooms
         self.wide = made.wide
 
     def within(self, start: int, at: ir.Expr) -> ir.Expr:
@@ -83,25 +84,28 @@ class Form:
         blocks = ir.For(
             _KEY_BLOCK.name,
             _SEEN_FROM // length,
-            (_SEEN + (length - 1)) // length,
+            (SEEN + (length - 1)) // length,
             (
                 ir.Let(FIRST_KEY.name, most(begin, first_key)),
-                ir.Let(N_BLOCK.name, least(begin + length, _SEEN) - FIRST_KEY),
-                *self._copied_scales(),
+                ir.Let(N_BLOCK.name, least(begin + length, SEEN) - FIRST_KEY),
                 *body,
             ),
         )
         return (
             ir.Let(_SEEN_FROM.name, seen_from),
-            ir.Let(_SEEN.name, seen),
-            ir.If(ir.Binary("gt", _SEEN, _SEEN_FROM), (blocks,)),
+            ir.Let(SEEN.name, seen),
+            ir.If(ir.Binary("gt", SEEN, _SEEN_FROM), (blocks,)),
         )
+
+    def is_first_block(self) -> ir.Expr:
+        """Whether no keys were seen before those of the block."""
+        return ir.Binary("eq", _KEY_BLOCK, _SEEN_FROM // self.made.block_keys)
 
     def n_unseen(self) -> ir.Expr:
         """Keys at the front of the block that none of the queries sees: less than a turn."""
         return most(_SEEN_FROM - FIRST_KEY, 0) if self.made.window else ZERO
 
-    def _copied_scales(self) -> ir.Block:
+    def copied_scales(self) -> ir.Block:
         """Scales of the block side by side, as what is computed in."""
         made = self.made
         copies = []

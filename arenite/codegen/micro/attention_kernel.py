@@ -28,9 +28,13 @@ from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.dtype import DType
 
 TILE, BLOCK = ir.Name("tile"), ir.Name("block")
+#: The tiles of a call: from the first to before the last.
+FIRST_TILE, LAST_TILE = ir.Name("first_tile"), ir.Name("last_tile")
 FIRST_QUERY, N_ROWS = ir.Name("first_query"), ir.Name("n_rows")
 #: Heads that share keys and are taken together.
 UNIT, HEAD = ir.Name("unit"), ir.Name("head")
+#: Units that are taken together, and what they have in common: batch and part of the keys.
+FIRST_UNIT, LAST_UNIT, RUN = ir.Name("first_unit"), ir.Name("last_unit"), ir.Name("run")
 #: Which part of the keys a block is of.
 CHUNK = ir.Name("chunk")
 QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
@@ -46,6 +50,7 @@ class Rooms:
     results: int  # [panel][e][lane]
     highest: int  # [panel][lane], in scores so far
     total: int  # [panel][lane], of weights so far
+    sums: int  # [row][e], of weights times values of a block, beside few queries
     factor: int  # [lane], by which earlier results shrink
     scores: int  # [key][lane]
     scales: int  # [k or v][key], of a block
@@ -59,8 +64,8 @@ class Attention:
     """Operands lie along queries or keys (`line`) and along their width (`step`); the mask along
     queries and keys, scales along keys. `place` names, for a block, what the bases are over, and
     FIRST_QUERY. Up to `few_up_to` queries make one block with those of `fold` heads that share
-    keys: rows, query by query. `few_place` then names what the bases are over but for the head,
-    whose number UNIT * fold + row % fold is."""
+    keys, a unit: rows, query by query. `few_place` then names what the bases are over but for the
+    group and the head, whose number UNIT * fold + row % fold is."""
 
     q: Operand
     k: Operand
@@ -96,10 +101,13 @@ class Attention:
     fold: int
     few_blocks: ir.Expr
     few_place: ir.Block
+    few_group: ir.Expr  # of a unit
+    n_units: ir.Expr
     few_tallest: int
     few_width: int  # of the result, in whole vectors
     few_columns: int  # vectors of it in one tile
     rooms: Rooms
+    few_rooms: Rooms
 
     @property
     def weight_sums(self) -> int:
@@ -266,9 +274,30 @@ def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
 
 
 def in_few_blocks(made: Attention, body: ir.Block) -> ir.Block:
-    """The same where all queries are few."""
-    inside = (*made.few_place, ir.Let(N_ROWS.name, made.n_queries * made.fold), *body)
-    return (ir.For(BLOCK.name, *_run_of(made, made.few_blocks), inside),)
+    """The body for the units of all tiles of a call, where all queries are few: for as many of a
+    run at a time as there are tiles, for each of them has scratch."""
+    first, last = ir.Name("first_block"), ir.Name("last_block")
+    turn, n_turns = ir.Name("turn"), ir.Name("n_turns")
+    begin, end = ir.Name("begin"), ir.Name("end")
+    n_units, n_tiles = made.n_units, LAST_TILE - FIRST_TILE
+    units = (
+        ir.Let(FIRST_UNIT.name, begin + turn * n_tiles),
+        ir.Let(LAST_UNIT.name, least(FIRST_UNIT + n_tiles, end)),
+        *body,
+    )
+    run = (
+        *made.few_place,
+        ir.Let(N_ROWS.name, made.n_queries * made.fold),
+        ir.Let(begin.name, most(first - RUN * n_units, 0)),
+        ir.Let(end.name, least(last - RUN * n_units, n_units)),
+        ir.Let(n_turns.name, (end - begin + n_tiles - 1) // n_tiles),
+        ir.For(turn.name, ir.index(0), n_turns, units),
+    )
+    return (
+        ir.Let(first.name, FIRST_TILE * made.few_blocks // most(made.tiles, 1)),
+        ir.Let(last.name, LAST_TILE * made.few_blocks // most(made.tiles, 1)),
+        ir.For(RUN.name, first // n_units, (last + n_units - 1) // n_units, run),
+    )
 
 
 def _run_of(made: Attention, blocks: ir.Expr) -> tuple[ir.Expr, ir.Expr]:

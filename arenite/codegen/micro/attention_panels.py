@@ -58,7 +58,7 @@ class _Factor:
 
 class Panels(Form):
     def __init__(self, made: Attention) -> None:
-        super().__init__(made)
+        super().__init__(made, made.rooms)
         self.n_panels = (N_ROWS + (made.panel - 1)) // made.panel
         self.k = self._factor(made.k, made.copies_k, self.rooms.keys, made.depth)
         self.v = self._factor(made.v, made.copies_v, self.rooms.values, made.width)
@@ -170,7 +170,7 @@ class Panels(Form):
             )
         else:
             inside = (ir.Let(_COUNT.name, N_BLOCK), *steps)
-        return (*copies, self._each_panel(inside))
+        return (*self.copied_scales(), *copies, self._each_panel(inside))
 
     def _steps(self, columns: int) -> ir.Block:
         """A block of keys beside a panel, of which these columns are looked at."""
