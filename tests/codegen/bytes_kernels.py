@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from arenite.dtype import of as dtype_of
 from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph
 from arenite.tensor import Tensor
+from tests.codegen.convolutions import Convolution
 from tests.codegen.made import Array, MadeKernel
 
 EXTREMES = {"any": None, "high": (255, 127), "low": (255, -128), "none": (0, -128)}
@@ -149,18 +149,7 @@ def check_product(shape: Shape, target: str, values: Sequence[str] = ("any",)) -
 
 
 @dataclass(frozen=True)
-class Case:
-    """A convolution with channels last; channels are those of a group."""
-
-    image: tuple[int, ...]
-    channels: int
-    out: int
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    groups: int = 1
-    images: int = 1
+class Case(Convolution):
     pad_value: int = 0
     end: str = "none"
     values: str = "any"
@@ -168,22 +157,8 @@ class Case:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        return {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "padding": self.padding,
-            "pad_value": self.pad_value,
-            "channels": self.out * self.groups,
-        }
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        return tuple(
-            (size + sum(pair) - d * (k - 1) - 1) // s + 1
-            for size, k, s, d, pair in zip(
-                self.image, self.kernel, self.strides, self.dilations, self.padding, strict=True
-            )
-        )
+        own = {"pad_value": self.pad_value, "channels": self.out * self.groups}
+        return super().attrs | own
 
 
 def conv_operands(case: Case) -> tuple[Array, Array]:
@@ -207,15 +182,8 @@ def brute(case: Case) -> Array:
     x, w = (exact(array) for array in conv_operands(case))
     x = np.pad(x, ((0, 0), *case.padding, (0, 0)), constant_values=case.pad_value)
     total = np.zeros((case.images, *case.places, case.groups * case.out))
-    for taps in product(*map(range, case.kernel)):
-        cut: list[Any] = [
-            slice(tap * d, tap * d + (n - 1) * s + 1, s)
-            for tap, d, n, s in zip(taps, case.dilations, case.places, case.strides, strict=True)
-        ]
-        seen = x[(slice(None), *cut)]
-        for g in range(case.groups):
-            own = seen[..., g * case.channels : (g + 1) * case.channels]
-            total[..., g * case.out : (g + 1) * case.out] += own @ w[(g, *taps)]
+    for taps, seen in case.seen(x):
+        case.add_tap(total, taps, seen, w)
     return total
 
 

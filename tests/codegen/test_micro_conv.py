@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -31,6 +30,7 @@ from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.codegen.convolutions import Convolution
 from tests.codegen.made import TARGETS
 from tests.codegen.products import Made
 
@@ -39,18 +39,9 @@ FLOAT32 = BY_NAME["float32"]
 
 
 @dataclass(frozen=True)
-class Case:
-    """A convolution with channels last; `groups` 0 is depthwise."""
+class Case(Convolution):
+    """`groups` 0 is depthwise."""
 
-    image: tuple[int, ...]
-    channels: int  # of a group, in and out
-    out: int
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    groups: int = 1
-    images: int = 1
     end: str = "none"
 
     @property
@@ -60,19 +51,6 @@ class Case:
     @property
     def n_out(self) -> int:
         return self.out * self.groups if self.groups else self.channels
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        return tuple(
-            (size + sum(pair) - d * (k - 1) - 1) // s + 1
-            for size, k, s, d, pair in zip(
-                self.image, self.kernel, self.strides, self.dilations, self.padding, strict=True
-            )
-        )
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        return {"strides": self.strides, "dilations": self.dilations, "padding": self.padding}
 
 
 def whole(shape: Sequence[int], seed: int) -> Array:
@@ -101,18 +79,11 @@ def brute(case: Case, x: Array, w: Array) -> Array:
     """Tap by tap, with zeros around the image."""
     x = np.pad(x, ((0, 0), *case.padding, (0, 0)))
     total = np.zeros((x.shape[0], *case.places, case.n_out))
-    for taps in product(*map(range, case.kernel)):
-        cut: list[Any] = [
-            slice(tap * d, tap * d + (n - 1) * s + 1, s)
-            for tap, d, n, s in zip(taps, case.dilations, case.places, case.strides, strict=True)
-        ]
-        seen = x[(slice(None), *cut)]
-        if not case.groups:
+    for taps, seen in case.seen(x):
+        if case.groups:
+            case.add_tap(total, taps, seen, w)
+        else:
             total += seen * w[taps]
-            continue
-        for g in range(case.groups):
-            own = seen[..., g * case.channels : (g + 1) * case.channels]
-            total[..., g * case.out : (g + 1) * case.out] += own @ w[(g, *taps)]
     return total
 
 
