@@ -21,6 +21,7 @@ from arenite.codegen.micro.conv_build import ConvBuilder, Panels
 from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, LAST_LINE, Conv, Taps
+from arenite.codegen.micro.conv_late import Late
 from arenite.codegen.micro.conv_sides import ZERO, Side, plain_sides
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
 from arenite.codegen.target import Target
@@ -90,6 +91,9 @@ class _BytesBuilder(ConvBuilder):
     def _can_leave_out(self, lies: Lies) -> bool:
         has_words = self.depth % WORD == 0 and self.fill == 0 and not self.is_open
         return has_words and super()._can_leave_out(lies)
+
+    def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
+        return None if self.rest else super()._late(cut, loops, target)
 
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
         sizes = super()._sizes(in_place)

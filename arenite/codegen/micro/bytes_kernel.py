@@ -20,7 +20,7 @@ from arenite.codegen.micro.conv_kernel import (
     taps_of_rows,
 )
 from arenite.codegen.micro.strips import Strip
-from arenite.codegen.micro.tile import KLoop, summed
+from arenite.codegen.micro.tile import KLoop, Step, Tile, summed
 from arenite.codegen.printer import kernel_text
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.byte_products import INT8, WORD
@@ -70,12 +70,17 @@ class BytesFunction(ConvFunction):
         start = self._begun(words.tile, is_masked)
         self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
 
+    def _step(self, shape: Tile) -> Step:
+        return self._word_tile(shape).step
+
     def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
-        line = self.nbytes(self.product.a.line, self.product.a)
-        tile = self._shape(rows, columns, is_masked)
         ask_ahead(self, rows, columns, self._depth())
+        return self._word_tile(self._shape(rows, columns, is_masked))
+
+    def _word_tile(self, shape: Tile) -> WordTile:
+        line = self.nbytes(self.product.a.line, self.product.a)
         is_signed = self.product.a.dtype == INT8
-        return WordTile(self.builder, tile, lambda row: line * row, self._column_offset, is_signed)
+        return WordTile(self.builder, shape, lambda row: line * row, self._column_offset, is_signed)
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
         """The epilogue."""

@@ -21,6 +21,7 @@ from arenite.codegen.micro.conv_base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.codegen.micro.conv_copy import Copy, Room, room
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes, cut_conv, last_lanes
 from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends, Taps
+from arenite.codegen.micro.conv_late import Late
 from arenite.codegen.micro.conv_sides import ZERO
 from arenite.codegen.micro.driver import GROUP_START
 from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
@@ -41,6 +42,9 @@ _GAP_NBYTES = 64
 WIDE = 128
 #: Products up to which a sum is so short that more operations of an epilogue are done in registers.
 SHORT_DEPTH, SHORT_SUM_OPS = 64, 10
+#: Epilogues come late that have so many operations, behind sums of at most so many steps; beside
+#: sums and columns they take registers.
+LATE_OPS, LATE_STEPS, LATE_REGISTERS = 6, 64, 9
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
@@ -172,6 +176,7 @@ class ConvBuilder(LastBuilder):
             ends,
             last_lanes(self.channels, cut.lanes, target),
             start,
+            self._late(cut, loops, target) if ends is None and few is NOT_FEW else None,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays
@@ -179,6 +184,21 @@ class ConvBuilder(LastBuilder):
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
         kernel = self._finished(replace(plain, arrays=arrays), made, conv)
         return Built(kernel, n_tiles, scratch, tuple(ways))
+
+    def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
+        """Runs of tiles, where that pays: as measured on x86, with registers to spare."""
+        length, pixels, count = cut.block_pixels, self.line.places, loops[-1].count
+        rows = (target.n_vector_registers - LATE_REGISTERS) // cut.columns - 1
+        if (
+            len(loops) > 1
+            or not (isinstance(length, int) and isinstance(pixels, int))
+            or not (isinstance(count, ir.Const) and rows <= int(count.value) <= LATE_STEPS)
+            or not (target.is_x86 and 4 <= rows <= length // 4)
+            or self.epilogue_ops() < LATE_OPS
+        ):
+            return None
+        left = {length % rows, pixels % length % rows} - {0}
+        return Late(rows, tuple(sorted(left, reverse=True)))
 
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         return cut_conv(sizes, self.sum_dtype, target)

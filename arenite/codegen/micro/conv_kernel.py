@@ -12,22 +12,32 @@ image, which may be fewer at its edges, and over the input channels. Weights lie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.ahead import ask_ahead, rows_ahead
+from arenite.codegen.micro.conv_late import Late, LateFunction, Sums
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
-from arenite.codegen.micro.kernel import MicroKernel
+from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, MicroKernel
 from arenite.codegen.micro.strips import Strip
-from arenite.codegen.micro.tile import KLoop, Tile, load_wide, moved, multiply, summed
+from arenite.codegen.micro.tile import (
+    KLoop,
+    Step,
+    Tile,
+    load_wide,
+    moved,
+    multiply,
+    summed,
+    tile_step,
+)
 from arenite.codegen.numeric import fma
 from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
-from arenite.codegen.scope import SCALAR
+from arenite.codegen.scope import SCALAR, Binding, Level
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.convolution import PANEL
 
@@ -71,6 +81,7 @@ class Conv:
     ends: Ends | None = None
     last_lanes: int = 0  # of the last vector of columns, if fewer than of others
     start: ir.Expr | None = None  # what sums begin with, if not with zero; the same for all rows
+    late: Late | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,8 @@ def _(kernel: ConvKernel) -> str:
         f"{expression_text(product.a.line)} apart, depth {expression_text(product.depth)}",
         f"// sums begin with {'zero' if conv.start is None else expression_text(conv.start)}",
     ]
+    if conv.late is not None:
+        head.append(f"// in runs of {conv.late.rows} rows, then {conv.late.rest}")
     if conv.last_lanes:
         head.append(f"// {conv.last_lanes} lanes of the last columns")
     if conv.ends is not None:
@@ -106,7 +119,7 @@ def _(kernel: ConvKernel) -> str:
     return "\n".join([*head, placed, loop_text(kernel)])
 
 
-class ConvFunction(TileFunction):
+class ConvFunction(LateFunction):
     """A register tile of a convolution."""
 
     def __init__(self, builder: Builder, kernel: ConvKernel) -> None:
@@ -131,6 +144,21 @@ class ConvFunction(TileFunction):
             start=self._begun(shape, is_masked),
         )
         self.finish(sums, self._masks(shape, is_masked))
+
+    def run(self, rows: int, columns: int, is_masked: bool) -> None:
+        """A run of tiles."""
+        shape, depth, [loop] = self._shape(rows, columns, is_masked), self._depth(), self._loops()
+        assert depth is not None
+        masks, start = self._masks(shape, is_masked), self._begun(shape, is_masked)
+        self.late_run(Sums(shape, masks, start, loop, depth, self._step(shape)))
+
+    def _step(self, shape: Tile) -> Step:
+        """What a tile does in a step of K."""
+        line = self.nbytes(self.product.a.line, self.product.a)
+        masks = [None] * shape.columns
+        return tile_step(
+            self.builder, shape, self.dot, lambda row: line * row, self._column_offset, masks
+        )
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
@@ -267,6 +295,10 @@ class ConvDriver(Driver):
             return self._function(name, lambda f: f.tile(rows, columns, is_masked))
 
         ends = self.convolution.conv.ends
+        late = self.convolution.conv.late
+        if late is not None:
+            self._run(late, columns, is_masked, build, columns_at)
+            return
         if ends is None:
             self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
             return
@@ -275,6 +307,39 @@ class ConvDriver(Driver):
                 build(strip.pixels) if not strip.outside else self._end(strip, columns, is_masked)
             )
             self._strip(strip, name, columns_at)
+
+    def _run(
+        self,
+        late: Late,
+        columns: int,
+        is_masked: bool,
+        build: Callable[[int], str],
+        columns_at: str,
+    ) -> None:
+        """A run of as many tiles as there are, and a tile of what is left."""
+        b, product = self.builder, self.product
+
+        def fill(function: TileFunction) -> None:
+            assert isinstance(function, ConvFunction)
+            function.run(late.rows, columns, is_masked)
+
+        name = self._function(f"run{late.rows}x{columns}{'m' if is_masked else ''}", fill)
+        numbers = [FIRST_ROW, LAST_ROW, GROUP_START, GROUP_REST, *map(ir.Name, product.batch)]
+        first, last, column, rest, *batch = (self.value(number, SCALAR) for number in numbers)
+        n_tiles = self.value((LAST_ROW - FIRST_ROW) // late.rows, SCALAR)
+        a_at = self._address(product.a, first)
+        given = ", ".join(f"i64 {x.text}" for x in (n_tiles, first, column, rest, *batch))
+        call = f"call fastcc void @{name}(ptr %window, ptr {a_at}, ptr {columns_at}, {given})"
+        b.when(n_tiles.gt(0), lambda: b.emit_void(call))
+        if not late.rest:
+            return
+        self.value(product.depth, SCALAR)  # here, where it is known in both branches
+        left = first + n_tiles * late.rows
+        self.scope.push(Level("branch"))
+        binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: left})
+        self.scope.bind(FIRST_ROW.name, binding)
+        b.when(left.lt(last), lambda: self._rows(late.rest, build, columns_at, rest))
+        self.scope.pop()
 
     def _end(self, strip: Strip, columns: int, is_masked: bool) -> str:
         ends = self.convolution.conv.ends

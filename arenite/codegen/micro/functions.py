@@ -199,23 +199,30 @@ class TileFunction(Kept):
         """The epilogue in a loop over the rows of sums that were kept."""
         b, product, lanes = self.builder, self.product, self.product.lanes
         widths = Tile(rows, columns, lanes, last_lanes).widths
-        size = product.sum_dtype.bits // 8
+        nbytes = columns * lanes * product.sum_dtype.bits // 8
 
         def turn(_: Phase, row: Vec) -> None:
-            start = moved(b, slot, row * (columns * lanes * size))
-            for column, width in enumerate(widths):
-
-                def one(column: int = column, width: int = width) -> None:
-                    where = b.offset(start, column * lanes * size)
-                    t = register_type(product.sum_dtype, width)
-                    total = b.emit(f"load {t}, ptr {where}, align {width * size}", t)
-                    self._finish(self.row + row, total)
-
-                self._in_column(self._column(column), masks[column], one, width)
+            self.finish_row(moved(b, slot, row * nbytes), self.row + row, widths, masks)
 
         zero, count = b.constant(0, I64), b.constant(rows, I64)
         self.counted_loop(zero, count, [Phase(1, 1)], product.epilogue, turn)
         b.block.end = "ret void"
+
+    def finish_row(
+        self, start: str, row: Vec, widths: Sequence[int], masks: Sequence[Vec | None]
+    ) -> None:
+        """The epilogue of a row whose sums were kept: columns of so many lanes."""
+        b, product = self.builder, self.product
+        size = product.sum_dtype.bits // 8
+        for column, (width, mask) in enumerate(zip(widths, masks, strict=True)):
+
+            def one(column: int = column, width: int = width) -> None:
+                where = b.offset(start, column * product.lanes * size)
+                t = register_type(product.sum_dtype, width)
+                total = b.emit(f"load {t}, ptr {where}, align {width * size}", t)
+                self._finish(row, total)
+
+            self._in_column(self._column(column), mask, one, width)
 
     def _column(self, number: int) -> Vec:
         """Where a column of the tile begins in the product."""

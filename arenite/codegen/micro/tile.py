@@ -94,6 +94,29 @@ def multiply(
     Of a column with a mask only the lanes that hold are read. `beside` emits what else a step does,
     from where it is in A; `inside` is as in `summed`.
     """
+    step = tile_step(b, tile, dot, row_offset, column_offset, column_masks, beside)
+    if start is None:
+        start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in tile.widths] * tile.rows
+    sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
+    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+
+
+#: From addresses in A and B and the sums before it, the sums after one step of K.
+Step: TypeAlias = Callable[[str, str, list[Vec]], list[Vec]]
+#: From an address in A, another where the same numbers are.
+Inside: TypeAlias = Callable[[str], str]
+
+
+def tile_step(
+    b: Builder,
+    tile: Tile,
+    dot: Dot,
+    row_offset: Callable[[int], Vec | int],
+    column_offset: Callable[[int], Vec | int],
+    column_masks: Sequence[Vec | None],
+    beside: Callable[[str], None] | None = None,
+) -> Step:
+    """What `multiply` does in a step of K."""
     rows = [row_offset(row) for row in range(tile.rows)]
     columns = [column_offset(column) for column in range(tile.columns)]
     widths = tile.widths
@@ -114,16 +137,7 @@ def multiply(
                 made.append(fma(spread[vector.type.lanes], vector, total))
         return made
 
-    if start is None:
-        start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in widths] * tile.rows
-    sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
-    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
-
-
-#: From addresses in A and B and the sums before it, the sums after one step of K.
-Step: TypeAlias = Callable[[str, str, list[Vec]], list[Vec]]
-#: From an address in A, another where the same numbers are.
-Inside: TypeAlias = Callable[[str], str]
+    return step
 
 
 def summed(
