@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from math import gcd
+from itertools import product as cartesian
+from math import gcd, prod
 from typing import TypeAlias, Union
 
 from arenite.errors import BoundsError, InvalidArgument
@@ -25,8 +26,9 @@ Dim: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int, int]  # inclusive
 Monomial: TypeAlias = tuple["Atom", ...]  # factors, sorted; the empty one stands for 1
 
-# Each atom that bounds() takes apart doubles its work at worst.
+# Each atom that bounds() takes apart, or tries at both its ends, doubles its work at worst.
 _MAX_UNDONE_ATOMS = 4
+_MAX_CORNER_ATOMS = 4
 
 
 class Expr:
@@ -383,11 +385,31 @@ def _bounds_of(dim: Expr) -> Bounds:
             corners = [x * y for x in term for y in bounds(atom)]
             term = min(corners), max(corners)
         low, high = low + term[0], high + term[1]
+    shared = _bounds_at_corners(dim)
+    if shared is not None:
+        low, high = max(low, shared[0]), min(high, shared[1])
     undone = [(m[0], c) for m, c in dim.terms if len(m) == 1 and not isinstance(m[0], Var)]
     for atom, coefficient in undone[:_MAX_UNDONE_ATOMS]:
         other_low, other_high = _bounds_without(dim, atom, coefficient)
         low, high = max(low, other_low), min(high, other_high)
     return low, high
+
+
+def _bounds_at_corners(dim: Expr) -> Bounds | None:
+    """Bounds of (h - 2) * (w - 2) and its like, where terms share atoms and none has a square:
+    it is least and greatest where every atom is. None where bounds of the terms say as much."""
+    atoms = list(dict.fromkeys(atom for monomial, _ in dim.terms for atom in monomial))
+    n_uses = sum(len(monomial) for monomial, _ in dim.terms)
+    is_one_sided = len({c > 0 for _, c in dim.terms}) == 1
+    if n_uses == len(atoms) or is_one_sided or len(atoms) > _MAX_CORNER_ATOMS:
+        return None
+    if any(len(set(monomial)) < len(monomial) for monomial, _ in dim.terms):
+        return None
+    found = []
+    for corner in cartesian(*(bounds(atom) for atom in atoms)):
+        at = dict(zip(atoms, corner, strict=True))
+        found.append(sum(c * prod(at[atom] for atom in monomial) for monomial, c in dim.terms))
+    return min(found), max(found)
 
 
 def _bounds_without(dim: Expr, atom: Atom, c: int) -> Bounds:

@@ -1,4 +1,4 @@
-"""Ops over axes of one element that may be none, judged by NumPy; nothing else is written."""
+"""Ops over axes of one element that may be none, and sizes that are products, judged by NumPy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import arenite
 from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
+from arenite.tensor import Tensor
 
 Array = NDArray[Any]
 N = 600
@@ -69,3 +71,20 @@ def test_an_axis_of_one_or_none(name: str, at: int, threads: int) -> None:
             np.testing.assert_allclose(found, wanted(given), rtol=1e-6)
             np.testing.assert_array_equal(sums, -np.arange(1, N + 1))
             np.testing.assert_array_equal(exe.run_checked(given, -sums)[0], found)
+
+
+def test_places_of_an_image_become_tokens() -> None:
+    height, width = Var("h", 3, 40), Var("w", 3, 40)
+    weights = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
+
+    def tokens(x: Tensor) -> Tensor:
+        made = x.conv(weights)
+        images, channels, *places = made.shape
+        return made.reshape(images, channels, places[0] * places[1]).swapaxes(1, 2)
+
+    program = arenite.compile(tokens, arenite.spec((1, 2, height, width), "float32"))
+    for shape in ((40, 40), (3, 3), (5, 17)):
+        x = np.random.default_rng(1).standard_normal((1, 2, *shape)).astype(np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
+        wanted = np.einsum("cyxab,ocab->yxo", windows, weights).reshape(1, -1, 4)
+        np.testing.assert_allclose(program(x), wanted, rtol=1e-3, atol=1e-4)
