@@ -37,10 +37,12 @@ def is_sliced(made: Made) -> bool:
     return isinstance(made.loops, SlicedKernel)
 
 
-def product(m: int, n: int, k: int, target: Target, **more: Any) -> Made:
-    shape = Shape(m, n, k, **more)
-    a, b = shape.operands(np.float32)
-    return Made(shape.product, [a.shape, b.shape], target=target)
+def product(
+    m: int, n: int, k: int, target: Target, *, batch: tuple[int, ...] = (), tb: bool = False
+) -> Made:
+    b = (n, k) if tb else (k, n)
+    shape = Shape(m, n, k, batch, tb=tb)
+    return Made(shape.product, [(*batch, m, k), (*batch, *b)], target=target)
 
 
 def test_which_products_are_sliced() -> None:
@@ -54,6 +56,8 @@ def test_which_products_are_sliced() -> None:
     assert is_sliced(product(128, 480, 9216, target))
     assert not is_sliced(product(128, 768, 3079, target)), "slices would not be equal"
     assert not is_sliced(product(8, 4096, 4096, target)), "B is read once"
+    assert is_sliced(product(128, 768, 3072, target, batch=(8,)))
+    assert not is_sliced(product(128, 768, 3072, target, batch=(40,))), "sums would fill memory"
     rows = Var("rows", 1, 500)
     later = Made(lambda x, y: x @ y, [(rows, 3072), (3072, 768)], target=target)
     assert not is_sliced(later), "tiles need not have time enough to copy"

@@ -59,6 +59,8 @@ LARGE_SHARE = 3
 LEAST_SLICED_TILES = 6
 MOST_SLICED_TILES = 16
 LEAST_PIECES = 4
+#: Bytes of all sums of such a launch at the most: they have scratch of their own.
+SLICED_NBYTES = 1 << 23
 #: Steps of K after which a row is copied; as many as leave enough turns for all rows.
 CHUNKS = (16, 8, 4)
 #: Places in each set of the second cache.
@@ -199,7 +201,8 @@ def _sliced(usual: Cut, layout: Layout, b: DType, tallest: int, target: Target) 
         fewest = SLICED_ROWS_LARGE
     if _fitting_groups(layout, usual.columns, target) < COPIED_GROUPS:
         most = SLICED_ROWS_DEEP
-    if not usual.heights or not fewest <= rows <= most:
+    sums_nbytes = batch * rows * columns * (target.vector_bits // usual.lanes // 8)
+    if not usual.heights or not fewest <= rows <= most or sums_nbytes > SLICED_NBYTES:
         return None
     whole = replace(usual, block_rows=rows, heights=even_heights([rows], tallest))
     made = as_slices(whole, layout, target)
