@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases())
 def test_any_shape(target: str, case: Case) -> None:
     check(case, target)
@@ -243,12 +244,14 @@ def test_ways_are_few_and_so_are_tiles(lines: int) -> None:
         assert len({len(way.split(", ")) for way in ways}) == 1
 
 
-def test_all_ways_give_the_same_bits() -> None:
+def test_ways_give_the_same_bits() -> None:
+    """A number of them: the usual one, and others chosen anyhow."""
     case = Case((15, 22), 40, 70, end="residual")
     arrays, want = arrays_of(case)
     made = made_of(case, "host")
     host = target.named("host")
-    for way in made.built.choices:
+    usual, *others = made.built.choices
+    for way in [usual, *Random(1).sample(others, min(12, len(others)))]:
         made.built = build(made.kernel, host, way)
         made.compiled = Compiled(made.built.loops, host)
         [got] = made.run(arrays)
