@@ -35,6 +35,8 @@ from arenite.schedule.kernel import Kernel, Role
 #: products that this matters: bias, scale and rounding are emitted for every sum of a tile then.
 SHORT_OPS = 30
 SHORT_DEPTH = 512
+#: Rows of a tile from which on it pays to read and write them once: there is less of bytes to read.
+ONCE_ROWS = 3
 
 
 def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
@@ -98,7 +100,12 @@ class _BytesBuilder(ConvBuilder):
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
         sizes = super()._sizes(in_place)
         # In words: what takes as long, and as much room, as one float.
-        return replace(sizes, depth=sizes.depth // WORD, line_nbytes=-(-sizes.line_nbytes // WORD))
+        return replace(
+            sizes,
+            depth=sizes.depth // WORD,
+            line_nbytes=-(-sizes.line_nbytes // WORD),
+            once_rows=ONCE_ROWS,
+        )
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
         """With a word behind the last pixel, where that has bytes of a next one."""

@@ -48,6 +48,7 @@ class ConvSizes:
     is_copied: bool
     most_pixels: int  # that a tile may have
     is_whole: bool = False  # a line is never cut into blocks
+    once_rows: int = 1  # rows from which on a tile that is as wide as all channels pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
             step = max(fed, 0.55 * (rows + own), 4.0) + 0.5
             spent += count * n_tiles * step
         spent -= n_tiles * rows / 2 if has_half else 0.0
-        return spent * (ONCE if columns == total and is_near else 1.0)
+        is_once = columns == total and is_near and tallest >= sizes.once_rows
+        return spent * (ONCE if is_once else 1.0)
 
     usable = [
         columns
