@@ -52,9 +52,6 @@ class Driver(Kept):
         self.micro = kernel
         self.product = kernel.product
         self.texts: dict[str, str] = {}
-        #: How far K goes in a tile, and where in B that is.
-        self.depth: ir.Expr = kernel.product.depth
-        self.k: ir.Expr = K
         bind_arguments(self)
 
     def run(self) -> None:
@@ -156,7 +153,7 @@ class Driver(Kept):
             if product.b.step != ir.index(1):
                 store = self._stored(GROUP_START, column)
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
-                self.block((ir.For(K.name, ir.index(0), self.depth, (inner,)),))
+                self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
                 return
             # A vector's columns at a time: as many rows of memory as can be read side by side.
             is_whole = isinstance(count, ir.Const) and count.value % lanes == 0
@@ -167,7 +164,7 @@ class Driver(Kept):
             )
             store = self._stored(GROUP_START, part * lanes + column)
             inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
-            outer = ir.For(K.name, ir.index(0), self.depth, (inner,), vector=True)
+            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
             n_parts = (count + (lanes - 1)) // lanes
             self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
 
@@ -185,7 +182,7 @@ class Driver(Kept):
             def rows(groups: ir.Expr, count: ir.Expr, unroll: int) -> ir.Block:
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
                 group = ir.For(GROUP.name, ir.index(0), groups, (inner,), unroll=unroll)
-                return (ir.For(K.name, ir.index(0), self.depth, (group,)),)
+                return (ir.For(K.name, ir.index(0), product.depth, (group,)),)
 
             whole = rows(ir.index(n_groups), ir.index(width), n_groups)
             left = ir.Binary("min", last - start, ir.index(width))
@@ -198,9 +195,7 @@ class Driver(Kept):
     def _stored(self, first: ir.Expr, column: ir.Expr) -> ir.Store:
         """One element of B, of a column after the first of a group, to its place in scratch."""
         product = self.product
-        value: ir.Expr = ir.Load(
-            product.b.array, product.b.at(first + column, self.k), product.b.dtype
-        )
+        value: ir.Expr = ir.Load(product.b.array, product.b.at(first + column, K), product.b.dtype)
         if value.dtype != product.sum_dtype:
             value = ir.Cast(value, product.sum_dtype)
         return ir.Store(SCRATCH, self.panel_start() + K * product.width + column, value)
@@ -259,7 +254,7 @@ class Driver(Kept):
         """Calls for all rows of the block, from its first to its last, each as high as it fits."""
         b, product = self.builder, self.product
         first, last = self.value(FIRST_ROW, SCALAR), self.value(LAST_ROW, SCALAR)
-        depth, column = self.value(self.depth, SCALAR), self.value(GROUP_START, SCALAR)
+        depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
         base = self.row_zero()
         line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)

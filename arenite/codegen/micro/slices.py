@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.micro.ahead import LINE_NBYTES
 from arenite.codegen.micro.blocking import Slices
 from arenite.codegen.micro.driver import GROUP, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction, arguments_text
@@ -30,10 +31,18 @@ from arenite.codegen.micro.kernel import (
     LAST_ROW,
     SCRATCH,
     TILE,
-    K,
     MicroKernel,
 )
-from arenite.codegen.micro.tile import Dot, KLoop, Tile, load_wide, moved, multiply, prefetch
+from arenite.codegen.micro.tile import (
+    Dot,
+    KLoop,
+    Tile,
+    load_wide,
+    moved,
+    multiply,
+    prefetch,
+    summed,
+)
 from arenite.codegen.printer import kernel_text
 from arenite.codegen.scope import SCALAR
 from arenite.codegen.vector import I64, Builder, Vec
@@ -46,9 +55,9 @@ _SIDE, _NEXT_COLUMN, _NEXT_K, _NEXT_ROWS = map(
 )
 #: Parameters of a tile beside the usual ones: the sums so far, and what it copies.
 _MORE = "ptr %sums, i64 %is_last, ptr %next, ptr %copy, i64 %n_copied"
-#: Rows that a row of B is asked for ahead of its copy.
+#: Rows that a row of B is asked for ahead of its copy, and those of the first stripe.
 AHEAD = 4
-_LINE_NBYTES = 64
+FIRST_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,7 @@ class SlicedFunction(TileFunction):
             lambda column: column * lanes * size,
             [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)],
             [None] * columns,
-            inside=self._copy_row,
+            inside=self._copy_beside,
             start=[b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places],
         )
         last, kept = b.new_block("last"), b.new_block("kept")
@@ -131,7 +140,7 @@ class SlicedFunction(TileFunction):
         b.block = last
         self.finish(sums, [None] * columns)
 
-    def _copy_row(self, a_at: str) -> str:
+    def _copy_beside(self, a_at: str) -> str:
         """A row of the next stripe to its panels, if the tile has one left to copy."""
         b, product, made, size = self.builder, self.product, self.made, self.size
         gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - b.emit("ptrtoint ptr %a to i64", I64)
@@ -141,24 +150,29 @@ class SlicedFunction(TileFunction):
         is_left = number.lt(Vec(b, "%n_copied", I64))
         b.block.end = f"br i1 {is_left.text}, label %{copying.name}, label %{after.name}"
         b.block = copying
-        step, b_size = self.nbytes(product.b.step, product.b), product.b.dtype.bits // 8
-        row, place = (
-            moved(b, "%next", number * step),
-            moved(b, "%copy", number * (product.width * size)),
-        )
-        for column in range(0, made.stripe, product.lanes):
-            group, within = divmod(column, product.width)
-            found = b.offset(row, column * b_size)
-            vector = load_wide(b, found, product.b.dtype, product.sum_dtype, product.lanes, None)
-            where = b.offset(place, (group * made.panel + within) * size)
-            b.emit_void(f"store {vector.type} {vector.text}, ptr {where}, align {size}")
-        # Up to its last byte: a row need not begin with a line of the cache.
-        nbytes, ahead = made.stripe * b_size, moved(b, row, step * AHEAD)
-        for at in (*range(0, nbytes, _LINE_NBYTES), nbytes - 1):
-            prefetch(b, b.offset(ahead, at), is_near=True)
+        step = self.nbytes(product.b.step, product.b)
+        place = moved(b, "%copy", number * (product.width * size))
+        _copy_row(b, made, moved(b, "%next", number * step), place, step * AHEAD)
         copying.end = f"br label %{after.name}"
         b.block = after
         return a_at
+
+
+def _copy_row(b: Builder, made: SlicedKernel, row: str, place: str, ahead: Vec | int) -> None:
+    """A row of a stripe to its place in the first panel and those behind it; one that lies so many
+    bytes ahead is asked for."""
+    product = made.product
+    size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
+    for column in range(0, made.stripe, product.lanes):
+        group, within = divmod(column, product.width)
+        found = b.offset(row, column * b_size)
+        vector = load_wide(b, found, product.b.dtype, product.sum_dtype, product.lanes, None)
+        where = b.offset(place, (group * made.panel + within) * size)
+        b.emit_void(f"store {vector.type} {vector.text}, ptr {where}, align {size}")
+    # Up to its last byte: a row need not begin with a line of the cache.
+    nbytes, next_row = made.stripe * b_size, moved(b, row, ahead)
+    for at in (*range(0, nbytes, LINE_NBYTES), nbytes - 1):
+        prefetch(b, b.offset(next_row, at), is_near=True)
 
 
 class SlicedDriver(Driver):
@@ -167,7 +181,6 @@ class SlicedDriver(Driver):
     def __init__(self, builder: Builder, kernel: SlicedKernel) -> None:
         super().__init__(builder, kernel)
         self.made = kernel
-        self.depth, self.k = ir.index(kernel.slices.depth), _FIRST_K + K
 
     def _panels(self) -> ir.Block:
         made, product, depth = self.made, self.product, self.made.slices.depth
@@ -176,19 +189,14 @@ class SlicedDriver(Driver):
         n_stripes = (LAST_COLUMN - FIRST_COLUMN) // made.stripe
         is_final = ir.Binary("eq", _STRIPE + 1, n_stripes)
         is_end = ir.Binary("and", is_final, ir.Binary("eq", _SLICE, ir.index(n_slices - 1)))
-        number = _SLICE * n_stripes + _STRIPE
         tiles = Emit(lambda: self._tiles(product.columns, product.heights, is_masked=False))
         stripe: ir.Block = (
-            ir.Let(_SIDE.name, number % 2),
+            ir.Let(_SIDE.name, (_SLICE * n_stripes + _STRIPE) % 2),
             ir.Let(_STRIPE_START.name, FIRST_COLUMN + _STRIPE * made.stripe),
             ir.Let(_STRIPE_END.name, _STRIPE_START + made.stripe),
             ir.Let(_NEXT_COLUMN.name, ir.Select(is_final, FIRST_COLUMN, _STRIPE_END)),
             ir.Let(_NEXT_K.name, ir.Select(is_final, _FIRST_K + depth, _FIRST_K)),
             ir.Let(_NEXT_ROWS.name, ir.Select(is_end, ir.index(0), ir.index(depth))),
-            ir.If(
-                ir.Binary("eq", number, ir.index(0)),
-                (self._copy_stripe(_STRIPE_START, _STRIPE_END),),
-            ),
             *self._groups(product.width, (tiles,), _STRIPE_START, _STRIPE_END),
         )
         a_slice: ir.Block = (
@@ -197,8 +205,24 @@ class SlicedDriver(Driver):
         )
         return (
             Emit(lambda: self.block((self._zeros(),))),
+            Emit(self._copy_first),
             ir.For(_SLICE.name, ir.index(0), ir.index(n_slices), a_slice),
         )
+
+    def _copy_first(self) -> None:
+        """The first stripe, before there are tiles."""
+        b, made, product = self.builder, self.made, self.product
+        size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
+        found = self._address(product.b, self.value(FIRST_COLUMN, SCALAR))
+        start = self.value(self._side_start(ir.index(0)), SCALAR) * size
+        step = self.value(product.b.step, SCALAR) * b_size
+
+        def copied(row: str, place: str, _: list[Vec]) -> list[Vec]:
+            _copy_row(b, made, row, place, step * FIRST_AHEAD)
+            return []
+
+        loop = KLoop(b.constant(made.slices.depth, I64), step, product.width * size)
+        summed(b, [loop], found, moved(b, self.pointers[SCRATCH], start), [], copied)
 
     def _zeros(self) -> ir.Stmt:
         """The sums before the first slice."""
