@@ -73,8 +73,10 @@ def test_an_axis_of_one_or_none(name: str, at: int, threads: int) -> None:
             np.testing.assert_array_equal(exe.run_checked(given, -sums)[0], found)
 
 
-def test_places_of_an_image_become_tokens() -> None:
-    height, width = Var("h", 3, 40), Var("w", 3, 40)
+@pytest.mark.parametrize("is_square", [False, True])
+def test_places_of_an_image_become_tokens(is_square: bool) -> None:
+    height = Var("h", 3, 40)
+    width = height if is_square else Var("w", 3, 40)
     weights = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
 
     def tokens(x: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ def test_places_of_an_image_become_tokens() -> None:
         return made.reshape(images, channels, places[0] * places[1]).swapaxes(1, 2)
 
     program = arenite.compile(tokens, arenite.spec((1, 2, height, width), "float32"))
-    for shape in ((40, 40), (3, 3), (5, 17)):
+    for shape in ((40, 40), (3, 3), (5, 5 if is_square else 17)):
         x = np.random.default_rng(1).standard_normal((1, 2, *shape)).astype(np.float32)
         windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
         wanted = np.einsum("cyxab,ocab->yxo", windows, weights).reshape(1, -1, 4)
