@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ F64 = BY_NAME["float64"]
 I32 = BY_NAME["int32"]
 I64 = ir.INT64
 
+PAGE = mmap.PAGESIZE
 GUARD = 0xA5
 GUARD_NBYTES = 160
 
@@ -74,6 +77,22 @@ class Guarded:
     def check(self) -> None:
         for outside in (self.raw[: self.inside.start], self.raw[self.inside.stop :]):
             assert (outside == GUARD).all(), "bytes around the array were written"
+
+
+class AtTheEdge:
+    """An array whose last byte is the last one before a page that is not there."""
+
+    def __init__(self, values: Array) -> None:
+        n_pages = -(-values.nbytes // PAGE)
+        self.memory = mmap.mmap(-1, (n_pages + 1) * PAGE)
+        self.raw = np.frombuffer(self.memory, np.uint8)
+        end = n_pages * PAGE
+        place = self.raw[end - values.nbytes : end].view(values.dtype).reshape(values.shape)
+        place[...] = values
+        self.array = place
+        libc = ctypes.CDLL(None, use_errno=True)
+        address = ctypes.c_void_p(self.raw.ctypes.data + end)
+        assert libc.mprotect(address, ctypes.c_size_t(PAGE), 0) == 0
 
 
 def same(got: Array, want: Array) -> bool:

@@ -6,7 +6,6 @@ The kernels run in a child process, which such a read would end.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import subprocess
 import sys
 from typing import Any
@@ -14,26 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.codegen.made import TARGETS, Array
+from tests.codegen.building import AtTheEdge
+from tests.codegen.made import TARGETS
 from tests.codegen.products import Made, Shape
-
-PAGE = mmap.PAGESIZE
-
-
-class AtTheEdge:
-    """An array whose last byte is the last one before a page that is not there."""
-
-    def __init__(self, values: Array) -> None:
-        n_pages = -(-values.nbytes // PAGE)
-        self.memory = mmap.mmap(-1, (n_pages + 1) * PAGE)
-        self.raw = np.frombuffer(self.memory, np.uint8)
-        end = n_pages * PAGE
-        place = self.raw[end - values.nbytes : end].view(values.dtype).reshape(values.shape)
-        place[...] = values
-        self.array = place
-        libc = ctypes.CDLL(None, use_errno=True)
-        address = ctypes.c_void_p(self.raw.ctypes.data + end)
-        assert libc.mprotect(address, ctypes.c_size_t(PAGE), 0) == 0
 
 
 def run_at_the_edge(shape: Shape, dtype: Any, target: str) -> None:

@@ -28,6 +28,7 @@ from arenite.dtype import of as dtype_of
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.schedule import fuse
+from tests.codegen.building import AtTheEdge
 from tests.codegen.bytes_kernels import (
     EXTREMES,
     PLAIN,
@@ -43,7 +44,6 @@ from tests.codegen.bytes_kernels import (
 )
 from tests.codegen.made import Array
 from tests.codegen.run_kernels import RUNNABLE
-from tests.codegen.test_micro_bounds import AtTheEdge
 
 
 @pytest.mark.parametrize("name", ["_SINGLE", "_SIGNED_DOTS"])
