@@ -118,7 +118,7 @@ class Talk:
                     return
                 was_interrupted = True
                 note("Ctrl-C once more leaves")
-            except (AreniteError, OSError) as error:
+            except AreniteError as error:
                 manner.say(str(error))
 
     def answer(self, message: str) -> None:
@@ -185,7 +185,12 @@ class Talk:
             return
         file = Path(name).expanduser()
         said = {"model": self.model.name, "messages": self.conversation.messages}
-        file.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            manner.say(manner.told(error))
+            return
         note(f"{len(self.conversation.messages)} messages are in {printable(file)}")
 
 

@@ -96,8 +96,15 @@ def exit_code_of(command: Callable[[], int], debug: bool) -> int:
 def _fail(error: Exception, code: int, debug: bool) -> int:
     if debug:
         raise error
-    say(str(error))
+    say(told(error) if isinstance(error, OSError) else str(error))
     return code
+
+
+def told(error: OSError) -> str:
+    """What the system says, with the file that was meant in front."""
+    what = error.strerror or str(error)
+    file = error.filename2 or error.filename
+    return what if file is None else f"{file}: {what}"
 
 
 def say(message: str) -> None:

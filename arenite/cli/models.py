@@ -94,23 +94,40 @@ def showing() -> Iterator[OnProgress | None]:
     if not manner.err.is_terminal:
         yield None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TransferSpeedColumn,
     )
-    with Progress(*columns, console=manner.err, transient=True) as progress:
-        task = progress.add_task("", total=None)
+    from rich.table import Column
+    from rich.text import Text
+
+    class StepColumn(ProgressColumn):
+        """What is being done, cut short where the terminal is narrow."""
+
+        def render(self, task: Task) -> Text:
+            return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+    what = (StepColumn(), BarColumn())
+    known = (
+        DownloadColumn(table_column=Column(no_wrap=True)),
+        TransferSpeedColumn(table_column=Column(no_wrap=True)),
+    )
+    with Progress(*what, console=manner.err, transient=True) as progress:
+        task = progress.add_task("", total=None, visible=False)
         shown = ""
 
         def on_progress(step: str, done: int, total: int | None) -> None:
             nonlocal shown
             if step != shown:
-                progress.reset(task, description=printable(step))
-                shown = step
+                progress.reset(task, description=printable(step), visible=True)
             progress.update(task, completed=done, total=total)
+            if step != shown:
+                # Where nobody knows how much there is to do, no amount is shown.
+                progress.columns = (*what, *known) if total or done else what
+                shown = step
 
         yield on_progress

@@ -30,6 +30,8 @@ REGIONS = {
 }
 LARGEST = 10
 BAR_WIDTH = 10
+#: Columns of a terminal that all of a table needs; in fewer it has no exact figures and no bars.
+WIDE = 64
 
 
 @spread
@@ -135,17 +137,20 @@ def _print_tables(settings: Settings, made: MemoryPlan) -> None:
     total = made.total_nbytes
     table = Table(box=None, header_style="bold")
     table.add_column("memory")
-    for title in ("bytes", "size", "share"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
+    is_wide = manner.out.width >= WIDE
+    for title in ("size", "share", "", "bytes") if is_wide else ("size", "share"):
+        table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
+
+    def add(what: str, nbytes: int, share: float | None = None, style: str = "") -> None:
+        shares = ("", "") if share is None else (f"{share:.0%}", _bar(share))
+        cells = (readable_nbytes(nbytes), *shares, f"{nbytes:,}")
+        table.add_row(what, *cells[: len(table.columns) - 1], style=style)
+
     for name, nbytes in _sizes(made).items():
-        share = nbytes / max(total, 1)
-        cells = (f"{nbytes:,}", readable_nbytes(nbytes), f"{share:.0%}", _bar(share))
-        table.add_row(REGIONS[name], *cells)
-    table.add_row("in all", f"{total:,}", readable_nbytes(total), style="bold")
+        add(REGIONS[name], nbytes, nbytes / max(total, 1))
+    add("in all", total, style="bold")
     if settings.memory is not None:
-        left = settings.memory - total
-        table.add_row("left of the budget", f"{left:,}", readable_nbytes(left))
+        add("left of the budget", settings.memory - total)
     largest = Table(box=None, header_style="bold")
     largest.add_column("largest, * for numbers", overflow="fold")
     largest.add_column("region")

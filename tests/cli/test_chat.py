@@ -147,7 +147,7 @@ def test_commands(terminal: Terminal, tmp_path: Path) -> None:
         terminal.type("/save\n")
         terminal.see("needs the name of a file")
         terminal.type("/save no/such/folder.json\n")
-        terminal.see("error: ")
+        terminal.see("error: no/such/folder.json: No such file or directory")
         terminal.type("/reset\n")
         terminal.see("all is forgotten")
         terminal.type("/save said.json\n")
@@ -271,6 +271,23 @@ def test_streams_that_the_caller_closed_are_empty(
     )
     assert done.returncode == 0
     assert "fault" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [("> /dev/full", 2, "error: No space left on device\n"), ("| sleep 0", 1, "")],
+)
+def test_a_conversation_that_nobody_can_hear_ends(
+    output: str, code: int, said: str, model_file: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.cli.fake_model", str(tmp_path), "chat", str(model_file)]
+    line = f"(sleep 1; yes hello) | {shlex.join(command)} {output}; exit ${{PIPESTATUS[1]}}"
+    environment = {**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == code
+    assert done.stderr.endswith("Ctrl-D leaves\n" + said)
 
 
 def test_an_answer_goes_to_terminals_that_lack_some_of_its_characters(

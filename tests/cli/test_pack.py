@@ -287,3 +287,22 @@ def test_ten_million_pairs_of_rows_are_placed(tmp_path: Path) -> None:
     plan = memory.plan(csv_problems.read_csv(problem(tmp_path, "id,lower,upper,size\n" + rows)))
     assert plan.method == "sweep by birth"
     assert plan.ratio < 1.5
+
+
+@pytest.mark.parametrize("option", ["--out", "--svg"])
+@pytest.mark.parametrize(
+    ("place", "why"), [("", "Is a directory"), ("no/such", "No such file or directory")]
+)
+def test_a_place_that_cannot_be_written_is_named(
+    option: str,
+    place: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    tmp_path: Path,
+) -> None:
+    assert arenite(monkeypatch, "pack", SAMPLE, option, tmp_path / place) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f": {why}\n")
+    assert said.startswith(f"error: {tmp_path}")
+    assert list(tmp_path.iterdir()) == []
