@@ -44,7 +44,7 @@ WIDE = 128
 SHORT_DEPTH, SHORT_SUM_OPS = 64, 10
 #: Epilogues come late that have so many operations, behind sums of at most so many steps; beside
 #: sums and columns they take registers.
-LATE_OPS, LATE_STEPS, LATE_REGISTERS = 6, 64, 9
+LATE_OPS, LATE_STEPS, LATE_REGISTERS = 6, 256, 9
 #: Channels up to which an input that comes as planes is copied as planes.
 PLANES = 8
 
