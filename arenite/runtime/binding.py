@@ -26,6 +26,7 @@ from arenite.memory import MemoryPlan, ValueId
 from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.compiled import Compiled
+from arenite.runtime.constants import constants_of
 from arenite.runtime.later import LaterMapping
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
@@ -69,7 +70,7 @@ class Binder:
         self._resizer = Resizer(
             frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
         )
-        self.constants = _constants(outline, compiled)
+        self.constants = constants_of(outline, compiled)
         self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]
         #: New arrays for the outputs, by number of the value.
         self.results = {
@@ -167,12 +168,3 @@ class Binder:
         if self._code is not None:
             self._code.close()
             self._code = None
-
-
-def _constants(outline: Outline, compiled: Compiled) -> dict[int, Array]:
-    """Arrays of the constants by number of their value: the graph's own, or the program's."""
-    return {
-        number: outline.constants[source].held() if source >= 0 else compiled.constants[-1 - source]
-        for number in compiled.frame.numbers("constant")
-        for source in (int(compiled.frame.sources[number]),)
-    }
