@@ -90,3 +90,15 @@ def test_places_of_an_image_become_tokens(is_square: bool) -> None:
         windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
         wanted = np.einsum("cyxab,ocab->yxo", windows, weights).reshape(1, -1, 4)
         np.testing.assert_allclose(program(x), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_launch_of_very_many_tiles() -> None:
+    n_images = 70_000
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((n_images, 2, 2, 2)).astype(np.float32)
+    weights = rng.standard_normal((3, 2, 2, 2)).astype(np.float32)
+    program = arenite.compile(lambda x: x.conv(weights), x, threads=2)
+    [kernel] = [one for one in program.kernels if one.entry_point.startswith("conv")]
+    assert kernel.global_size[0] > 2**16, "fewer than a word of 16 bits counts"
+    wanted = np.einsum("ncab,ocab->no", x, weights).reshape(n_images, 3, 1, 1)
+    np.testing.assert_allclose(program(x), wanted, rtol=1e-3, atol=1e-4)
