@@ -5,7 +5,7 @@ from __future__ import annotations
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
-from arenite.codegen.micro.attention_form import Call, Place
+from arenite.codegen.micro.attention_form import Call, Either, Place
 from arenite.codegen.micro.attention_kernel import FIRST_TILE, LAST_TILE, AttentionKernel
 from arenite.codegen.micro.attention_program import program
 from arenite.codegen.micro.kernel import SCRATCH
@@ -63,7 +63,12 @@ class AttentionDriver(Tiles):
         ]
         b.emit_void(f"call fastcc void @{name}({', '.join(arguments)})")
 
-    def _address(self, place: Place) -> str:
+    def _address(self, place: Place | Either) -> str:
+        if isinstance(place, Either):
+            condition = self.value(place.condition, SCALAR)
+            first, second = (self._address(one) for one in (place.first, place.second))
+            choice = f"select i1 {condition.text}, ptr {first}, ptr {second}"
+            return self.builder.emit_pointer(choice)
         at = self.value(place.at, SCALAR)
         size = self.kernel.array(place.array).dtype.bits // 8
         return moved(self.builder, self.pointers[place.array], at * size)

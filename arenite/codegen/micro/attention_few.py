@@ -19,8 +19,7 @@ read in order: rows of units often lie side by side, so all units that there are
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.micro.attention_form import (
@@ -29,6 +28,7 @@ from arenite.codegen.micro.attention_form import (
     SEEN,
     ZERO,
     Call,
+    Either,
     Form,
     K,
     Place,
@@ -57,6 +57,7 @@ from arenite.codegen.micro.attention_row_tiles import (
     JoinTile,
     RowTile,
     TouchTile,
+    WeighTile,
 )
 from arenite.codegen.micro.kernel import SCRATCH
 
@@ -66,8 +67,12 @@ _ROOM = ir.Name("unit_room")
 #: The first of some keys, in its block.
 _AT = ir.Name("at")
 
-#: How many keys later those are that are asked for.
-AHEAD_KEYS = 2 * SOME_KEYS
+#: How many keys later those are that are asked for: beside few units there is less to do meanwhile.
+_AHEAD = ir.Name("ahead")
+AHEAD_OF_ONE, AHEAD_OF_FEW, AHEAD = 4 * SOME_KEYS, 3 * SOME_KEYS, 2 * SOME_KEYS
+FEW_UNITS = 3
+#: In the block, the first of them, and of those that are asked for again.
+_LATER = (_AT + _AHEAD, _AT + _AHEAD - SOME_KEYS)
 
 
 class Few(Form):
@@ -75,7 +80,10 @@ class Few(Form):
         super().__init__(made, made.few_rooms)
 
     def block(self) -> ir.Block:
+        n_units = LAST_UNIT - FIRST_UNIT
+        ahead = ir.Select(n_units <= FEW_UNITS, ir.index(AHEAD_OF_FEW), ir.index(AHEAD))
         return (
+            ir.Let(_AHEAD.name, ir.Select(n_units <= 1, ir.index(AHEAD_OF_ONE), ahead)),
             self._each_unit((self._each_row(self._start()),)),
             *self.each_key_block(ZERO, self.made.n_queries, self._key_block()),
             self._each_unit((self._each_row(self._finish()),)),
@@ -133,7 +141,11 @@ class Few(Form):
         )
 
     def _key_block(self) -> ir.Block:
-        weigh = (*self.copied_scales(), self._each_row((*self._mask(), *self._weights())))
+        weigh = (
+            *self.copied_scales(),
+            self._each_row((*self._mask(), self._cleared())),
+            *self._in_rows(self._weigh),
+        )
         return (
             ir.If(self.is_first_block(), (self._touch(),)),
             self._some_keys(ZERO, self._in_rows(self._scores)),
@@ -148,7 +160,7 @@ class Few(Form):
         size = k.dtype.bits // 8
         tile = TouchTile(self.made.depth * size, known_stride(k.line, size))
         places = (Place(k.array, k.at(FIRST_KEY, ZERO)),)
-        count = least(N_BLOCK, AHEAD_KEYS)
+        count = least(N_BLOCK, _AHEAD)
         return self._each_unit((Call(tile, places, (count, k.line * size)),))
 
     def _some_keys(self, first: ir.Expr, body: ir.Block) -> ir.Stmt:
@@ -192,25 +204,24 @@ class Few(Form):
             Place(k.array, k.at(FIRST_KEY + _AT, ZERO)),
             Place(SCRATCH, self.within(self.rooms.scores, _ROOM + row * made.block_keys + _AT)),
         )
-        later = _AT + AHEAD_KEYS
-        # Behind the keys come the values.
-        place = made.v.at(FIRST_KEY + self.n_unseen() + (later - N_BLOCK), ZERO)
-        return _asking(
-            Call(tile, places, (N_BLOCK - _AT, k.line * size)),
-            ir.Binary("lt", later, N_BLOCK),
-            Place(k.array, k.at(FIRST_KEY + later, ZERO)),
-            Place(made.v.array, place),
-        )
+        return (Call(tile, (*places, *self._later_keys()), (N_BLOCK - _AT, k.line * size)),)
+
+    def _later_keys(self) -> Iterator[Either]:
+        """Where rows are that are read later: keys of the block, and behind them its values."""
+        k, v = self.made.k, self.made.v
+        for later in _LATER:
+            value = FIRST_KEY + self.n_unseen() + (later - N_BLOCK)
+            yield Either(
+                ir.Binary("lt", later, N_BLOCK),
+                Place(k.array, k.at(FIRST_KEY + later, ZERO)),
+                Place(v.array, v.at(value, ZERO)),
+            )
 
     def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
         made, v = self.made, self.made.v
         size = v.dtype.bits // 8
         columns = made.few_width // made.lanes
         weight = row * made.block_keys + _AT
-        later = _AT + AHEAD_KEYS
-        # Behind the values come the keys of the next block, if there is one.
-        has_next = ir.Binary("lt", FIRST_KEY + N_BLOCK, SEEN)
-        next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
         calls: list[ir.Stmt] = []
         for first in range(0, columns, made.few_columns):
             at = first * made.lanes
@@ -232,13 +243,27 @@ class Few(Form):
                 Place(v.array, v.at(FIRST_KEY + _AT, ir.index(at))),
                 Place(SCRATCH, self.within(self.rooms.sums, _ROOM + total)),
             )
-            calls += _asking(
-                Call(tile, places, (least(N_BLOCK - _AT, SOME_KEYS), v.line * size)),
+            numbers = (least(N_BLOCK - _AT, SOME_KEYS), v.line * size)
+            calls.append(Call(tile, (*places, *self._later_values()), numbers))
+        return tuple(calls)
+
+    def _later_values(self) -> Iterator[Either]:
+        """Where rows are that are read later: values of the block, and behind them the keys of the
+        next, if there is one."""
+        k, v = self.made.k, self.made.v
+        has_next = ir.Binary("lt", FIRST_KEY + N_BLOCK, SEEN)
+        for later in _LATER:
+            next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
+            yield Either(
                 ir.Binary("lt", later, N_BLOCK),
                 Place(v.array, v.at(FIRST_KEY + later, ZERO)),
-                Place(made.k.array, made.k.at(next_key, ZERO)),
+                Place(k.array, k.at(next_key, ZERO)),
             )
-        return tuple(calls)
+
+    def _cleared(self) -> ir.Stmt:
+        """Sums of a row, at the start of a block of keys."""
+        width = self.made.few_width
+        return self.fill(self.rooms.sums, _ROOM + _ROW * width, ir.index(width), 0.0)
 
     def _join(self) -> ir.Block:
         made, rooms = self.made, self.rooms
@@ -277,47 +302,18 @@ class Few(Form):
         n_sums = self.made.weight_sums
         return (N_BLOCK + (n_sums - 1)) // n_sums * n_sums
 
-    def _weights(self) -> ir.Block:
-        wide, rooms = self.wide, self.rooms
-        at = _ROOM + _ROW * self.made.block_keys + K
-        top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
-        weight, fresh = ir.Name("weight", wide), ir.Name("fresh", wide)
-        lowest, zero = constant(float("-inf"), wide), constant(0.0, wide)
-        score = self.get(rooms.scores, at)
-        factor, width = ir.Name("factor", wide), self.made.few_width
-        kept = ir.Binary("mul", self.get(rooms.total, _ROOM + _ROW), factor)
-        return (
-            ir.Let("old", self.get(rooms.highest, _ROOM + _ROW)),
-            ir.Accumulator("top", old),
-            ir.For(K.name, ZERO, N_BLOCK, (ir.Accumulate("top", "max", score),), vector=True),
-            ir.Let("subtracted", ir.Select(ir.Binary("eq", top, lowest), zero, top)),
-            ir.Let("factor", ir.Unary("exp2", ir.Binary("sub", old, subtracted))),
-            self.put(rooms.highest, _ROOM + _ROW, top),
-            ir.Accumulator("fresh", zero),
-            ir.For(
-                K.name,
-                ZERO,
-                self._in_turns(),
-                (
-                    ir.Let("weight", ir.Unary("exp2", ir.Binary("sub", score, subtracted))),
-                    self.put(rooms.scores, at, self.to_be_mixed(weight)),
-                    ir.Accumulate("fresh", "add", weight),
-                ),
-                vector=True,
-                unroll=self.made.weight_sums // self.made.lanes,
-            ),
-            self.put(rooms.factor, _ROOM + _ROW, factor),
-            self.fill(rooms.sums, _ROOM + _ROW * width, ir.index(width), 0.0),
-            self.put(rooms.total, _ROOM + _ROW, ir.Binary("add", kept, fresh)),
+    def _weigh(self, rows: int, row: ir.Expr) -> ir.Block:
+        made, rooms = self.made, self.rooms
+        tile = WeighTile(rows, made.lanes, self.wide, made.block_keys, made.v_scale is not None)
+        starts = (rooms.highest, rooms.total, rooms.factor)
+        places = (
+            Place(SCRATCH, self.within(rooms.scores, _ROOM + row * made.block_keys)),
+            *(Place(SCRATCH, self.within(start, _ROOM + row)) for start in starts),
+            Place(SCRATCH, self.within(rooms.scales, ir.index(made.block_keys))),
         )
+        return (Call(tile, places, (self._in_turns() // made.weight_sums,)),)
 
 
 def _is_first(row: ir.Expr) -> bool:
     """Whether these may be the first rows of a unit, which ask for all of them."""
     return not isinstance(row, ir.Const) or row == ZERO
-
-
-def _asking(call: Call, is_near: ir.Expr, near: Place, far: Place) -> ir.Block:
-    """The call, with where rows are that it asks for: near, where that holds, or far."""
-    calls = [(replace(call, places=(*call.places, place)),) for place in (near, far)]
-    return (ir.If(is_near, *calls),)

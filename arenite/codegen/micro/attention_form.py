@@ -36,11 +36,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Either:
+    """The first of two elements where a condition holds, else the second."""
+
+    condition: ir.Expr
+    first: Place
+    second: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Call(ir.Stmt):
     """Runs a register tile."""
 
     tile: Function
-    places: tuple[Place, ...]
+    places: tuple[Place | Either, ...]
     numbers: tuple[ir.Expr, ...]
 
 
