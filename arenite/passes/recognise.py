@@ -156,13 +156,19 @@ def _reduced(node: Node, op: str, inside: set[Node]) -> Node | None:
 
 def _number(node: Node) -> float | None:
     """The number that all elements are."""
+    casts: list[DType] = []
     while node.op in ("expand", "reshape", "cast"):
+        casts += [node.dtype] if node.op == "cast" else []
         [node] = node.inputs
+    held = node.attr("data").array if node.op == "constant" else None
     if node.op == "full":
-        return float(node.attr("value"))
-    if node.op == "constant" and node.attr("data").array.size == 1:
-        return float(node.attr("data").array.reshape(-1)[0])
-    return None
+        held = np.array(node.attr("value"))
+    if held is None or held.size != 1 or not all(dtype.has_numpy for dtype in casts):
+        return None
+    with np.errstate(all="ignore"):  # a kernel would not warn either
+        for dtype in reversed(casts):
+            held = held.astype(dtype.to_numpy())
+    return float(held.reshape(-1)[0])
 
 
 def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | None:

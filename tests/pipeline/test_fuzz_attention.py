@@ -216,3 +216,18 @@ def test_masks_wider_than_what_they_are_for(queries: int, dtype: np.dtype[Any]) 
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     wanted = weights / weights.sum(axis=-1, keepdims=True) @ v
     np.testing.assert_allclose(np.asarray(found).astype(np.float32), wanted, rtol=0.03, atol=0.02)
+
+
+def test_a_scale_that_was_cast() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 2, n, 32)).astype(np.float32) for n in (6, 9, 9))
+    root = Tensor.of_node(ir.constant(np.array([32.0**0.5], np.float32)))
+
+    def spelled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.swapaxes(-1, -2) / root.astype("int64").astype("float32")
+        return scores.softmax() @ v
+
+    found = arenite.compile(spelled, q, k, v)(q, k, v)
+    weights = np.exp(q.astype(np.float64) @ k.swapaxes(-1, -2) / 5)
+    wanted = weights / weights.sum(axis=-1, keepdims=True) @ v
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
