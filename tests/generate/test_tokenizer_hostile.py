@@ -160,8 +160,8 @@ def test_a_byte_that_is_a_control_token_is_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_texts_without_spaces_end(tmp_path: Path, kind: str) -> None:
     tokenizer = opened(tmp_path, kind)
-    for said in ("a" * 100_000, "ab" * 50_000, " " * 100_000, "\u0301" * 50_000, "<|" * 50_000):
-        assert isinstance(tokenizer.encode(said, special=True), list)
+    for part in ("aa", "ab", "  ", "\u0301", "<|"):
+        assert isinstance(tokenizer.encode(part * 20_000, special=True), list)
 
 
 @pytest.mark.parametrize(

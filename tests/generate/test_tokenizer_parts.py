@@ -47,12 +47,13 @@ texts = st.lists(parts, max_size=8).map("".join)
 
 
 def test_characters_are_what_llama_cpp_takes_them_for() -> None:
-    """All of Unicode, with what Python does not know yet."""
+    """All of Unicode, with what Python does not know yet; of planes without characters a part."""
     names = {"N": "number", "space": "space", "Lu": "letter", "Ll": "letter", "Lt": "letter"}
     names |= {"Lm": "letter", "Lo": "letter"}
     runs = [*json.loads(REFERENCE.read_text()), (0x110000, "end")]
     for (start, name), (end, _) in pairwise(runs):
-        codes = (code for code in range(start, end) if not 0xD800 <= code < 0xE000)
+        step = 13 if end - start > 50_000 else 1
+        codes = (code for code in range(start, end, step) if not 0xD800 <= code < 0xE000)
         found = {names.get(category(chr(code)), "sign") for code in codes}
         assert found == {name}, hex(start)
 
