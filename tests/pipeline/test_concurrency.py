@@ -69,7 +69,7 @@ def extra_waits(program: Executable) -> set[tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_launch_waits_for_bytes(seed: int) -> None:
     graph = square_graph(seed, 40, SIZE)
     small, wide = both(graph)

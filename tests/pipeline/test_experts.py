@@ -78,7 +78,7 @@ def test_products_against_gguf(name: str, own_rows: bool) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_any_shape(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(TYPES))
     experts, columns = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 80))
