@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from itertools import product as cartesian
-from math import gcd, prod
+from math import gcd
 from typing import TypeAlias, Union
 
 from arenite.errors import BoundsError, InvalidArgument
+from arenite.ir.corners import bounds_together, grow_together
 
 Dim: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int, int]  # inclusive
 Monomial: TypeAlias = tuple["Atom", ...]  # factors, sorted; the empty one stands for 1
 
-# Each atom that bounds() takes apart, or tries at both its ends, doubles its work at worst.
+# Each atom that bounds() takes apart doubles its work at worst.
 _MAX_UNDONE_ATOMS = 4
-_MAX_CORNER_ATOMS = 4
 
 
 class Expr:
@@ -385,44 +384,14 @@ def _bounds_of(dim: Expr) -> Bounds:
             corners = [x * y for x in term for y in bounds(atom)]
             term = min(corners), max(corners)
         low, high = low + term[0], high + term[1]
-    if _shares_atoms(dim):
-        other_low, other_high = _bounds_together(dim)
+    if grow_together(dim.terms):
+        ends = {atom: bounds(atom) for monomial, _ in dim.terms for atom in monomial}
+        other_low, other_high = bounds_together(dim.terms, ends)
         low, high = max(low, other_low), min(high, other_high)
     undone = [(m[0], c) for m, c in dim.terms if len(m) == 1 and not isinstance(m[0], Var)]
     for atom, coefficient in undone[:_MAX_UNDONE_ATOMS]:
         other_low, other_high = _bounds_without(dim, atom, coefficient)
         low, high = max(low, other_low), min(high, other_high)
-    return low, high
-
-
-def _shares_atoms(dim: Expr) -> bool:
-    """Whether terms of either sign have atoms in common, as those of (h - 2) * (w - 2) do."""
-    atoms = {atom for monomial, _ in dim.terms for atom in monomial}
-    n_uses = sum(len(monomial) for monomial, _ in dim.terms)
-    return n_uses > len(atoms) and len({c > 0 for _, c in dim.terms}) == 2
-
-
-def _bounds_together(dim: Expr) -> Bounds:
-    """Bounds of a sum whose terms grow together. Without squares it is least and greatest where
-    every atom is; with them every atom is counted from its least value: of (h - 2) * (h - 2), where
-    h is 2 or more, no term is negative then."""
-    atoms = list(dict.fromkeys(atom for monomial, _ in dim.terms for atom in monomial))
-    is_flat = all(len(set(monomial)) == len(monomial) for monomial, _ in dim.terms)
-    if is_flat and len(atoms) <= _MAX_CORNER_ATOMS:
-        corners = cartesian(*(bounds(atom) for atom in atoms))
-        ends = [dict(zip(atoms, corner, strict=True)) for corner in corners]
-        found = [sum(c * prod(at[atom] for atom in m) for m, c in dim.terms) for at in ends]
-        return min(found), max(found)
-    counted: dict[Monomial, int] = {}
-    for monomial, c in dim.terms:
-        for kept in cartesian((False, True), repeat=len(monomial)):
-            own = tuple(atom for atom, is_kept in zip(monomial, kept, strict=True) if is_kept)
-            lows = (bounds(a)[0] for a, is_kept in zip(monomial, kept, strict=True) if not is_kept)
-            counted[own] = counted.get(own, 0) + c * prod(lows)
-    low = high = counted.pop((), 0)
-    for monomial, c in counted.items():
-        most = c * prod(bounds(atom)[1] - bounds(atom)[0] for atom in monomial)
-        low, high = low + min(0, most), high + max(0, most)
     return low, high
 
 

@@ -204,6 +204,13 @@ def test_known_le_needs_proof() -> None:
     assert not known_le(4, 3)
 
 
+def test_bounds_of_very_many_factors_are_found() -> None:
+    """Trying all their ends would take longer than anyone waits."""
+    sizes = [Var(f"size{k}", 1, 3) for k in range(60)]
+    assert bounds(product(sizes) - sizes[0] * sizes[1]) == (1 - 9, 3**60 - 1)
+    assert bounds(product(sizes[:1] * 60) - sizes[0]) == (1 - 3, 3**60 - 1)
+
+
 def test_evaluation_checks_bounds_and_names_the_variable() -> None:
     with pytest.raises(BoundsError, match=r"batch = 65 is outside its bounds 1\.\.64"):
         evaluate(BATCH + 1, {"batch": 65})
