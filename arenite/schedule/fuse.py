@@ -47,10 +47,10 @@ def fuse(graph: Graph) -> Schedule:
 def _fused(
     graph: Graph,
     numbers: Iterator[int],
-    program_nbytes: int,
+    given_nbytes: int,
     carried: Mapping[Node, Node] | None = None,
 ) -> Schedule:
-    """`program_nbytes` is for all kernels. `carried`: the values of a loop whose body this is that
+    """`given_nbytes` is for all kernels. `carried`: the values of a loop whose body this is that
     may be written over, by what follows on them."""
     last: dict[Node, Node] = {}
     while True:
@@ -69,7 +69,7 @@ def _fused(
                     last[state] = copied(last[state])
                 taken.add(last[state])
         graph = _with_copies(graph, last)
-    steps = drafts.finished(numbers, program_nbytes, over)
+    steps = drafts.finished(numbers, given_nbytes, over)
     return Schedule(tuple(steps), graph.inputs, graph.outputs, graph.states, graph.updates)
 
 
@@ -285,9 +285,7 @@ class _Drafts:
                 pending += self.users[user]
         return found
 
-    def finished(
-        self, numbers: Iterator[int], program_nbytes: int, over: Overwriting
-    ) -> list[Step]:
+    def finished(self, numbers: Iterator[int], given_nbytes: int, over: Overwriting) -> list[Step]:
         outputs = set(self.graph.results)
         read_by: dict[Node, set[int]] = {}
         for draft in self.works:
@@ -301,7 +299,7 @@ class _Drafts:
         for draft in in_order(self.works, self.by_node, after, outputs):
             made = [stage.node for stage in draft.stages]
             if draft.is_construct:
-                inside = partial(_fused, numbers=numbers, program_nbytes=program_nbytes)
+                inside = partial(_fused, numbers=numbers, given_nbytes=given_nbytes)
                 steps.append(construct(self.graph, made, inside, numbers))
                 continue
             stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
@@ -329,7 +327,7 @@ class _Drafts:
                     number=number,
                     in_place=(*in_place_of(draft, stored), *overwrites),
                     overwrites=overwrites,
-                    program_nbytes=program_nbytes,
+                    given_nbytes=given_nbytes,
                 )
             )
         return steps

@@ -62,7 +62,7 @@ class Kernel:
     in_place: tuple[tuple[Node, Node], ...] = ()
     #: (output, input): the output is the input with some of its bytes written anew.
     overwrites: tuple[tuple[Node, Node], ...] = ()
-    program_nbytes: int = 0  # of all inputs, constants and states around it, at the most
+    given_nbytes: int = 0  # of all inputs, constants and states of its program, at the most
 
     @property
     def outer_axes(self) -> tuple[int, ...]:

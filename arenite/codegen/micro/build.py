@@ -199,7 +199,7 @@ class _ProductBuilder(SumBuilder):
     def _stays(self, target: Target) -> bool:
         """Whether B is narrow and large, in a program of which the last cache keeps much."""
         b, sizes = self.b.node.dtype, (self.depth, self.column.size)
-        is_small = self.kernel.program_nbytes <= CACHES_OF_SMALL * target.l3_nbytes
+        is_small = self.kernel.given_nbytes <= CACHES_OF_SMALL * target.l3_nbytes
         return b != self.sum_dtype and is_far(target, sizes, b) and is_small
 
     def _operand(self, factor: _Factor, line: Dim, step: Dim) -> Operand:
