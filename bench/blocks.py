@@ -5,8 +5,7 @@
 For one row, as in decoding, a program multiplies by so many matrices that they do not fit the
 caches; for 128 rows by one. Best of many runs: microseconds for one product, bytes of packed
 weights a second and their share of what as many cores read from memory, multiplications and
-additions a second and their share of the peak: that of float32, of bytes four times that where the
-target has dot products of them.
+additions a second and their share of the peak, in bytes or in float32.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import time
 
 import numpy as np
 
-from arenite.codegen.target import host
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype.blocks import LAYOUTS
@@ -67,8 +65,9 @@ def _measure(name: str, depth: int, columns: int, rows: int) -> None:
                 best = min(best, time.perf_counter() - began)
         seconds = best / count
         operations = 2 * rows * depth * columns
-        reading, peak = (limit * threads for limit in _limits())
-        peak /= 4 if host().has_vnni and not dtype.is_block else 1
+        most = limits(threads)
+        reading = most.read_gbytes * threads
+        peak = (most.int8_gops if dtype.is_block else most.gflops) * threads
         print(
             f"| {depth} x {columns} | {name} | {rows} | {threads} | {seconds * 1e6:.1f} "
             f"| {nbytes / seconds / 1e9:.1f} | {nbytes / seconds / 1e9 / reading:.0%} "
@@ -82,17 +81,6 @@ def _product(x: Node, w: Node) -> Node:
         return matmul_blocks(x, w)
     wide = make("cast", w, dtype=float32)
     return make("matmul", x, wide, transpose_a=False, transpose_b=True)
-
-
-def _limits() -> tuple[float, float]:
-    """GB/s read and GOP/s of bytes of one core: the most that was ever measured."""
-    limits.cache_clear()
-    now = limits()
-    _seen.append((now.read_gbytes, now.gflops * (4 if host().has_vnni else 1)))
-    return max(reading for reading, _ in _seen), max(peak for _, peak in _seen)
-
-
-_seen: list[tuple[float, float]] = []
 
 
 def _weights(name: str, columns: int, depth: int, count: int) -> list[Node]:

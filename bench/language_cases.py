@@ -21,6 +21,11 @@ N_DECODED = 64
 KINDS = {SMOLLM2: ("decode", "prefill 128", "prefill 512"), LARGE: ("decode", "prefill 128")}
 
 
+def n_runs(n_rows: int) -> int:
+    """Of a model whose layers are timed, in one turn: each run has many layers of a kind."""
+    return 10 if n_rows == 1 else 3
+
+
 class Session(Protocol):
     def feed(self, tokens: Sequence[int], /) -> object: ...
 

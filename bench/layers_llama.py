@@ -16,9 +16,9 @@ from pathlib import Path
 import llama_cpp
 from llama_cpp import llama_cpp as low
 
-from bench.language_cases import CONTEXT
+from bench.language_cases import CONTEXT, n_runs
 from bench.language_models import path_of, prompt
-from bench.nodes_side import RUNS, Times
+from bench.nodes_side import Times
 
 PRODUCT = b"MUL_MAT"
 FREE = frozenset({b"RESHAPE", b"VIEW", b"PERMUTE", b"TRANSPOSE"})
@@ -105,6 +105,6 @@ def prepare(case: str, threads: int) -> Callable[[], list[Times]]:
 
     def work() -> list[Times]:
         once()
-        return [once() for _ in range(RUNS)]
+        return [once() for _ in range(n_runs(int(n_rows)))]
 
     return work

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from arenite.loading import load
-from bench.language_cases import CONTEXT
+from bench.language_cases import CONTEXT, n_runs
 from bench.language_models import path_of, prompt
 from bench.nodes_ours import elapsed
-from bench.nodes_side import RUNS, Times
+from bench.nodes_side import Times
 
 KINDS = ("matmul_packed", "quantise_blocks")
 
@@ -35,6 +35,6 @@ def prepare(case: str, threads: int) -> Callable[[], list[Times]]:
 
     def work() -> list[Times]:
         program(*given)
-        return [once() for _ in range(RUNS)]
+        return [once() for _ in range(n_runs(int(n_rows)))]
 
     return work

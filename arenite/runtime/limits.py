@@ -2,6 +2,7 @@
 
 Measured by small loops, when first asked for: multiply-adds that wait for no memory, in each kind
 of number that kernels compute in, and reading of what each cache holds and of more than all hold.
+Cores may share their way to memory: what one has of it depends on how many read at once.
 Everything a profile or a tuning reports as a share is a share of these.
 """
 
@@ -9,13 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Barrier
 
 from arenite import device
 from arenite.codegen.identity import compiler_identity, host_identity
+from arenite.codegen.target import Target
 from arenite.device import Buffer
 from arenite.dtype import uint8
 from arenite.runtime import cache, limits_ir
@@ -41,13 +46,14 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one core; a multiply-add counts as two operations."""
+    """Of a core; a multiply-add counts as two operations."""
 
     gflops: float  # float32
     float64_gflops: float
     int8_gops: float  # bytes, summed in int32
     read_gbytes: float  # a second, from memory
     caches: tuple[Cache, ...] = ()  # small ones first
+    n_cores: int = 1  # that read memory at once
 
     def share(
         self, arithmetic: Mapping[str, int], nbytes: int, seconds: float, n_runs: int = 1
@@ -70,19 +76,88 @@ class Limits:
 
     def __str__(self) -> str:
         caches = "".join(f"{one.read_gbytes:.0f} from {one.name}, " for one in self.caches)
+        others = f" while {self.n_cores} read it" if self.n_cores > 1 else ""
         return (
             f"a core does {self.gflops:.0f} GFLOP/s in float32, {self.float64_gflops:.0f} in "
             f"float64, {self.int8_gops:.0f} Gop/s in int8; it reads {caches}"
-            f"{self.read_gbytes:.1f} GB/s from memory"
+            f"{self.read_gbytes:.1f} GB/s from memory{others}"
         )
 
 
-@lru_cache(maxsize=1)
-def limits() -> Limits:
-    """Measured now, in some 0.1 s; the same for the rest of the process."""
+@lru_cache(maxsize=8)
+def limits(n_cores: int = 1) -> Limits:
+    """Of a core when as many read memory at once, which they may have to share. Measured now, in
+    some 0.1 s; the same for the rest of the process."""
+    with _loops() as loops:
+        if n_cores == 1:
+            return loops.one()
+        return replace(limits(), read_gbytes=loops.together(n_cores) / n_cores, n_cores=n_cores)
+
+
+class _Loops:
+    """The loops in machine code, and memory to read: more than all caches hold."""
+
+    def __init__(self, target: Target, loops: Mapping[str, Callable[..., None]]) -> None:
+        self._target, self._loops = target, loops
+        self._nbytes = max(LEAST_READ_NBYTES, min(MOST_READ_NBYTES, 2 * target.l3_nbytes))
+        self._memory = Buffer.allocate(device.get("cpu"), uint8, (self._nbytes,))
+        self._memory.as_array_mut()[...] = PLAIN_BYTE  # so that there are pages
+
+    def one(self) -> Limits:
+        target = self._target
+        sizes = {"L1": target.l1d_nbytes, "L2": target.l2_nbytes, "L3": target.l3_nbytes}
+        return Limits(
+            self._gops("float32"),
+            self._gops("float64"),
+            self._gops("int8"),
+            self._read_gbytes(-1),
+            tuple(
+                Cache(name, nbytes, self._read_gbytes(_half(nbytes) - 1))
+                for name, nbytes in sizes.items()
+            ),
+        )
+
+    def together(self, n_cores: int) -> float:
+        """What so many read of memory in a second, each a part of its own."""
+        nbytes = self._nbytes // n_cores // limits_ir.READ_NBYTES * limits_ir.READ_NBYTES
+        turns = nbytes // limits_ir.READ_NBYTES
+        with ThreadPoolExecutor(n_cores) as pool:
+            ready = Barrier(n_cores + 1)
+
+            def read(k: int) -> None:
+                ready.wait()
+                self._call("read", turns, first=k * nbytes)
+                ready.wait()
+
+            def once() -> float:
+                parts = [pool.submit(read, k) for k in range(n_cores)]
+                ready.wait()
+                began = time.perf_counter()
+                ready.wait()
+                took = time.perf_counter() - began
+                for part in parts:
+                    part.result()
+                return took
+
+            return n_cores * nbytes / min(once() for _ in range(ROUNDS)) / 1e9
+
+    def _gops(self, name: str) -> float:
+        count = limits_ir.OPERATIONS[name] * self._target.vector_bits // 32 * TURNS
+        return count / _best(lambda: self._call(name, TURNS)) / 1e9
+
+    def _read_gbytes(self, mask: int) -> float:
+        turns = self._nbytes // limits_ir.READ_NBYTES
+        return self._nbytes / _best(lambda: self._call("read", turns, mask)) / 1e9
+
+    def _call(self, name: str, turns: int, mask: int = -1, first: int = 0) -> None:
+        into = (ctypes.c_uint8 * 64)()
+        self._loops[name](self._memory.raw_ptr + first, ctypes.addressof(into), turns, mask)
+
+
+@contextmanager
+def _loops() -> Iterator[_Loops]:
     from arenite.runtime.compile_pool import host_target
 
-    target = host_target()
     sources = [Path(str(path)).read_bytes() for path in (__file__, limits_ir.__file__)]
     key = cache.key_of("limits", *sources, compiler_identity(), host_identity())
     code, entries = parse_code(cache.default().obtain(key, _build))
@@ -90,34 +165,7 @@ def limits() -> Limits:
     try:
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 2)
         loops = {name: call(loaded.address(entry)) for name, entry in entries.items()}
-        read_nbytes = max(LEAST_READ_NBYTES, min(MOST_READ_NBYTES, 2 * target.l3_nbytes))
-        memory = Buffer.allocate(device.get("cpu"), uint8, (read_nbytes,))
-        memory.as_array_mut()[...] = PLAIN_BYTE  # so that there are pages
-        into = (ctypes.c_uint8 * 64)()
-
-        def seconds(name: str, turns: int, mask: int = -1) -> float:
-            arguments = memory.raw_ptr, ctypes.addressof(into), turns, mask
-            return _best(lambda: loops[name](*arguments))
-
-        def gops(name: str) -> float:
-            count = limits_ir.OPERATIONS[name] * target.vector_bits // 32 * TURNS
-            return count / seconds(name, TURNS) / 1e9
-
-        def read_gbytes(mask: int) -> float:
-            turns = read_nbytes // limits_ir.READ_NBYTES
-            return read_nbytes / seconds("read", turns, mask) / 1e9
-
-        sizes = {"L1": target.l1d_nbytes, "L2": target.l2_nbytes, "L3": target.l3_nbytes}
-        return Limits(
-            gops("float32"),
-            gops("float64"),
-            gops("int8"),
-            read_gbytes(-1),
-            tuple(
-                Cache(name, nbytes, read_gbytes(_half(nbytes) - 1))
-                for name, nbytes in sizes.items()
-            ),
-        )
+        yield _Loops(host_target(), loops)
     finally:
         loaded.close()
 

@@ -2,6 +2,7 @@
 
 Each kernel is shown beside its limit, of those of one core: multiply-adds in float32, float64 or
 bytes (int8), or reading memory or a cache, whichever takes longest for its operations and bytes.
+Of memory that is a core's part of what all read together that ran the kernel.
 Products with zeros around an image count as operations, though they are left out.
 """
 
@@ -22,6 +23,7 @@ from arenite.runtime import native
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.limits import Limits, limits
 from arenite.runtime.stamps import Stamps
+from arenite.runtime.threads import default_n_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,16 @@ class Profile:
         rate = native.runtime().clocks_per_second
         records = stamps.records()
         busy: dict[int, list[float]] = {}
+        threads: dict[int, set[int]] = {}
         n_runs: Counter[int] = Counter()
         for record in records:
             took = float(record["end"] - record["begin"]) / rate
             k = launch_at[int(record["tick"])]
             busy.setdefault(k, []).append(took)
+            threads.setdefault(k, set()).add(int(record["worker"]))
             n_runs[k] += int(record["tile"]) == 0  # each run has one first tile
         total = sum(map(sum, busy.values())) or 1.0
-        most = limits()
+        n_cores = {k: min(len(found), default_n_threads()) for k, found in threads.items()}
         times = []
         for k, calls in sorted(busy.items()):
             kernel = kernels[k]
@@ -89,7 +93,7 @@ class Profile:
                     seconds / total,
                     sum(arithmetic.values()) / seconds / 1e9,
                     moved / seconds / 1e9,
-                    *most.share(arithmetic, moved, seconds, n_runs[k]),
+                    *limits(n_cores[k]).share(arithmetic, moved, seconds, n_runs[k]),
                     str(kernel.origins[0]) if kernel.origins else "",
                 )
             )
@@ -97,6 +101,7 @@ class Profile:
         if len(records):
             wall = float(records["end"].max() - records["begin"].min()) / rate
         names = {tick: kernels[k].entry_point for tick, k in launch_at.items()}
+        most = limits(max(n_cores.values(), default=1))
         return cls(tuple(times), wall, records, rate, names, stamps.n_lost, most)
 
     def _rows(self) -> list[list[str]]:

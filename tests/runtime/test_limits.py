@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.ir.ops.experts import matmul_experts
 from arenite.pipeline import compile_graph
+from arenite.runtime import profile
 from arenite.runtime.limits import Cache, Limits, limits
 from arenite.runtime.limits_ir import limits_module
 from tests.codegen.block_weights import random_blocks, weights_node
@@ -38,6 +40,26 @@ def test_limits_are_measured_once() -> None:
     assert min(found.gflops, found.float64_gflops, found.int8_gops, found.read_gbytes) > 0
     assert [one.name for one in found.caches] == ["L1", "L2", "L3"]
     assert all(one.read_gbytes > 0 and one.nbytes > 0 for one in found.caches)
+
+
+def test_cores_that_read_at_once_have_a_part_each() -> None:
+    alone, beside = limits(), limits(2)
+    assert limits(2) is beside
+    assert (alone.n_cores, beside.n_cores) == (1, 2)
+    assert beside.read_gbytes > 0
+    assert replace(beside, read_gbytes=alone.read_gbytes, n_cores=1) == alone
+    assert str(beside).endswith("GB/s from memory while 2 read it")
+
+
+def test_a_kernel_is_measured_by_the_cores_that_ran_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones((512, 1024), np.float32)
+    with arenite.compile(lambda x: (x + 1).sum(1), x, threads=2) as program:
+        program(x)
+        monkeypatch.setattr(profile, "limits", lambda n_cores=1: replace(MOST, n_cores=n_cores))
+        monkeypatch.setattr(profile, "default_n_threads", lambda: 2)
+        found = program.profile(x)
+    used = len({int(record["worker"]) for record in found.records})
+    assert found.limits.n_cores == used
 
 
 @pytest.mark.parametrize(
@@ -186,4 +208,4 @@ def test_a_profile_as_json_names_limits() -> None:
     [time] = found.kernels
     assert (one["name"], one["seconds"], one["bound"]) == (time.name, time.seconds, time.bound)
     assert one["gops"] == pytest.approx(2 * 50 * 96 * 80 / time.seconds / 1e9)
-    assert str(limits()) in str(found)
+    assert str(found.limits) in str(found)
