@@ -299,6 +299,13 @@ class LoopKernel:
     tile_var: str
     body: Block
 
+    @property
+    def parts(
+        self,
+    ) -> tuple[str, tuple[ArrayArg, ...], tuple[str, ...], Expr, str, Block]:
+        """What a kernel of the same loops begins with that has more to it."""
+        return self.name, self.arrays, self.sizes, self.tiles, self.tile_var, self.body
+
     def array(self, name: str) -> ArrayArg:
         return next(array for array in self.arrays if array.name == name)
 

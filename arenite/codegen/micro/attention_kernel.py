@@ -18,13 +18,13 @@ checks. What is compiled is made of register tiles, as `attention` lays down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.micro.kernel import Operand
-from arenite.codegen.printer import expression_text, kernel_text, loop_text
+from arenite.codegen.micro.kernel import Operand, made_text
+from arenite.codegen.printer import kernel_text, loop_text
 from arenite.dtype import DType
 
 TILE, BLOCK = ir.Name("tile"), ir.Name("block")
@@ -127,21 +127,8 @@ class AttentionKernel(ir.LoopKernel):
 
 @kernel_text.register
 def _(kernel: AttentionKernel) -> str:
-    """The loops, below how they are made."""
-    made = kernel.attention
-    parts = [
-        f"{field.name} {_plain(getattr(made, field.name))}"
-        for field in fields(made)
-        if field.name not in ("place", "few_place")
-    ]
-    return f"// attention in register tiles: {', '.join(parts)}\n{loop_text(kernel)}"
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Operand):
-        at = expression_text(value.at(ir.Name("line"), ir.Name("step")))
-        return f"{value.dtype} {value.array}[{at}]"
-    return expression_text(value) if isinstance(value, ir.Expr) else str(value)
+    made = made_text(kernel.attention, without=("place", "few_place"))
+    return f"// attention in register tiles: {made}\n{loop_text(kernel)}"
 
 
 def load(operand: Operand, line: ir.Expr, step: ir.Expr, wide: DType) -> ir.Expr:

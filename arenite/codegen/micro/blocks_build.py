@@ -108,17 +108,7 @@ class _PackedBuilder(_ProductBuilder):
         if not target.has_fma:
             return plain
         loops = plain.loops
-        kernel = BlocksKernel(
-            loops.name,
-            loops.arrays,
-            loops.sizes,
-            loops.tiles,
-            loops.tile_var,
-            loops.body,
-            made,
-            self.weights,
-            self.n_deep,
-        )
+        kernel = BlocksKernel(*loops.parts, made, self.weights, self.n_deep)
         return Built(kernel, tiles, choices=tuple(ways))
 
     def _together(self, blocks: Dim, shape: Cut) -> Dim:

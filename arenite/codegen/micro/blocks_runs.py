@@ -222,13 +222,5 @@ def quantise(draft: Draft) -> Built:
     )
     built = draft.in_tiles(n_runs, TILE_RUNS, body)
     plain = built.loops
-    kernel = RunsKernel(
-        plain.name,
-        plain.arrays,
-        plain.sizes,
-        plain.tiles,
-        plain.tile_var,
-        plain.body,
-        index_expr(n_runs),
-    )
+    kernel = RunsKernel(*plain.parts, index_expr(n_runs))
     return Built(kernel, built.tiles)

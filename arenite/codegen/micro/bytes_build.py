@@ -137,17 +137,7 @@ class _BytesBuilder(ConvBuilder):
         return Taps(ir.index(words), ir.index(WORD), PANEL * WORD)
 
     def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> BytesKernel:
-        return BytesKernel(
-            plain.name,
-            plain.arrays,
-            plain.sizes,
-            plain.tiles,
-            plain.tile_var,
-            plain.body,
-            made,
-            conv,
-            self.rest,
-        )
+        return BytesKernel(*plain.parts, made, conv, self.rest)
 
 
 def _opened(side: Side) -> Side:

@@ -207,16 +207,7 @@ class ConvBuilder(LastBuilder):
         return NOT_FEW
 
     def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
-        return ConvKernel(
-            plain.name,
-            plain.arrays,
-            plain.sizes,
-            plain.tiles,
-            plain.tile_var,
-            plain.body,
-            made,
-            conv,
-        )
+        return ConvKernel(*plain.parts, made, conv)
 
     def _can_leave_out(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is, without the taps that are not there."""

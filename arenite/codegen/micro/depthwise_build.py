@@ -149,16 +149,7 @@ class _DepthwiseBuilder(LastBuilder):
             start,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
-        kernel = DepthwiseKernel(
-            plain.name,
-            plain.arrays,
-            plain.sizes,
-            plain.tiles,
-            plain.tile_var,
-            plain.body,
-            made,
-            depthwise,
-        )
+        kernel = DepthwiseKernel(*plain.parts, made, depthwise)
         return Built(kernel, n_tiles, choices=tuple(ways))
 
     def _new_lines(self, lies: Lies, target: Target) -> int:

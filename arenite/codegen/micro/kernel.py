@@ -6,8 +6,9 @@ and for checks. What is compiled is the same made of register tiles, as `product
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
@@ -92,19 +93,19 @@ class MicroKernel(ir.LoopKernel):
 
 @kernel_text.register
 def _(kernel: MicroKernel) -> str:
-    """The loops, below how they are made."""
-    product = kernel.product
-    parts = [
-        f"{field.name} {_plain(getattr(product, field.name))}"
-        for field in fields(product)
-        if field.name not in ("place", "epilogue")
-    ]
-    return f"// register tiles: {', '.join(parts)}\n{loop_text(kernel)}"
+    made = made_text(kernel.product, without=("place", "epilogue"))
+    return f"// register tiles: {made}\n{loop_text(kernel)}"
+
+
+def made_text(made: Any, without: Collection[str]) -> str:
+    """How a kernel is made, by the fields of a dataclass."""
+    parts = [one.name for one in fields(made) if one.name not in without]
+    return ", ".join(f"{name} {_plain(getattr(made, name))}" for name in parts)
 
 
 def _plain(value: object) -> str:
     if isinstance(value, Operand):
-        at = expression_text(value.at(ir.Name("line"), K))
+        at = expression_text(value.at(ir.Name("line"), ir.Name("step")))
         return f"{value.dtype} {value.array}[{at}]"
     return expression_text(value) if isinstance(value, ir.Expr) else str(value)
 

@@ -152,17 +152,7 @@ class _WinogradBuilder(LastBuilder):
         plain = self._kernel(n_tiles, body, scratch)
         if not target.has_fma:
             return plain
-        kernel = WinogradKernel(
-            plain.loops.name,
-            plain.loops.arrays,
-            plain.loops.sizes,
-            plain.loops.tiles,
-            plain.loops.tile_var,
-            plain.loops.body,
-            made,
-            conv,
-            outputs,
-        )
+        kernel = WinogradKernel(*plain.loops.parts, made, conv, outputs)
         return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _rooms(self, cut: WinogradCut) -> _Rooms:
