@@ -18,7 +18,7 @@ from statistics import geometric_mean, median
 
 import gguf
 
-from arenite.runtime.limits import limits
+from arenite.runtime.limits import limits, measured
 from bench.harness import ROUNDS
 from bench.language_models import LARGE, SMOLLM2, path_of
 from bench.nodes_side import NodeSide, Times
@@ -64,7 +64,7 @@ def by_kind(times: Times, kinds: dict[str, Kind]) -> dict[str, float]:
 def compare_layers(file: str, n_rows: int, threads: int, rounds: int) -> list[float]:
     """Print the rows of one file; the ratios."""
     known = kinds(file)
-    limits.cache_clear()
+    measured.cache_clear()
     least = {name: kind.least_seconds(n_rows, threads) for name, kind in known.items()}
     sides = [NodeSide("bench.layers_ours"), NodeSide("bench.layers_llama")]
     turns: list[defaultdict[str, list[float]]] = [defaultdict(list), defaultdict(list)]

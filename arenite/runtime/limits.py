@@ -84,10 +84,14 @@ class Limits:
         )
 
 
-@lru_cache(maxsize=8)
 def limits(n_cores: int = 1) -> Limits:
-    """Of a core when as many read memory at once, which they may have to share. Measured now, in
-    some 0.1 s; the same for the rest of the process."""
+    """Of a core when as many read memory at once, which they may have to share. Measured when first
+    asked for, in some 0.1 s; the same for the rest of the process."""
+    return measured(n_cores)
+
+
+@lru_cache(maxsize=8)
+def measured(n_cores: int) -> Limits:
     with _loops() as loops:
         if n_cores == 1:
             return loops.one()
