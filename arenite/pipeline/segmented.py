@@ -26,7 +26,7 @@ from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
 from arenite.runtime import forks
-from arenite.runtime.arguments import Arguments, write_to
+from arenite.runtime.arguments import Arguments, check_targets, write_to
 from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
 from arenite.runtime.kernel import Kernels
@@ -83,6 +83,8 @@ class SegmentedExecutable(Closing):
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
         """Run; the outputs as new arrays, or written into `out`."""
+        if out is not None:
+            check_targets(out)
         results = self._run(arrays, lambda opened, given: opened.executable(*given))
         return results if out is None else write_to(out, results)
 

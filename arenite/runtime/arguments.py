@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
@@ -76,6 +77,47 @@ class Arguments:
             ):
                 _explain(array, port)
         return sizes
+
+
+def check_targets(out: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    """InvalidArgument unless each of these is an array that can be written to, of bytes that no
+    other has; `names` is what the caller calls them. They may be inputs too: these are read before.
+    """
+    names = names or [f"out[{k}]" for k in range(len(out))]
+    spans = []
+    for k, (name, array) in enumerate(zip(names, out, strict=True)):
+        if not isinstance(array, np.ndarray) or not array.flags.writeable:
+            raise InvalidArgument(f"{name} is no array that can be written to")
+        if array.size:
+            if _overlaps_itself(array):
+                raise InvalidArgument(
+                    f"elements of {name} share bytes, so some would be lost; give an array that "
+                    "has bytes for each"
+                )
+            spans.append((*byte_bounds(array), k))
+    open_spans: list[tuple[int, int]] = []  # end, and which
+    for start, end, k in sorted(spans):
+        open_spans = [one for one in open_spans if one[0] > start]
+        for _, other in open_spans:
+            if np.shares_memory(out[k], out[other]):  # views may lie between one another
+                first, second = (names[n] for n in sorted((k, other)))
+                raise InvalidArgument(
+                    f"{first} and {second} share bytes, so one result would overwrite the other; "
+                    "give each an array of its own"
+                )
+        open_spans.append((end, k))
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether a step along some axis is shorter than what lies within it."""
+    extent = array.itemsize
+    for stride, size in sorted(
+        (abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)
+    ):
+        if size > 1 and stride < extent:
+            return True
+        extent += (size - 1) * stride
+    return False
 
 
 def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:

@@ -19,7 +19,7 @@ from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
 from arenite.runtime import forks
-from arenite.runtime.arguments import Arguments, write_to
+from arenite.runtime.arguments import Arguments, check_targets, write_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
@@ -129,10 +129,11 @@ class Executable(Closing):
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
         """Run; the outputs as new arrays, or written into `out`."""
-        results = self.quickly(arrays) if out is None else None
-        if results is None:
-            results = self._run([np.asarray(array) for array in arrays], out)
-        return results
+        if out is not None:
+            check_targets(out)
+            return write_to(out, self._run([np.asarray(array) for array in arrays]))
+        results = self.quickly(arrays)
+        return self._run([np.asarray(array) for array in arrays]) if results is None else results
 
     def quickly(self, arrays: Sequence[Any]) -> list[Array] | None:
         """Run, if these are arrays like those of the last run; else do nothing, and give None."""
@@ -162,7 +163,7 @@ class Executable(Closing):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self(*[inputs[name] for name in names])
 
-    def _run(self, arrays: list[Array], out: Sequence[Array] | None) -> list[Array]:
+    def _run(self, arrays: list[Array]) -> list[Array]:
         with self._lock:
             if self._is_running or self._is_closed or self._failure is not None:
                 self._check_open()
@@ -181,7 +182,7 @@ class Executable(Closing):
                 self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
             finally:
                 self._is_running = False
-        return results if out is None else write_to(out, results)
+        return results
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from arenite.errors import InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
 from arenite.memory.amounts import parse_nbytes
+from arenite.runtime.arguments import check_targets
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
@@ -280,10 +281,9 @@ def _targets(out: Any, wanted: Any) -> list[Any]:
     """The arrays in `out`, which has the structure of the results."""
     structure, leaves = taken_apart(out)
     need_same("out", structure, wanted)
-    for path, leaf in leaves:
-        if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable:
-            raise InvalidArgument(f"out{path} is no array that can be written to")
-    return [leaf for _, leaf in leaves]
+    targets = [leaf for _, leaf in leaves]
+    check_targets(targets, [f"out{path}" for path, _ in leaves])
+    return targets
 
 
 def _returned(path: str, leaf: Any) -> Node:
