@@ -238,6 +238,18 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
     return (a + b - 1) // b
 
 
+def exact_quotient(a: Dim, b: Dim) -> Dim | None:
+    """q with q * b == a for all values of the variables, also where b is 0; None: none is known."""
+    if a == b:
+        return 1
+    if b == 0:
+        return None
+    whole, left = _divided(terms_of(a), terms_of(b))
+    if left == 0:
+        return whole
+    return a // b if bounds(b)[0] > 0 and a % b == 0 else None
+
+
 def maximum(a: Dim, b: Dim) -> Dim:
     return b + _positive(a - b)
 

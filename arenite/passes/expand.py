@@ -14,7 +14,7 @@ from dataclasses import replace
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.attention import operands
+from arenite.ir.ops.attention import heads_a_group, operands
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import full, size
 from arenite.passes.parts import in_parts
@@ -102,12 +102,12 @@ def _attention(node: Node) -> Node:
     given = operands(node.inputs)
     dtype = FLOAT32 if node.dtype.bits < 32 else node.dtype
     q, k, v = (_cast(value, dtype) for value in (given.q, given.k, given.v))
-    *batch, heads, length, width = q.shape
-    groups, keys = k.shape[-3], k.shape[-2]
+    *batch, _, length, width = q.shape
+    groups, keys, n_shared = k.shape[-3], k.shape[-2], heads_a_group(q, k)
     if given.k_scale is not None and given.v_scale is not None:
         k, v = (_scaled(x, scales) for x, scales in ((k, given.k_scale), (v, given.v_scale)))
     # Heads that share keys stand side by side, and the keys are stretched over them.
-    grouped = (*batch, groups, heads // groups, length, width)
+    grouped = (*batch, groups, n_shared, length, width)
     q = make("reshape", q, shape=grouped)
     k = make("reshape", k, shape=(*batch, groups, 1, keys, width))
     v = make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1]))
@@ -128,7 +128,7 @@ def _attention(node: Node) -> Node:
     if given.mask is not None:
         mask = given.mask
         head_axis = mask.shape[-3]
-        inner: tuple[Dim, ...] = (1, 1) if head_axis == 1 else (groups, heads // groups)
+        inner: tuple[Dim, ...] = (1, 1) if head_axis == 1 else (groups, n_shared)
         mask = make("reshape", mask, shape=(*mask.shape[:-3], *inner, *mask.shape[-2:]))
         mask = _spread(mask, shape)
         if mask.dtype == BOOL:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from arenite.ir.dim import Dim, bounds, maximum, product
 from arenite.ir.node import Node, Shape
+from arenite.ir.ops.attention import heads_a_group
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import full
 
@@ -35,9 +36,9 @@ def in_parts(node: Node) -> Node:
 
 def _is_lopsided(node: Node) -> bool:
     q, k = node.inputs[:2]
-    *batch, heads, length, _ = q.shape
-    *_, groups, keys, _ = k.shape
-    ratio = maximum(heads // groups, 1)
+    *batch, groups, keys, _ = k.shape
+    length = q.shape[-2]
+    ratio = maximum(heads_a_group(q, k), 1)
     return (
         isinstance(ratio, int)
         and isinstance(length, int)

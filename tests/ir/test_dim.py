@@ -18,6 +18,7 @@ from arenite.ir.dim import (
     bounds,
     ceildiv,
     evaluate,
+    exact_quotient,
     known_le,
     maximum,
     minimum,
@@ -216,6 +217,37 @@ def test_evaluation_checks_bounds_and_names_the_variable() -> None:
         evaluate(BATCH + 1, {"batch": 65})
     with pytest.raises(BoundsError, match="variable 'batch' has no value; bound are: n"):
         evaluate(BATCH + 1, {"n": 2})
+
+
+@given(cases, cases)
+@settings(deadline=None)
+def test_an_exact_quotient_holds_everywhere(a: Case, b: Case) -> None:
+    found = exact_quotient(a[0], b[0])
+    if found is not None:
+        values = [evaluate(found, point) for point in POINTS]
+        assert [q * y for q, y in zip(values, b[1], strict=True)] == a[1]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (6, 3, 2),
+        (7, 3, None),
+        (0, 3, 0),
+        (0, 0, 1),
+        (5, 0, None),
+        (M, M, 1),
+        (M * 4, M, 4),
+        (M * 4, M * 2, 2),
+        (M * N, M, N),
+        (M * 6, 2, M * 3),
+        (5, M, None),
+        (M + 1, M, None),
+        (M * 2, 4, None),
+    ],
+)
+def test_exact_quotients(a: Dim, b: Dim, expected: Dim | None) -> None:
+    assert exact_quotient(a, b) == expected
 
 
 def test_a_divisor_must_be_positive() -> None:

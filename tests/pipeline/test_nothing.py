@@ -10,7 +10,8 @@ import pytest
 
 import arenite
 from arenite import Tensor, Var, ir
-from arenite.ir.dim import Dim
+from arenite.errors import ShapeMismatch
+from arenite.ir.dim import Dim, evaluate
 
 KINDS: dict[str, Any] = {"floats": np.float32, "halves": np.float16, "bytes": np.uint8}
 
@@ -82,3 +83,55 @@ def test_rows_in_two_axes_that_may_be_none(shape: tuple[int, int, int]) -> None:
     expected = [x @ w, rows * 2, rows.sum(1), x.transpose(1, 0, 2).reshape(rows.shape) @ w]
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+HEADS, KEYS, BATCH, QUERIES = (Var(n, 0, 40) for n in ("heads", "keys", "batch", "queries"))
+
+
+def attended(q: Any, k: Any, v: Any) -> Any:
+    """Of as many heads, in NumPy; who sees no key gets zeros."""
+    weights = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return weights @ v / np.maximum(weights.sum(-1, keepdims=True), 1e-30)
+
+
+@pytest.mark.parametrize("width", [8, 300], ids=["one kernel", "written out"])
+@pytest.mark.parametrize(
+    ("q", "k"),
+    [
+        ((2, HEADS, 5), (2, HEADS, 7)),
+        ((HEADS * 3, 1), (HEADS, 2100)),
+        ((BATCH, 2, 5), (BATCH, 2, 7)),
+        ((2, QUERIES, 3), (2, QUERIES, 3)),
+        ((2, 1), (2, KEYS)),
+        ((0, 5), (0, 7)),
+        ((0, 5), (3, 7)),
+        ((2, 0), (2, 7)),
+        ((2, 5), (2, 0)),
+    ],
+    ids=str,
+)
+def test_attention(q: tuple[Dim, ...], k: tuple[Dim, ...], width: int) -> None:
+    shapes = [(*q, width), (*k, width), (*k, width)]
+    specs = [arenite.spec(shape) for shape in shapes]
+    with arenite.compile(lambda q, k, v: q.attention(k, v), *specs) as program:
+        program.verify()
+        for n in (0, 2):
+            sizes = dict.fromkeys(("heads", "keys", "batch", "queries"), n)
+            rng = np.random.default_rng(n)
+            given = [
+                rng.standard_normal([evaluate(d, sizes) for d in shape]).astype(np.float32)
+                for shape in shapes
+            ]
+            heads, groups = given[0].shape[-3], given[1].shape[-3]
+            of_each = [np.repeat(x, heads // max(groups, 1), -3) for x in given[1:]]
+            np.testing.assert_allclose(program(*given), attended(given[0], *of_each), 1e-4, 1e-5)
+
+
+def test_heads_that_may_be_shared_by_none_are_refused() -> None:
+    shapes = [(5, 7, 8), (Var("groups", 0, 5), 7, 8), (Var("groups", 0, 5), 7, 8)]
+    with pytest.raises(ShapeMismatch, match="the heads of q a multiple of theirs"):
+        arenite.compile(lambda q, k, v: q.attention(k, v), *map(arenite.spec, shapes))
+    with pytest.raises(ShapeMismatch, match="the heads of q a multiple of theirs"):
+        arenite.compile(
+            lambda q, k: q.attention(k, k), arenite.spec((5, 7, 8)), arenite.spec((0, 7, 8))
+        )

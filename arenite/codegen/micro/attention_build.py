@@ -37,7 +37,7 @@ from arenite.codegen.target import Target
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
-from arenite.ir.ops.attention import operands
+from arenite.ir.ops.attention import heads_a_group, operands
 from arenite.passes.parts import few_queries
 from arenite.schedule.access import coefficient, linear, sources, substitute
 from arenite.schedule.kernel import Kernel
@@ -84,9 +84,9 @@ class _Builder:
         assert isinstance(width, int)
         self.depth, self.width = depth, width
         self.chunk = self.node.attr("chunk") if self.node.op == "attention_parts" else 0
-        self.ratio = self.heads // self.n_groups
+        self.ratio = maximum(heads_a_group(self.given.q, self.given.k), 1)
         #: Heads whose few queries are taken together.
-        self.fold = max(self.ratio, 1) if isinstance(self.ratio, int) else 1
+        self.fold = self.ratio if isinstance(self.ratio, int) else 1
         self.sizes: set[Var] = set()
         sizes = {
             **{f"batch{k}": size for k, size in enumerate(self.batch)},

@@ -21,7 +21,7 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import ceildiv
+from arenite.ir.dim import Dim, ceildiv, exact_quotient
 from arenite.ir.element import rounded
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
@@ -67,6 +67,13 @@ def operands(inputs: tuple[Node, ...]) -> Operands:
     return Operands(q, k, v, others[0] if len(others) % 2 else None, *scales)
 
 
+def heads_a_group(q: Node, k: Node) -> Dim:
+    """Heads of q for each of k; where there are none of either, 1."""
+    heads = exact_quotient(q.shape[-3], k.shape[-3])
+    assert heads is not None
+    return heads
+
+
 def _is_not_negative(value: object) -> bool:
     return is_int(value) and bool(value >= 0)  # type: ignore[operator]
 
@@ -107,7 +114,8 @@ def _infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         raise ShapeMismatch(f"attention takes [..., heads, length, width], not {shapes}")
     *batch, heads, length, width = q.shape
     *batch_k, groups, keys, width_k = k.shape
-    if batch != batch_k or k.shape[:-1] != v.shape[:-1] or width != width_k or heads % groups != 0:
+    is_multiple = exact_quotient(heads, groups) is not None
+    if batch != batch_k or k.shape[:-1] != v.shape[:-1] or width != width_k or not is_multiple:
         raise ShapeMismatch(
             f"attention: {shapes}: batch and width must be equal, k and v as long as each other, "
             "and the heads of q a multiple of theirs"
