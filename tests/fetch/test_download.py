@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import threading
@@ -98,14 +99,34 @@ def test_what_came_before_a_break_for_good_is_kept_for_the_next_attempt(
 
 
 def test_an_interrupt_keeps_what_came(line: Line) -> None:
+    line.most = 1000
+
     def interrupt(step: str, done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         fetch.obtain("tiny", on_progress=interrupt)
-    line.asked = []
+    line.most, line.asked = 2**30, []
     fetch.obtain("tiny")
-    assert line.asked[0] is not None
+    assert line.asked == ["bytes=1000-"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "disk full")])
+@pytest.mark.parametrize("during", ["checking", "unpacking tiny.gguf", "checking tiny.gguf"])
+def test_a_whole_download_is_not_fetched_again_after_a_break(
+    during: str, failure: BaseException, line: Line, folder: Path
+) -> None:
+    def breaks(step: str, done: int, total: int | None) -> None:
+        if step == during:
+            raise failure
+
+    with pytest.raises(type(failure)):
+        fetch.obtain("tiny", on_progress=breaks)
+    assert {path.name for path in folder.iterdir()} == {"tiny.partial"}
+    line.asked = []
+    assert fetch.obtain("tiny").read_bytes() == CONTENT
+    assert line.asked == []
+    assert {path.name for path in folder.iterdir()} == {"tiny"}
 
 
 def test_removing_a_model_removes_what_was_kept_of_it(line: Line, folder: Path) -> None:
