@@ -156,17 +156,21 @@ def _before_views(node: Node) -> Node:
 
 def _before_view(operands: tuple[Node, ...]) -> tuple[Node, tuple[Node, ...]] | None:
     """A view among operands, and what gives the operands when it is done to each."""
+    n_permuted = sum(map(_comes_from_conv, operands))
     for view in operands:
         if _comes_from_conv(view):
             axes: Axes = view.attr("axes")
-            return view, tuple(unpermuted(value, axes) for value in operands)
+            inner = tuple(unpermuted(value, axes) for value in operands)
+            # Operands in different orders would hand a permute to each other for ever.
+            if sum(map(_comes_from_conv, inner)) < n_permuted:
+                return view, inner
     for view in operands:
         if view.op != "reshape" or not view.ndim or not _was_made_last(view.inputs[0]):
             continue
-        inner = [_unreshaped(value, view) for value in operands]
-        known = tuple(value for value in inner if value is not None)
+        reshaped = [_unreshaped(value, view) for value in operands]
+        known = tuple(value for value in reshaped if value is not None)
         last = view.shape[-1]
-        if len(known) == len(inner) and isinstance(last, int) and last >= LEAST_LAST:
+        if len(known) == len(reshaped) and isinstance(last, int) and last >= LEAST_LAST:
             return view, known
     return None
 

@@ -22,7 +22,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.passes import PASSES, apply, run
 from arenite.passes.layout import layout, panels_of, why_left
-from arenite.tensor import Tensor
+from arenite.tensor import Tensor, where
 
 Array = NDArray[Any]
 FLOAT32 = BY_NAME["float32"]
@@ -120,6 +120,8 @@ FOLLOWING: dict[str, Callable[[Tensor], Tensor]] = {
     ),
     "with another value": lambda y: y * tensor(2, 8, 5, 6, index=1),
     "stretched": lambda y: y.sum(2, keepdims=True).expand(2, 8, 5, 6) + y,
+    "with itself in another order": lambda y: y[..., :5] * y[..., 1:].permute(0, 1, 3, 2),
+    "chosen in another order": lambda y: where(y[..., 1:] > 0, y[..., 1:].swapaxes(2, 3), 2.0),
 }
 
 
