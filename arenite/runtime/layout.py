@@ -68,7 +68,7 @@ class Team:
     """The control block."""
 
     GATE = 0  # open << 32 | threads invited << 16 | workers inside
-    BLOCK = 64  # epoch << 32 | entry
+    BLOCK = 136  # epoch << 32 | entry; in the line of SEQ, for who sees that reads this too
     SEQ = 128  # raised by every block, over all runs
     COMPLETED = 192  # SHARED launches of the block that are complete
     SLEEPERS = 256  # u32, asleep at the gate
@@ -146,4 +146,14 @@ NOT_FITTING = -1
 #: The error word of a cancelled run; no site and no code are this big.
 CANCELLED_WORD = -1
 #: Claims of a launch that a sync word can count.
-MAX_CLAIMS = 0xFFFF
+MAX_CLAIMS = 0x3FF
+
+
+class Sync:
+    """The word of a launch: epoch << 32 | claimed from below << 20 | unclaimed << 10 | unfinished.
+
+    Unclaimed tiles are those from `below` on. The launch is complete when none is unfinished.
+    """
+
+    UNCLAIMED_SHIFT = 10
+    BELOW_SHIFT = 20

@@ -1,9 +1,12 @@
 """The team in LLVM IR: blocks shared, tiles claimed, the worker's life.
 
-In: the module under construction. Out: functions in it. One sync word a launch, `epoch:32 |
-unclaimed:16 | unfinished:16`, is claim counter, completion flag and iteration number in one, so
-a worker that comes late or sleeps through a block does no harm and is never waited for. Where there
-are more tiles than it can count, several are claimed together.
+In: the module under construction. Out: functions in it. One sync word a launch (`layout.Sync`) is
+claim counter, completion flag and iteration number in one, so a worker that comes late or sleeps
+through a block does no harm and is never waited for. Where there are more tiles than it can count,
+several are claimed together.
+
+Half of the workers claim from the first tile on, the other half from the last: of launches that are
+cut alike, and of one that runs again, a worker gets much the same tiles, whose bytes its cache has.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from arenite.runtime.entry_ir import (
     tile_count,
 )
 from arenite.runtime.ir_text import Function, Module, Value, Variable
-from arenite.runtime.layout import MAX_CLAIMS, Run, Team, Worker
+from arenite.runtime.layout import MAX_CLAIMS, Run, Sync, Team, Worker
 from arenite.runtime.table import Flag, Op
 from arenite.runtime.wait_ir import epochs_ahead, look_again, wait_in_run
 
@@ -110,6 +113,8 @@ def _shared(module: Module, profiled: bool) -> None:
     epoch_bits = f.shl(f["epoch"], 32)
     word = f.variable("i64", f.load("i64", sync, order="acquire"))
     claim = f.variable("i64", 0)
+    from_below = f.and_(f.load("i64", worker_, Worker.INDEX), 1)
+    one_below = f.shl(from_below, Sync.BELOW_SHIFT)
     with f.loop():
         seen = word.get()
         ahead = epochs_ahead(f, seen, f["epoch"])
@@ -122,7 +127,8 @@ def _shared(module: Module, profiled: bool) -> None:
             n, together = _tiles_of(f, run, entry)
             n = f.sdiv(f.add(n, f.sub(together, 1)), together)
             is_empty = f.le(n, 0)
-            begun = f.or_(epoch_bits, f.or_(f.shl(f.sub(n, 1), 16), n))
+            counts = f.or_(f.shl(f.sub(n, 1), Sync.UNCLAIMED_SHIFT), n)
+            begun = f.or_(epoch_bits, f.or_(one_below, counts))
             fresh = f.select(is_empty, epoch_bits, begun)
             found, claimed = f.compare_exchange(sync, 0, seen, fresh)
             with f.if_(f.eq(claimed, 0)):
@@ -131,16 +137,19 @@ def _shared(module: Module, profiled: bool) -> None:
             with f.if_(is_empty):
                 _complete(f, run, team)
                 f.ret()
-            claim.set(f.sub(n, 1))
+            claim.set(f.select(f.ne(from_below, 0), 0, f.sub(n, 1)))
         with f.if_(f.eq(ahead, 0)):
-            unclaimed = f.and_(f.lshr(seen, 16), MAX_CLAIMS)
+            unclaimed = f.and_(f.lshr(seen, Sync.UNCLAIMED_SHIFT), MAX_CLAIMS)
+            below = f.and_(f.lshr(seen, Sync.BELOW_SHIFT), MAX_CLAIMS)
             with f.if_(f.eq(unclaimed, 0)):
                 f.ret()
-            found, claimed = f.compare_exchange(sync, 0, seen, f.sub(seen, 1 << 16))
+            fewer = f.add(f.sub(seen, 1 << Sync.UNCLAIMED_SHIFT), one_below)
+            found, claimed = f.compare_exchange(sync, 0, seen, fewer)
             with f.if_(f.eq(claimed, 0)):
                 word.set(found)
                 f.continue_()
-            claim.set(f.sub(unclaimed, 1))
+            last_one = f.sub(f.add(below, unclaimed), 1)
+            claim.set(f.select(f.ne(from_below, 0), below, last_one))
         n, together = _tiles_of(f, run, entry)
         first = f.mul(claim.get(), together)
         last = f.add(first, together)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from arenite.codegen.target import Target
 from arenite.runtime.entry_ir import entry_field, i32, i64
 from arenite.runtime.ir_text import Function, Module, Value, Variable
-from arenite.runtime.layout import Imports, Run, Team, Worker
+from arenite.runtime.layout import MAX_CLAIMS, Imports, Run, Team, Worker
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
@@ -101,8 +101,9 @@ def wait_in_run(
 
 def _is_done(f: Function, word: Value, epoch: Value) -> Value:
     """Complete in this epoch, or begun in a later one."""
-    later = f.lt(0, epochs_ahead(f, word, epoch))
-    return f.or_(later, f.eq(word, f.shl(epoch, 32)))
+    ahead = epochs_ahead(f, word, epoch)
+    is_over = f.eq(f.and_(word, MAX_CLAIMS), 0)
+    return f.or_(f.lt(0, ahead), f.and_(f.eq(ahead, 0), is_over))
 
 
 def epochs_ahead(f: Function, word: Value, epoch: Value) -> Value:

@@ -335,6 +335,27 @@ def test_stamps_tell_when_and_where_each_kernel_ran(kernels: dict[str, int], thr
     assert len(stamps.records()) == 0
 
 
+def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
+    out = np.zeros(8, np.int64)
+    build = TableBuilder()
+    with build.block(parallel=True):
+        window = [address(out), 20_000]
+        ticks = [build.launch(kernels["busy"], window, build.constant(8), shared=True)]
+        ticks.append(build.launch(kernels["busy"], window, build.constant(8), shared=True))
+    model = bound(build)
+    for _ in range(50):
+        stamps = Stamps(3)
+        assert model.run(3, stamps=stamps) == END
+        records = stamps.records()
+        for tick in ticks:
+            here = records[records["tick"] == tick]
+            assert sorted(here["tile"].tolist()) == list(range(8))
+            is_odd = here["worker"] % 2 == 1
+            from_below, from_above = here["tile"][is_odd], here["tile"][~is_odd]
+            assert from_below.tolist() == list(range(len(from_below)))
+            assert (from_above >= len(from_below)).all()
+
+
 def test_stamps_that_find_no_room_are_counted(kernels: dict[str, int]) -> None:
     x = np.zeros(64, np.int64)
     build = TableBuilder()
