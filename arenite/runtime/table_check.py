@@ -33,13 +33,12 @@ def check_table(table: LaunchTable) -> None:
     if n == 0 or entries[n - 1]["op"] != Op.END:
         raise InvalidTable(f"a table of {n} entries does not close with END")
     owners: dict[int, int] = {}  # sync word -> tick
-    regions: list[tuple[str, int, int]] = []  # (kind, first tick after it, tick that opened it)
+    # (kind, first tick after it); a loop is closed by its NEXT, the others by reaching their end.
+    regions: list[tuple[str, int]] = []
     tick = 0
     while tick < n:
         while regions and regions[-1][1] == tick:
-            kind, _, opened = regions.pop()
-            if kind == "loop":
-                _bad(tick, f"the loop of entry {opened} ends here without NEXT")
+            regions.pop()
         entry = entries[tick]
         op = int(entry["op"])
         if op >= _N_OPS:
@@ -47,7 +46,7 @@ def check_table(table: LaunchTable) -> None:
         allowed = int(_FLAGS.get(Op(op), 0))
         if int(entry["flags"]) & ~allowed:
             _bad(tick, f"{Op(op).name} with flags {int(entry['flags']):#x}")
-        inside = regions[-1][1] if regions else n
+        inside = regions[-1][1] if regions else n - 1
         if op == Op.LAUNCH:
             _bad(tick, "LAUNCH outside a block")
         elif op == Op.BLOCK:
@@ -65,14 +64,12 @@ def check_table(table: LaunchTable) -> None:
         elif op == Op.LOOP:
             _check_loop(table, tick, inside, regions)
         elif op == Op.NEXT:
-            _check_next(table, tick, regions)
+            _check_next(tick, regions)
         elif op == Op.SEGMENT:
             _check_register(table, tick, "c", optional=True)
         elif tick != n - 1:
             _bad(tick, "END before the end")
         tick += 1
-    if regions:
-        _bad(n - 1, f"END inside the region that entry {regions[-1][2]} opened")
 
 
 def _check_arrays(table: LaunchTable) -> None:
@@ -117,7 +114,7 @@ def _check_block(table: LaunchTable, tick: int, inside: int, owners: dict[int, i
     """The block at `tick`; returns the tick after it."""
     block = table.entries[tick]
     stop = tick + 1 + int(block["a"])
-    if stop > min(inside, len(table.entries) - 1):
+    if stop > inside:
         _bad(tick, f"a block of {int(block['a'])} entries leaves its region")
     n_shared = 0
     here: dict[int, int] = {}  # sync words of this block that are signalled
@@ -196,57 +193,47 @@ def _check_program(table: LaunchTable, tick: int) -> None:
         _bad(tick, f"instructions {first}..{first + count} of {len(table.instructions)}")
 
 
-def _check_if(
-    table: LaunchTable, tick: int, inside: int, regions: list[tuple[str, int, int]]
-) -> None:
+def _check_if(table: LaunchTable, tick: int, inside: int, regions: list[tuple[str, int]]) -> None:
     """IF ... JUMP over ELSE ..., or IF ... and what follows."""
     target = int(table.entries[tick]["target"])
-    if not tick < target <= inside or target > len(table.entries) - 1:
+    if not tick < target <= inside:
         _bad(tick, f"the else part at {target} is not ahead within the region")
-    regions.append(("then", target, tick))
+    regions.append(("then", target))
 
 
-def _check_jump(table: LaunchTable, tick: int, regions: list[tuple[str, int, int]]) -> None:
+def _check_jump(table: LaunchTable, tick: int, regions: list[tuple[str, int]]) -> None:
     """The last entry of a then part: opens the else part."""
-    if not regions or regions[-1][0] != "then" or regions[-1][1] != tick + 1:
+    if not regions or regions[-1] != ("then", tick + 1):
         _bad(tick, "JUMP is not the last entry of a then part")
     regions.pop()
     inside = regions[-1][1] if regions else len(table.entries) - 1
     target = int(table.entries[tick]["target"])
     if not tick < target <= inside:
         _bad(tick, f"jumps to {target}, which is not ahead within the region")
-    if target > tick + 1:
-        regions.append(("else", target, tick))
+    regions.append(("else", target))
 
 
-def _check_loop(
-    table: LaunchTable, tick: int, inside: int, regions: list[tuple[str, int, int]]
-) -> None:
-    _check_counter(table, tick)
+def _check_loop(table: LaunchTable, tick: int, inside: int, regions: list[tuple[str, int]]) -> None:
+    for field in "ab":
+        _check_register(table, tick, field)
+    _check_register(table, tick, "c", optional=True)
+    if int(table.entries[tick]["a"]) < 2:
+        _bad(tick, "a loop counts in r0 or r1")
     target = int(table.entries[tick]["target"])
-    if not tick + 1 < target <= inside or target > len(table.entries) - 1:
+    if not tick + 1 < target <= inside:
         _bad(tick, f"the loop's end at {target} is not ahead within the region")
     closing = table.entries[target - 1]
     if closing["op"] != Op.NEXT or int(closing["target"]) != tick + 1:
         _bad(tick, f"entry {target - 1} is not the NEXT of this loop")
     if any(closing[field] != table.entries[tick][field] for field in "abc"):
         _bad(tick, f"LOOP and its NEXT at {target - 1} name other registers")
-    regions.append(("loop", target, tick))
+    regions.append(("loop", target))
 
 
-def _check_next(table: LaunchTable, tick: int, regions: list[tuple[str, int, int]]) -> None:
-    if not regions or regions[-1][0] != "loop" or regions[-1][1] != tick + 1:
+def _check_next(tick: int, regions: list[tuple[str, int]]) -> None:
+    if not regions or regions[-1] != ("loop", tick + 1):
         _bad(tick, "NEXT is not the last entry of a loop")
     regions.pop()
-    _check_counter(table, tick)
-
-
-def _check_counter(table: LaunchTable, tick: int) -> None:
-    for field in "ab":
-        _check_register(table, tick, field)
-    _check_register(table, tick, "c", optional=True)
-    if int(table.entries[tick]["a"]) < 2:
-        _bad(tick, "a loop counts in r0 or r1")
 
 
 def _check_register(table: LaunchTable, tick: int, field: str, optional: bool = False) -> None:

@@ -239,3 +239,21 @@ def orders(draw: st.DrawFn, n: int) -> Order:
     edges = draw(st.lists(st.sampled_from(pairs), max_size=3 * n)) if pairs else []
     barriers = draw(st.lists(st.integers(0, n), max_size=1))
     return Order(tuple(edges), tuple(barriers), draw(nested_loops(0, n)))
+
+
+@st.composite
+def looping_orders(draw: st.DrawFn, launches: list[Launch]) -> Order:
+    """Without a race in one pass, and with a loop whose back edges are mostly enough."""
+    n = len(launches)
+    conflicting = [(a, b) for a in range(n) for b in range(n) if hazard(launches[a], launches[b])]
+    start = draw(st.integers(0, n - 1))
+    stop = draw(st.integers(start + 1, n))
+    needed = [(a, b) for a, b in conflicting if start <= a < stop and start <= b < stop]
+    left_out = draw(st.sets(st.sampled_from(needed), max_size=2)) if needed else set()
+    back_edges = tuple(pair for pair in needed if pair not in left_out)
+    cut = st.integers(start, stop)
+    barriers = tuple(draw(st.lists(cut, max_size=1)))
+    low, high = sorted((draw(cut), draw(cut)))
+    inner = (Loop(low, high),) if low < high and draw(st.booleans()) else ()
+    edges = tuple((a, b) for a, b in conflicting if a < b)
+    return Order(edges, barriers, (Loop(start, stop, back_edges), *inner))

@@ -24,7 +24,7 @@ from arenite.hazards import (
     verify,
 )
 
-from .brute import hazard, orders, programs, races
+from .brute import hazard, looping_orders, orders, programs, races
 
 
 def reads(start: int, end: int, storage_id: int = 0) -> BufferRange:
@@ -189,6 +189,7 @@ def test_of_loops_with_the_same_body_the_first_is_the_outer_one() -> None:
         lambda: Loop(-1, 3),
         lambda: Loop(1, 3, back_edges=((0, 1),)),
         lambda: Loop(1, 3, back_edges=((1, 3),)),
+        lambda: Loop(1, 3, back_edges=((3, 1),)),
         lambda: find_race(PRODUCE_CONSUME, Order(edges=((0, 2),))),
         lambda: find_race(PRODUCE_CONSUME, Order(barriers=(3,))),
         lambda: find_race(PRODUCE_CONSUME, Order(loops=(Loop(0, 3),))),
@@ -224,6 +225,19 @@ def test_verify_agrees_with_every_pair_of_the_program_written_out(
         assert (race.kind, race.storage_id, race.start) == hazard(first, second)
         with pytest.raises(RaceFound):
             verify(launches, order)
+
+
+@settings(max_examples=80)
+@given(launches=programs(max_size=4).filter(bool), data=st.data())
+def test_where_one_pass_is_ordered_iterations_are_judged_as_written_out(
+    launches: list[Launch], data: st.DataObject
+) -> None:
+    order = data.draw(looping_orders(launches))
+    race = find_race(launches, order)
+    near, found = races(launches, order)
+    assert (race is not None) == found
+    if race is not None:
+        assert (race.next_iteration, race.second, race.first) == min(near)
 
 
 def test_a_range_that_all_launches_read_waits_for_all_of_them_before_it_is_written() -> None:

@@ -70,12 +70,16 @@ def test_the_validator_agrees_with_brute_force_on_moved_slots(
         ("c", {"nbytes": 65}, "needs 65 bytes and has 64"),
         ("c", {"offset": 64 * 50}, "leaves its region work"),
         ("c", {"offset": 0}, "leaves its region work"),
+        ("c", {"capacity": 128}, "leaves its region work"),
         ("c", {"region": "state"}, "'state', which is missing"),
         ("c", {"offset": 256}, "share bytes and both live at tick 2"),
         ("b", {"took_over": None}, "'a' at .* and 'b' at .* share bytes"),
+        ("b", {"offset": 256 + 64}, "'a' at .* and 'b' at .* share bytes"),
         ("a", {"lifetime": Lifetime(0, 4)}, "share bytes"),
         ("half", {"lifetime": Lifetime(1, 4)}, "share bytes"),
         ("half", {"offset": 256 + 80}, "leaves the bytes of its owner 'a'"),
+        ("half", {"offset": 256, "alias_of": "c"}, "leaves the bytes of its owner 'c'"),
+        ("half", {"region": "packed", "offset": 64}, "alias of 'a', not found"),
         ("half", {"alias_of": "gone"}, "alias of 'gone', not found"),
         ("half", {"alias_of": "half"}, "alias of itself"),
     ],
@@ -84,6 +88,19 @@ def test_the_validator_names_what_is_wrong(name: str, changes: Any, reason: str)
     sample().verify()
     with pytest.raises(InvalidPlan, match=reason):
         with_slot(sample(), name, **changes).verify()
+
+
+def test_bytes_are_taken_over_only_from_a_value_that_was_there_before() -> None:
+    old, new = Value("a", 64, Lifetime(0, 3)), Value("b", 64, Lifetime(2, 5), takes_over=("a",))
+    plan = memory.plan([old, new])
+    assert plan.slots["b"].took_over == "a"
+    with pytest.raises(InvalidPlan, match="share bytes and both live at tick 2"):
+        with_slot(plan, "a", lifetime=Lifetime(2, 3)).verify()
+
+
+def test_a_value_without_bytes_may_lie_inside_another() -> None:
+    plan = memory.plan([Value("a", 128, Lifetime(0, 3)), Value("none", 0, Lifetime(0, 3))])
+    with_slot(plan, "none", offset=64).verify()
 
 
 def test_the_validator_sees_regions_that_overlap() -> None:

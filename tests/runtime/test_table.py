@@ -142,7 +142,12 @@ def changed(tick: int, **fields: int) -> LaunchTable:
 
 def test_a_right_table_passes() -> None:
     check_table(example())
-    check_table(TableBuilder().finish()[0])
+    build = TableBuilder()
+    check_table(build.finish()[0])
+    build = TableBuilder()
+    with build.block():
+        build.launch(0, [1])
+    check_table(build.finish()[0])
 
 
 @pytest.mark.parametrize(
@@ -159,8 +164,10 @@ def test_a_right_table_passes() -> None:
         (0, {"op": Op.JUMP}, "not the last entry of a then part"),
         (0, {"op": Op.NEXT, "a": 3, "b": 4}, "not the last entry of a loop"),
         (1, {"a": 999}, "a is r999"),
+        (1, {"flags": 1}, "IF with flags 0x1"),
         (1, {"target": 1}, "not ahead within"),
         (1, {"target": 15}, "not ahead within"),
+        (1, {"target": 4}, "a block of 2 entries leaves its region"),
         (1, {"target": 5}, "not the last entry of a then part"),
         (1, {"target": 9}, "not the last entry of a then part"),
         (2, {"a": 1}, "LAUNCH outside|SHARED entries"),
@@ -181,18 +188,23 @@ def test_a_right_table_passes() -> None:
         (4, {"flags": Flag.SHARED | Flag.FN_REGISTER, "fn": 2}, "which instruction 0 computes"),
         (5, {"target": 5}, "not ahead within"),
         (5, {"target": 15}, "not ahead within"),
-        (7, {"a": 1}, "LOOP and its NEXT|counts in r0"),
+        (5, {"target": 8}, "entry 7: the loop's end at 14 is not ahead within"),
+        (6, {"op": Op.JUMP, "target": 7}, "not the last entry of a then part"),
+        (7, {"a": 1}, "counts in r0 or r1"),
+        (7, {"a": 2}, "LOOP and its NEXT at 13 name other registers"),
         (7, {"target": 7}, "not ahead within"),
         (7, {"target": 13}, "is not the NEXT"),
         (7, {"c": 999}, "c is r999"),
         (7, {"b": 1}, "name other registers"),
         (8, {"c": 999}, "c is r999"),
+        (8, {"op": Op.NEXT, "a": 3, "b": 4, "c": 2}, "entry 8: NEXT is not the last entry"),
         (10, {"flags": Flag.FN_REGISTER | Flag.FN_RUNTIME}, "both a register and a kernel"),
         (11, {"op": Op.SEGMENT}, "inside a block"),
         (12, {"wait_start": 0}, "waits for sync word 0"),
         (13, {"target": 9}, "is not the NEXT"),
         (13, {"op": Op.EVAL}, "is not the NEXT"),
         (14, {"op": Op.EVAL}, "does not close with END"),
+        (14, {"flags": 1}, "END with flags 0x1"),
     ],
 )
 def test_a_broken_rule_is_found(tick: int, fields: dict[str, int], message: str) -> None:
@@ -205,12 +217,17 @@ def test_a_broken_rule_is_found(tick: int, fields: dict[str, int], message: str)
     [
         (lambda t: replace(t, n_registers=1), "r0 and r1"),
         (lambda t: replace(t, n_registers=5), "register"),
+        (lambda t: replace(t, n_registers=2**31 + 1), "2147483649 registers"),
         (lambda t: replace(t, n_syncs=1), "sync word that is not there"),
+        (lambda t: replace(t, n_syncs=int(t.waits.max())), "sync word that is not there"),
         (lambda t: replace(t, n_syncs=-1), "sync words"),
+        (lambda t: replace(t, n_syncs=2**31 + 1), "2147483649 sync words"),
+        (lambda t: replace(t, waits=t.waits.reshape(1, -1)), "waits: not a flat array"),
         (lambda t: replace(t, waits=t.waits.astype(np.int64)), "waits: not a flat array"),
         (lambda t: replace(t, entries=t.entries[::2]), "entries: not a flat array"),
         (lambda t: replace(t, entries=t.entries[:0]), "0 entries"),
         (lambda t: replace(t, code_registers=np.array([99], "<u4")), "code register"),
+        (lambda t: replace(t, code_registers=np.array([t.n_registers], "<u4")), "code register"),
     ],
 )
 def test_broken_arrays_are_found(
@@ -236,6 +253,144 @@ def test_broken_instructions_are_found(fields: dict[str, int], message: str) -> 
         table.instructions[1][name] = value
     with pytest.raises(InvalidTable, match=message):
         check_table(table)
+
+
+@pytest.mark.parametrize(
+    ("tick", "fields"),
+    [(1, "a"), (3, "args"), (3, "tiles"), (3, "guard"), (7, "abc"), (8, "c"), (10, "fn")],
+)
+def test_the_last_register_is_there_and_the_one_behind_it_is_not(tick: int, fields: str) -> None:
+    n = example().n_registers
+    for field in fields if tick == 7 else [fields]:
+        last, behind = replace(example(), code_registers=np.array([n - 1], "<u4")), example()
+        for table, register in ((last, n - 1), (behind, n)):
+            table.entries[tick][field] = register
+            if tick == 7:
+                table.entries[13][field] = register
+            if tick != 10:
+                table.entries[10]["flags"] = Flag.SIGNALS
+        check_table(last)
+        with pytest.raises(InvalidTable, match=f"{field} is r{n}"):
+            check_table(behind)
+
+
+@pytest.mark.parametrize("field", ["dst", "a", "b"])
+def test_the_last_register_of_an_instruction_is_there_too(field: str) -> None:
+    table = example()
+    table.instructions[1][field] = table.n_registers - 1
+    check_table(table)
+    table.instructions[1][field] = table.n_registers
+    with pytest.raises(InvalidTable, match="instruction 1 names a register that is not there"):
+        check_table(table)
+
+
+def test_what_reaches_just_too_far_is_found() -> None:
+    table = example()
+    n = len(table.entries)
+    for tick, fields, message in (
+        (0, {"a": len(table.instructions)}, "instructions 3..4 of 3"),
+        (4, {"wait_start": len(table.waits)}, "waits 3..4 of 3"),
+        (4, {"sync": table.n_syncs}, "sync word 5 is not there"),
+        (5, {"target": n}, "not ahead within"),
+    ):
+        with pytest.raises(InvalidTable, match=message):
+            check_table(changed(tick, **fields))
+    for last in (Op.IF, Op.BLOCK):
+        build = TableBuilder()
+        with build.if_(build.register()) if last is Op.IF else build.block():
+            pass
+        table, _ = build.finish()
+        check_table(table)
+        table.entries[0]["target" if last is Op.IF else "a"] += 1
+        with pytest.raises(InvalidTable, match=r"within the region|leaves its region"):
+            check_table(table)
+
+
+def test_a_region_ends_no_later_than_the_one_around_it() -> None:
+    build = TableBuilder()
+    condition, counter, trips = build.register(1), build.register(), build.constant(2)
+    with build.loop(counter, trips):
+        with build.if_(condition):
+            build.eval((Ins.ADD, condition, condition, 1))
+        build.segment(0, Reason.GROW)
+    build.eval((Ins.MOV, condition, counter))
+    table, _ = build.finish()
+    check_table(table)
+    table.entries[1]["target"] = 5
+    with pytest.raises(InvalidTable, match="entry 4: NEXT is not the last entry of a loop"):
+        check_table(table)
+    table.entries[1]["target"] = 6
+    with pytest.raises(InvalidTable, match="entry 1: the else part at 6 is not ahead within"):
+        check_table(table)
+    build = TableBuilder()
+    with build.if_(condition), build.loop(counter, trips):
+        build.eval((Ins.ADD, condition, condition, 1))
+    table, _ = build.finish()
+    table = replace(table, n_registers=8)
+    check_table(table)
+    table.entries[0]["target"] = 3
+    with pytest.raises(InvalidTable, match="entry 1: the loop's end at 4 is not ahead within"):
+        check_table(table)
+    build = TableBuilder()
+    with build.loop(counter, trips):
+        with build.if_(condition):
+            build.eval((Ins.ADD, condition, condition, 1))
+        with build.else_():
+            build.eval((Ins.SUB, condition, condition, 1))
+    build.eval((Ins.MOV, condition, counter))
+    table, _ = build.finish()
+    table = replace(table, n_registers=8)
+    for target in (4, 5):  # no else part at all, and the one that is there
+        table.entries[3]["target"] = target
+        check_table(table)
+    table.entries[3]["target"] = 7
+    with pytest.raises(InvalidTable, match="entry 3: jumps to 7, which is not ahead within"):
+        check_table(table)
+
+
+def test_what_a_check_or_a_store_has_as_its_target_is_no_register() -> None:
+    build = TableBuilder()
+    value = build.register(1)
+    build.eval((Ins.CHECK, 99, value, value), (Ins.CHECK, 0, value, value))
+    build.eval((Ins.STORE64, 0, value, value))
+    check_table(build.finish()[0])
+
+
+def calling(*instructions: tuple[int, ...]) -> LaunchTable:
+    """Calls what is in r3; r2 holds code, r4 does not."""
+    build = TableBuilder()
+    assert [build.code_register(0), build.register(), build.register()] == [2, 3, 4]
+    build.eval(*instructions)
+    with build.block():
+        build.launch(3, [0], fn_register=True)
+    return build.finish()[0]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "message"),
+    [
+        ([(Ins.MOV, 3, 2)], None),
+        ([(Ins.SELECT, 3, 4, 2)], None),
+        ([(Ins.MOV, 4, 2), (Ins.MOV, 3, 4)], None),
+        ([(Ins.MOV, 3, 2), (Ins.MOV, 4, 3), (Ins.MOV, 3, 4)], None),
+        ([(Ins.MOV, 3, 2), (Ins.CHECK, 3, 4, 4), (Ins.STORE64, 3, 4, 4)], None),
+        ([(Ins.ADD, 4, 4, 4)], "r3, where no code is ever put"),
+        ([(Ins.CHECK, 3, 4, 4)], "r3, where no code is ever put"),
+        ([(Ins.MOV, 3, 4, 2)], "r4, where no code is ever put"),
+        ([(Ins.SELECT, 3, 2, 4)], "r4, where no code is ever put"),
+        ([(Ins.MOV, 3, 2), (Ins.MOV, 3, 4)], "r4, where no code is ever put"),
+        ([(Ins.MOV, 3, 2), (Ins.ADD, 3, 3, 4)], "r3, which instruction 1 computes"),
+        ([(Ins.MOV, 3, 2), (Ins.LOAD64, 2, 4, 4)], "r2, which instruction 1 computes"),
+    ],
+)
+def test_only_code_is_called_by_register(
+    instructions: list[tuple[int, ...]], message: str | None
+) -> None:
+    if message is None:
+        check_table(calling(*instructions))
+        return
+    with pytest.raises(InvalidTable, match=message):
+        check_table(calling(*instructions))
 
 
 def harmless() -> tuple[LaunchTable, NDArray[np.int64]]:
