@@ -7,6 +7,7 @@ where there is none to write to, entries live in memory, which is said once to t
 
     folder/  2f...e1.arenite   entries (`model_file`), the least recently used goes first
              2f...e1.lock      held by whoever builds or changes that key, gone afterwards
+             kernels/          a folder of the same kind, for the code of single kernels
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_CAP_NBYTES = 2 * 2**30
+KERNELS_CAP_NBYTES = 128 * 2**20
 SUFFIX = ".arenite"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 _LEFT_BEHIND_SECONDS = 3600.0
@@ -110,17 +112,12 @@ class Cache:
 
     def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
         """Keep these sections under a key, in place of what was there."""
-        path = self._path(key)
-        content = model_bytes(sections, machine)
-        if path is not None:
-            try:
-                write_atomically(path, content)
-                self._evict(keep=path)
-                return
-            except OSError as error:
-                self._go_in_memory(f"{self._folder} can't be written: {error.strerror or error}")
-        with self._lock:
-            self._memory[key] = content
+        self._keep({key: model_bytes(sections, machine)}, is_synced=True)
+
+    def put_all(self, entries: Mapping[str, Mapping[str, Content]]) -> None:
+        """Keep many small entries at once, which a crash of the system may damage."""
+        contents = {key: model_bytes(sections, 0) for key, sections in entries.items()}
+        self._keep(contents, is_synced=False)
 
     def obtain(
         self,
@@ -141,6 +138,20 @@ class Cache:
                 if found is None:  # over the cap by itself, or removed by another process
                     found = parse_model(memoryview(model_bytes(sections, machine)), machine)
         return found
+
+    def _keep(self, contents: Mapping[str, bytes], is_synced: bool) -> None:
+        paths = {key: self._path(key) for key in contents}
+        places = {path: contents[key] for key, path in paths.items() if path is not None}
+        if len(places) == len(contents):
+            try:
+                for path, content in places.items():
+                    write_atomically(path, content, is_synced)
+                self._evict(keep=places)
+                return
+            except OSError as error:
+                self._go_in_memory(f"{self._folder} can't be written: {error.strerror or error}")
+        with self._lock:
+            self._memory |= contents
 
     def drop(self, key: str) -> None:
         """Forget what is under a key, because it passed the file's checks and is of no use."""
@@ -242,13 +253,13 @@ class Cache:
                         found.append((entry.path, entry.stat(follow_symlinks=False)))
         return sorted(found, key=lambda entry: entry[1].st_mtime_ns)
 
-    def _evict(self, keep: str) -> None:
+    def _evict(self, keep: Container[str]) -> None:
         entries = self._entries()
         total = sum(status.st_size for _, status in entries)
         for path, status in entries:
             if total <= self.cap_nbytes:
                 break
-            if path != keep or status.st_size > self.cap_nbytes:
+            if path not in keep or status.st_size > self.cap_nbytes:
                 with suppress(OSError):
                     os.unlink(path)
                 total -= status.st_size
@@ -291,9 +302,18 @@ def default() -> Cache:
     return _cache_at(_default_folder())
 
 
-@lru_cache(maxsize=8)
-def _cache_at(folder: str) -> Cache:
-    cache = Cache(folder)
+def kernels() -> Cache | None:
+    """The cache of single kernels, in a folder inside that of the default; None where there is no
+    folder, since what is in memory serves one process and would only grow."""
+    if default().folder is None:
+        return None
+    found = _cache_at(os.path.join(_default_folder(), "kernels"), KERNELS_CAP_NBYTES)
+    return None if found.folder is None else found
+
+
+@lru_cache(maxsize=16)
+def _cache_at(folder: str, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> Cache:
+    cache = Cache(folder, cap_nbytes)
     os.register_at_fork(after_in_child=cache.forget_after_fork)
     return cache
 

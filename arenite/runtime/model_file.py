@@ -104,7 +104,9 @@ def write_model_file(path: str | Path, sections: Mapping[str, Content], machine:
     write_atomically(path, model_bytes(sections, machine))
 
 
-def write_atomically(path: str | Path, content: bytes) -> None:
+def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -> None:
+    """Write all of a file or nothing, as other processes see it; `is_synced`: also after a crash of
+    the system, which takes milliseconds."""
     import tempfile
 
     folder = os.path.dirname(os.path.abspath(path))
@@ -113,7 +115,8 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

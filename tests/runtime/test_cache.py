@@ -223,7 +223,7 @@ def test_without_a_usable_folder_entries_live_in_memory_which_is_said_once(
 def test_a_folder_that_fills_up_or_vanishes_is_left_for_memory(
     cache: Cache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, content: bytes, is_synced: bool) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache_module, "write_atomically", full)

@@ -1,0 +1,148 @@
+"""Kept kernels: compiled once, whatever program they are for; damage is compiled anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
+from arenite.codegen.target import AVX2, X86_64, Target
+from arenite.errors import CompileFailed
+from arenite.runtime import cache, kept_kernels
+from arenite.runtime.compile_pool import OnCompiled, compile_modules
+from arenite.runtime.kept_kernels import linked_kernels
+from arenite.runtime.link import link_objects
+from arenite.runtime.model_file import write_model_file
+
+
+def module(name: str, number: int = 1) -> str:
+    return (
+        f"define hidden void @{name}(ptr %p) {FUNCTION_ATTRIBUTES} {{\n"
+        f" store i64 {number}, ptr %p\n ret void\n}}\n"
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "kernels"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every module that is compiled, as it is."""
+    texts: list[str] = []
+
+    def counting(
+        modules: Sequence[str], target: Target, on_progress: OnCompiled | None = None
+    ) -> list[bytes]:
+        texts.extend(modules)
+        return compile_modules(modules, target, in_process=True, on_progress=on_progress)
+
+    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    return texts
+
+
+def test_a_kernel_is_compiled_once_whatever_is_beside_it(compiled: list[str]) -> None:
+    a, b, c = (module(name, k) for k, name in enumerate("abc"))
+    linked_kernels([a, b], X86_64)
+    found = linked_kernels([c, b, a], X86_64)
+    assert compiled == [a, b, c]
+    assert found == link_objects(compile_modules([c, b, a], X86_64, in_process=True))
+    assert linked_kernels([c, b, a], X86_64) == found
+    assert compiled == [a, b, c]
+
+
+def test_every_part_of_what_makes_an_object_counts(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked_kernels([module("a")], X86_64)
+    linked_kernels([module("a", 2)], X86_64)
+    linked_kernels([module("a")], AVX2)
+    linked_kernels([module("a")], replace(X86_64, features="+sse4.2"))
+    assert len(compiled) == 4
+    monkeypatch.setattr(kept_kernels, "compiler_identity", lambda: "another compiler")
+    linked_kernels([module("a")], X86_64)
+    assert len(compiled) == 5
+    monkeypatch.setattr(kept_kernels, "_sources", lambda: b"other sources")
+    linked_kernels([module("a")], X86_64)
+    assert len(compiled) == 6
+    linked_kernels([module("a")], X86_64)
+    assert len(compiled) == 6
+
+
+@pytest.mark.parametrize(
+    "damage", ["truncated", "flipped", "writable", "no section", "no object", "another kernel"]
+)
+def test_damage_is_compiled_anew(compiled: list[str], folder: Path, damage: str) -> None:
+    modules = [module("a"), module("b", 2)]
+    wanted = linked_kernels(modules, X86_64)
+    linked_kernels([module("c")], X86_64)
+    entries = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    first = entries[0]
+    data = bytearray(first.read_bytes())
+    if damage == "truncated":
+        first.write_bytes(data[:-1])
+    elif damage == "flipped":
+        data[-1] ^= 1
+        first.write_bytes(data)
+    elif damage == "writable":
+        first.chmod(0o666)
+    elif damage == "no section":
+        write_model_file(first, {"x": b"1"}, 0)
+    elif damage == "no object":
+        write_model_file(first, {"object": b"\x7fELF" + bytes(100)}, 0)
+    else:
+        first.write_bytes(entries[2].read_bytes())
+    n_compiled = len(compiled)
+    assert linked_kernels(modules, X86_64) == wanted
+    assert len(compiled) > n_compiled
+    n_compiled = len(compiled)
+    assert linked_kernels(modules, X86_64) == wanted
+    assert len(compiled) == n_compiled, "what was damaged is whole again"
+
+
+def test_what_cannot_be_compiled_is_told_and_not_kept(folder: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(CompileFailed, match="kernels broken"):
+            linked_kernels([module("broken").replace("store", "nonsense")], X86_64)
+    assert not [*folder.glob("*.arenite")]
+
+
+def test_those_that_are_kept_count_as_done() -> None:
+    modules = [module(name) for name in "abcde"]
+    linked_kernels(modules[:3], X86_64)
+    heard: list[tuple[int, int]] = []
+    linked_kernels(modules, X86_64, lambda done, total: heard.append((done, total)))
+    assert heard == [(4, 5), (5, 5)]
+
+
+def test_the_folder_has_a_cap(
+    compiled: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked_kernels([module("a")], X86_64)
+    [entry] = folder.iterdir()
+    nbytes = entry.stat().st_size
+    monkeypatch.setattr(cache, "KERNELS_CAP_NBYTES", 3 * nbytes + nbytes // 2)
+    os.utime(entry, (1, 1))
+    linked_kernels([module("b")], X86_64)
+    linked_kernels([module("c"), module("d")], X86_64)
+    assert len([*folder.iterdir()]) == 3
+    assert not entry.exists(), "the least recently used goes first"
+    store = cache.kernels()
+    assert store is not None
+    assert store.info().nbytes <= store.cap_nbytes
+
+
+def test_without_a_folder_nothing_is_kept(
+    compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "file"))
+    assert linked_kernels([module("a")], X86_64) == linked_kernels([module("a")], X86_64)
+    assert len(compiled) == 2
+    assert cache.kernels() is None
