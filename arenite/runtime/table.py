@@ -1,9 +1,9 @@
 """The launch table: entries, instructions and waits, as the native driver reads them.
 
-In: NumPy arrays of the dtypes below, or the sections of a model file. Out: a LaunchTable. Entries
-are control (worker 0 alone walks them) and blocks of launches (the team works on them together);
-instructions are three-address arithmetic on the one file of i64 registers; waits are indices of
-sync words. In a file an entry's `fn` is an offset in the code; `relocated` makes it an address.
+In: NumPy arrays of the dtypes below. Out: a LaunchTable. Entries are control (worker 0 alone walks
+them) and blocks of launches (the team works on them together); instructions are three-address
+arithmetic on the one file of i64 registers; waits are indices of sync words. At first an entry's
+`fn` is an offset in the code; `relocated` makes it an address.
 
     tick 0  EVAL   r10 = load64(r8 + r0)
     tick 1  BLOCK 2 PARALLEL                 the next 2 entries are one block
@@ -116,39 +116,6 @@ class LaunchTable:
     n_registers: int
     code_registers: NDArray[np.uint32]  # registers that hold offsets in the code, to be relocated
 
-    def sections(self) -> dict[str, NDArray[Any]]:
-        """As sections of a model file; the registers' values have one of their own."""
-        sizes = np.array([self.n_syncs, self.n_registers], "<u8")
-        return {
-            "table": self.entries,
-            "exprs": self.instructions,
-            "waits": self.waits,
-            "sizes": sizes,
-            "coderegs": self.code_registers,
-        }
-
-
-def from_sections(sections: dict[str, memoryview]) -> LaunchTable:
-    """The table in these sections; verify it before it runs."""
-    u4, u8 = np.dtype("<u4"), np.dtype("<u8")
-    kinds: dict[str, np.dtype[Any]] = {"table": ENTRY, "exprs": INSTRUCTION, "waits": u4}
-    arrays = {}
-    for name, item in (kinds | {"sizes": u8, "coderegs": u4}).items():
-        if name not in sections or len(sections[name]) % item.itemsize:
-            raise InvalidTable(f"no section {name} of whole elements of {item.itemsize} bytes")
-        arrays[name] = aligned_copy(np.frombuffer(sections[name], item))
-    if len(arrays["sizes"]) != 2 or bool((arrays["sizes"] > 2**31).any()):
-        raise InvalidTable(f"the numbers of sync words and registers are {arrays['sizes']}")
-    n_syncs, n_registers = arrays["sizes"].tolist()
-    return LaunchTable(
-        arrays["table"],
-        arrays["exprs"],
-        arrays["waits"],
-        n_syncs,
-        n_registers,
-        arrays["coderegs"],
-    )
-
 
 def relocated(
     table: LaunchTable, base: int, nbytes: int, runtime_kernels: Sequence[int] = ()
@@ -171,16 +138,6 @@ def relocated(
         entries["fn"][of_runtime] = addresses[entries["fn"][of_runtime].astype(np.int64)]
         entries["flags"][of_runtime] &= np.uint8(0xFF ^ Flag.FN_RUNTIME)
     return replace(table, entries=entries)
-
-
-def relocate_registers(
-    table: LaunchTable, registers: NDArray[np.int64], base: int, nbytes: int
-) -> None:
-    """Make addresses of the code offsets in `registers`, in place."""
-    offsets = registers[table.code_registers]
-    if bool(((offsets < 0) | (offsets >= nbytes)).any()):
-        raise InvalidTable(f"a code register is not within the {nbytes} bytes of code")
-    registers[table.code_registers] = offsets + base
 
 
 def aligned_empty(n: int, dtype: np.dtype[Any] | str | type) -> NDArray[Any]:

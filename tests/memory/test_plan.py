@@ -98,6 +98,18 @@ def test_bytes_are_taken_over_only_from_a_value_that_was_there_before() -> None:
         with_slot(plan, "a", lifetime=Lifetime(2, 3)).verify()
 
 
+def test_a_value_lives_from_the_first_tick_of_its_aliases() -> None:
+    plan = memory.plan(
+        [
+            Value("old", 64, Lifetime(0, 2)),
+            Value("new", 64, Lifetime(2, 4)),
+            Value("part", 32, Lifetime(2, 3), 1, alias=Alias("new", 0)),
+        ]
+    )
+    with pytest.raises(InvalidPlan, match=r"'old' at .* and 'new' at .* both live at tick 1"):
+        with_slot(plan, "part", lifetime=Lifetime(1, 3)).verify()
+
+
 def test_a_value_without_bytes_may_lie_inside_another() -> None:
     plan = memory.plan([Value("a", 128, Lifetime(0, 3)), Value("none", 0, Lifetime(0, 3))])
     with_slot(plan, "none", offset=64).verify()

@@ -23,8 +23,7 @@ from arenite.runtime.table import (
     Op,
     Reason,
     RuntimeKernel,
-    from_sections,
-    relocate_registers,
+    aligned_empty,
     relocated,
 )
 from arenite.runtime.table_builder import TableBuilder
@@ -93,25 +92,14 @@ def test_an_instruction_prints(instruction: tuple[int, int, int, int], text: str
 
 def test_entries_and_instructions_have_the_sizes_the_driver_knows() -> None:
     assert (ENTRY.itemsize, INSTRUCTION.itemsize) == (64, 16)
-    assert example().entries.__array_interface__["data"][0] % 64 == 0
     text = entry_text(changed(0, op=77), 0)
     assert text == "unknown op 77"
 
 
-def test_a_table_comes_back_from_its_sections() -> None:
-    table = example()
-    sections = {name: memoryview(a.tobytes()) for name, a in table.sections().items()}
-    found = from_sections(sections)
-    check_table(found)
-    assert (found.entries == table.entries).all()
-    assert table_text(found) == table_text(table)
-    for name in sections:
-        broken = {k: v[:-1] if k == name else v for k, v in sections.items()}
-        if len(sections[name]):
-            with pytest.raises(InvalidTable, match=name):
-                from_sections(broken)
-    with pytest.raises(InvalidTable, match="numbers of sync words"):
-        from_sections({**sections, "sizes": memoryview(b"\xff" * 16)})
+def test_arrays_of_a_table_begin_on_a_line() -> None:
+    kept = [aligned_empty(n, "<u4") for n in range(1, 40)]
+    assert all(array.__array_interface__["data"][0] % 64 == 0 for array in kept)
+    assert [len(array) for array in kept] == list(range(1, 40))
 
 
 def test_relocation_adds_the_base_once_where_code_is_meant() -> None:
@@ -121,16 +109,10 @@ def test_relocation_adds_the_base_once_where_code_is_meant() -> None:
     assert moved.entries["fn"][launches].tolist() == [4096, 4104, 5, 999]
     assert not (moved.entries["flags"][launches] & Flag.FN_RUNTIME).any()
     assert table.entries["fn"][launches].tolist() == [0, 8, 5, 0], "the original is untouched"
-    registers = np.zeros(table.n_registers, np.int64)
-    registers[5] = 16
-    relocate_registers(table, registers, 4096, 64)
-    assert registers[5] == 4112
     with pytest.raises(InvalidTable, match="entry 4: fn 8 is not below 8"):
         relocated(table, 4096, 8, [999])
     with pytest.raises(InvalidTable, match="entry 12: fn 0 is not below 0"):
         relocated(table, 4096, 64)
-    with pytest.raises(InvalidTable, match="code register"):
-        relocate_registers(table, registers, 4096, 64)
 
 
 def changed(tick: int, **fields: int) -> LaunchTable:
