@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from arenite.cli import manner
+from arenite.cli.help import Command, Group
 from arenite.device.allocator import readable_nbytes
 
 app = typer.Typer(
+    cls=Group,
     help="Compiled code kept on disk, so that a model starts without a compiler.",
     epilog=manner.EXIT_CODES,
     no_args_is_help=True,
@@ -17,7 +19,7 @@ app = typer.Typer(
 )
 
 
-@app.command("info", epilog=manner.EXIT_CODES)
+@app.command("info", cls=Command, short_help="Say how much it has.", epilog=manner.EXIT_CODES)
 def info(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -53,7 +55,7 @@ def info(
     return manner.EXIT_DONE
 
 
-@app.command("clear", epilog=manner.EXIT_CODES)
+@app.command("clear", cls=Command, short_help="Remove it all.", epilog=manner.EXIT_CODES)
 def clear() -> int:
     """Remove every entry; models are compiled again when they are next used."""
     from arenite.runtime import cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -19,17 +20,24 @@ PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "tokenizers", "jinja2", "typer", "
 
 
 def doctor(
+    speed: Annotated[
+        bool,
+        typer.Option("--speed", help="Measure what a core computes and reads; takes a second."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Say what this machine has: CPU features, threads, memory, versions, cache, what is missing.
 
-    Exits with 1 when something that Arenite needs is missing.
+    With --speed also what a core does at most, by which profiles judge kernels: run it while the
+    machine is idle. Exits with 1 when something that Arenite needs is missing.
     """
     facts, missing = examine()
+    measured = measure() if speed and "cpu" in facts else None
     if json:
-        manner.print_json("doctor", {"facts": facts, "missing": missing})
+        told = {} if measured is None else {"speed": asdict(measured)}
+        manner.print_json("doctor", {"facts": facts, "missing": missing, **told})
     else:
-        manner.print_pairs("doctor", facts)
+        manner.print_pairs("doctor", facts | ({} if measured is None else measured.facts()))
         for problem in missing:
             manner.err.print(f"missing: {problem}")
     return manner.EXIT_NO if missing else manner.EXIT_DONE
@@ -61,6 +69,40 @@ def examine() -> tuple[dict[str, str], list[str]]:
         _examine_target(facts, missing)
     _examine_cache(facts)
     return facts, missing
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a core does at most, in units of 10**9 a second; what all read of memory at once."""
+
+    float32_gflops: float
+    float64_gflops: float
+    int8_gops: float
+    read_gbytes: dict[str, float]  # by where it lies
+    n_cores: int
+    memory_gbytes_of_all: float
+
+    def facts(self) -> dict[str, str]:
+        reads = ", ".join(f"{name} {rate:.0f}" for name, rate in self.read_gbytes.items())
+        together = f"{self.n_cores} cores read" if self.n_cores > 1 else "all cores read"
+        return {
+            "a core does": f"{self.float32_gflops:.0f} GFLOP/s in float32, "
+            f"{self.float64_gflops:.0f} in float64, {self.int8_gops:.0f} Gop/s in int8",
+            "a core reads": f"{reads} GB/s",
+            together: f"memory {self.memory_gbytes_of_all:.0f} GB/s together",
+        }
+
+
+def measure() -> Speed:
+    """The limits of this machine, measured now."""
+    from arenite.runtime.limits import limits
+    from arenite.runtime.threads import default_n_threads
+
+    with manner.working("measuring"):
+        alone, n_cores = limits(), default_n_threads()
+        of_all = n_cores * limits(n_cores).read_gbytes
+    reads = {one.name: one.read_gbytes for one in alone.caches} | {"memory": alone.read_gbytes}
+    return Speed(alone.gflops, alone.float64_gflops, alone.int8_gops, reads, n_cores, of_all)
 
 
 def _examine_target(facts: dict[str, str], missing: list[str]) -> None:

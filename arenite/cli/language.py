@@ -66,12 +66,10 @@ def showing_steps(name: str) -> Iterator[OnProgress | None]:
     if not manner.err.is_terminal:
         yield None
         return
-    from rich.text import Text
-
-    with manner.err.status(Text(f"opening {name}")) as status:
+    with manner.working(f"opening {name}") as show:
 
         def on_progress(step: str, done: int, total: int | None) -> None:
-            share = f" {done} of {total}" if total else ""
-            status.update(Text(f"{printable(step)} {name}{share}"))
+            share = f" {done}/{total}" if total else ""
+            show(f"{printable(step)}{share}, {name}")
 
         yield on_progress

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
 
 from arenite import __version__
 from arenite.cli import cache, chat, doctor, generate, manner, models, pack, plan, tune
+from arenite.cli.help import Command, Group
 
 app = typer.Typer(
+    cls=Group,
     help="Plan, compile and run models: one native program over one planned block of memory.",
     epilog=manner.EXIT_CODES,
     no_args_is_help=True,
@@ -21,16 +24,21 @@ app = typer.Typer(
 #: What the command-line library raises for wrong usage; it names only this leaf of the class.
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
-app.command("chat", epilog=manner.EXIT_CODES)(chat.chat)
-app.command("generate", epilog=manner.EXIT_CODES)(generate.generate)
-app.command("plan", epilog=manner.EXIT_CODES)(plan.plan)
-app.command("pack", epilog=manner.EXIT_CODES)(pack.pack)
-app.command("pull", epilog=manner.EXIT_CODES)(models.pull)
-app.command("models", epilog=manner.EXIT_CODES)(models.models)
-app.command("rm", epilog=manner.EXIT_CODES)(models.rm)
-app.command("tune", epilog=manner.EXIT_CODES)(tune.tune)
-app.command("doctor", epilog=manner.EXIT_CODES)(doctor.doctor)
-app.add_typer(cache.app, name="cache")
+#: With what the list of commands says of each: short, so that it fits narrow terminals.
+COMMANDS: dict[Callable[..., int], str] = {
+    chat.chat: "Talk with a model.",
+    generate.generate: "Go on from a prompt.",
+    plan.plan: "Say what a model needs.",
+    pack.pack: "Place values in memory.",
+    models.pull: "Fetch a model.",
+    models.models: "List models.",
+    models.rm: "Remove a model.",
+    tune.tune: "Find the best kernels.",
+    doctor.doctor: "Say what there is here.",
+}
+for command, about in COMMANDS.items():
+    app.command(command.__name__, cls=Command, short_help=about, epilog=manner.EXIT_CODES)(command)
+app.add_typer(cache.app, name="cache", short_help="Compiled code on disk.")
 
 
 def _print_version(asked: bool) -> None:
@@ -42,7 +50,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def options(
     verbose: Annotated[
-        int, typer.Option("-v", "--verbose", count=True, help="Say what is done; -vv for more.")
+        int,
+        typer.Option(
+            "-v", "--verbose", count=True, show_default=False, help="Say what is done; -vv: more."
+        ),
     ] = 0,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -61,7 +72,7 @@ def run() -> None:
 
 def _run_app() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="arenite", standalone_mode=False)
     except UsageError as error:
         cast(Any, error).show()
         return manner.EXIT_BAD_INPUT

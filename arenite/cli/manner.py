@@ -11,10 +11,14 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+import textwrap
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from arenite.errors import AreniteError, DoesNotFit
@@ -47,8 +51,56 @@ def print_pairs(title: str, rows: Mapping[str, str]) -> None:
     out.print(Text(printable(title), style="italic"), soft_wrap=True)
     width = max(map(len, rows), default=0)
     for name, value in rows.items():
-        # No line is broken: a path can be copied.
-        out.print(Text.assemble((f" {name:<{width}}", "bold"), f"  {value}"), soft_wrap=True)
+        first, *others = _in_lines(printable(value), out.width - width - 3)
+        out.print(Text.assemble((f" {name:<{width}}", "bold"), f"  {first}"), soft_wrap=True)
+        for line in others:
+            out.print(Text(" " * (width + 3) + line), soft_wrap=True)
+
+
+def _in_lines(text: str, width: int) -> list[str]:
+    """Cut between words where a terminal would cut anywhere. A path stays whole: it can be copied;
+    and so does all that is read by programs."""
+    if not out.is_terminal:
+        return [text]
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
+
+
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], right: Container[str]
+) -> None:
+    """A result for people: a table, in which the last column alone takes several lines, or where it
+    is too wide a paragraph for each row. Cells under titles in `right` end flush."""
+    table = Table(box=None, header_style="bold")
+    for title in titles:
+        justify: Literal["right", "left"] = "right" if title in right else "left"
+        table.add_column(title, justify=justify, no_wrap=title != titles[-1])
+    cells = [[printable(cell) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*map(Text, row))
+    if table.__rich_measure__(out, out.options).minimum <= out.width:
+        out.print(table)
+        return
+    for name, *others, about in cells:
+        out.print(Text(name, style="bold"), soft_wrap=True)
+        facts = [f"{title} {cell}" for title, cell in zip(titles[1:], others, strict=False)]
+        out.print(Padding(Text(", ".join(facts + [about] * bool(about))), (0, 0, 0, 2)))
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done, on a terminal; nothing elsewhere. What is yielded has it
+    say something else."""
+    if not err.is_terminal:
+        yield lambda text: None
+        return
+
+    def line(text: str) -> Padding:
+        return Padding(Text(text, no_wrap=True, overflow="ellipsis"), 0)
+
+    with err.status(line(text)) as status:
+        yield lambda text: status.update(line(text))
 
 
 def log_to_stderr(verbosity: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -65,18 +65,18 @@ def models(
         ]
         manner.print_json("models", {"models": rows})
         return manner.EXIT_DONE
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold")
-    for title in ("model", "size", "licence", "fetched", "what it is"):
-        justify: Literal["right", "left"] = "right" if title == "size" else "left"
-        table.add_column(title, justify=justify, overflow="fold")
-    for info in found:
-        size = "?" if info.nbytes is None else readable_nbytes(info.nbytes)
-        cells = (info.name, size, info.licence, "no" if info.path is None else "yes", info.about)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    manner.out.print(table)
+    titles = ("model", "size", "licence", "fetched", "what it is")
+    cells = [
+        (
+            info.name,
+            "?" if info.nbytes is None else readable_nbytes(info.nbytes),
+            info.licence,
+            "no" if info.path is None else "yes",
+            info.about,
+        )
+        for info in found
+    ]
+    manner.print_table(titles, cells, right=("size",))
     return manner.EXIT_DONE
 
 

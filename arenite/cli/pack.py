@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,25 +110,20 @@ def _searching(time_limit: float | None) -> Iterator[Callable[[Progress], bool]]
         nonlocal interrupted
         interrupted = True
 
-    status = manner.err.status("placing") if sys.stderr.isatty() else None
-
-    def on_progress(now: Progress) -> bool:
-        seconds = time.monotonic() - began
-        if status is not None:
-            ratio = now.peak_nbytes / now.lower_bound if now.lower_bound else 1.0
-            limit = f" of {time_limit:g}" if time_limit is not None else ""
-            status.update(
-                f"placing: {readable_nbytes(now.peak_nbytes)}, {ratio:.4f} of the lower bound, "
-                f"{seconds:.0f}{limit} s (Ctrl-C keeps the best so far)"
-            )
-        return not interrupted and (time_limit is None or seconds < time_limit)
-
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        if status is not None:
-            status.start()
-        yield on_progress
+        with manner.working("placing") as show:
+
+            def on_progress(now: Progress) -> bool:
+                seconds = time.monotonic() - began
+                ratio = now.peak_nbytes / now.lower_bound if now.lower_bound else 1.0
+                limit = f" of {time_limit:g}" if time_limit is not None else ""
+                show(
+                    f"placing: {readable_nbytes(now.peak_nbytes)}, {ratio:.4f} of the lower bound, "
+                    f"{seconds:.0f}{limit} s (Ctrl-C keeps the best so far)"
+                )
+                return not interrupted and (time_limit is None or seconds < time_limit)
+
+            yield on_progress
     finally:
-        if status is not None:
-            status.stop()
         signal.signal(signal.SIGINT, previous)

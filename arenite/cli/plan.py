@@ -117,23 +117,18 @@ def _largest(made: MemoryPlan) -> list[_Group]:
 
 def _print_tables(settings: Settings, made: MemoryPlan) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     d = settings.file.description
     texts = f"{settings.context:,} of {d.context:,} tokens"
     if not settings.file.is_embedding:
         texts += f", kept as {settings.kv}; {settings.block} are read at once"
     facts = {
-        "model": d.name,
         "file": settings.file.path,
         "kind": f"{d.architecture}, {d.n_layers} layers of {d.width:,}",
         "context": texts,
     }
-    about = Table(box=None, show_header=False)
-    about.add_column(style="bold", no_wrap=True)
-    about.add_column(overflow="fold")
-    for name, value in facts.items():
-        about.add_row(name, Text(printable(value)))
+    manner.print_pairs(d.name, facts)
+    manner.out.print()
     total = made.total_nbytes
     table = Table(box=None, header_style="bold")
     table.add_column("memory")
@@ -151,18 +146,16 @@ def _print_tables(settings: Settings, made: MemoryPlan) -> None:
     add("in all", total, style="bold")
     if settings.memory is not None:
         add("left of the budget", settings.memory - total)
-    largest = Table(box=None, header_style="bold")
-    largest.add_column("largest, * for numbers", overflow="fold")
-    largest.add_column("region")
-    for title in ("count", "size"):
-        largest.add_column(title, justify="right", no_wrap=True)
-    for group in _largest(made):
-        size = readable_nbytes(group.nbytes)
-        largest.add_row(Text(printable(group.name)), group.region, str(group.count), size)
-    for each in (about, table, largest):
-        manner.out.print(each)
-        if each is not largest:
-            manner.out.print()
+    manner.out.print(table)
+    manner.out.print()
+    titles: tuple[str, ...] = ("size", "count", "region", "largest, * for numbers")
+    rows: list[tuple[str, ...]] = [
+        (readable_nbytes(group.nbytes), str(group.count), group.region, group.name)
+        for group in _largest(made)
+    ]
+    if not is_wide:
+        titles, rows = (titles[0], titles[-1]), [(row[0], row[-1]) for row in rows]
+    manner.print_table(titles, rows, right=("size", "count"))
 
 
 def _bar(share: float) -> str:

@@ -72,7 +72,7 @@ def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
 def main() -> None:
     """The child: plan and compile; what goes on is told on standard output, a line a step."""
     from arenite.frontends.language import LanguageFile
-    from arenite.generate.model import Settings
+    from arenite.generate.model import COMPILING, Settings
     from arenite.pipeline import compile_graph
 
     def tell(step: str, done: int, total: int | None) -> None:
@@ -83,7 +83,6 @@ def main() -> None:
     settings = Settings(LanguageFile.open(path), **options)
     if settings.memory is not None:
         _ = settings.plan
-    tell("compiling", 0, None)
     compile_graph(
-        settings.outline, on_progress=lambda done, total: tell("compiling", done, total)
+        settings.outline, on_progress=lambda done, total: tell(COMPILING, done, total)
     ).close()

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: What keys and values may be kept as.
 KV_DTYPES = ("float16", "int8", "float32")
 
+#: Long work that is told of, with how much of it is done.
+COMPILING, PACKING = "compiling kernels", "packing weights"
+
 
 class Settings:
     """What a model is loaded with, all of it decided; no weight has been read."""
@@ -110,15 +113,14 @@ class LanguageModel(Closing):
         else:
             if settings.memory is not None:
                 _ = settings.plan
-            tell("compiling", 0, None)
             found = compile_graph(
                 settings.outline,
                 threads=threads,
-                on_progress=lambda done, total: tell("compiling", done, total),
+                on_progress=lambda done, total: tell(COMPILING, done, total),
             )
         self.executable: Executable = found
         try:
-            self.executable.pack(lambda done, total: tell("packing weights", done, total))
+            self.executable.pack(lambda done, total: tell(PACKING, done, total))
         except BaseException:
             self.executable.close()
             raise

@@ -47,7 +47,7 @@ def compile_graph(
 
     `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
     "concurrency"; `winograd` whether convolutions may be done by that method. While code is made,
-    `on_progress(done, total)` hears of it.
+    `on_progress(done, total)` hears of kernels.
     """
     found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
     if found is not None:

@@ -328,7 +328,7 @@ def test_steps_are_shown_on_a_terminal(
     monkeypatch.setattr(manner, "err", shown)
     pipe(monkeypatch, "")
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
-    assert "packing parrot.gguf 3 of 7" in screen.getvalue()
+    assert "packing 3/7, parrot.gguf" in screen.getvalue()
 
 
 def test_ctrl_c_is_handled_as_before_after_an_answer(

@@ -16,6 +16,8 @@ import pytest
 import arenite
 from arenite.cli import doctor, main
 from arenite.runtime import cache
+from arenite.runtime.limits import limits
+from arenite.runtime.threads import default_n_threads
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -44,6 +46,25 @@ def test_every_package_that_is_needed_is_named(
     assert {"python", "system", "threads", "memory", "cpu", "instructions", "cache"} <= set(facts)
     assert run(monkeypatch, "doctor") == 0
     assert "llvmlite" in capsys.readouterr().out
+
+
+def test_speed_is_measured_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """What is shown are the limits that profiles judge by."""
+    n_cores = default_n_threads()
+    assert run(monkeypatch, "doctor", "--speed", "--json") == 0
+    speed = json.loads(capsys.readouterr().out)["speed"]
+    found = limits()
+    assert (speed["float32_gflops"], speed["int8_gops"]) == (found.gflops, found.int8_gops)
+    assert speed["float64_gflops"] == found.float64_gflops
+    assert list(speed["read_gbytes"]) == ["L1", "L2", "L3", "memory"]
+    assert speed["read_gbytes"]["memory"] == found.read_gbytes
+    assert speed["memory_gbytes_of_all"] == n_cores * limits(n_cores).read_gbytes
+    assert run(monkeypatch, "doctor", "--speed") == 0
+    assert f"{found.gflops:.0f} GFLOP/s in float32" in capsys.readouterr().out
+    assert run(monkeypatch, "doctor", "--json") == 0
+    assert "speed" not in json.loads(capsys.readouterr().out)
 
 
 def test_what_is_missing_is_said_with_what_to_do(

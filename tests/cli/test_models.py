@@ -83,6 +83,20 @@ def test_models_shows_size_licence_and_what_is_there(
     assert found["smollm2-135m-instruct"]["path"] is None
 
 
+@pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 120])
+def test_no_word_is_cut_on_narrow_screens(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, width: int
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(manner, "out", Console(file=screen, width=width))
+    assert arenite(monkeypatch, "models") == 0
+    words = {word.strip(",") for word in screen.getvalue().split()}
+    for source in CATALOGUE.values():
+        for word in (source.name, source.licence, *source.about.replace(",", "").split()):
+            assert word in words, word
+    assert max(map(len, screen.getvalue().splitlines())) <= width
+
+
 def test_rm_removes_what_was_fetched(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     assert arenite(monkeypatch, "pull", "tiny") == 0
     path = Path(capsys.readouterr().out.strip())
