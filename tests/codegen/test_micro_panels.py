@@ -81,6 +81,8 @@ def check(
     if isinstance(n_tiles, int):
         [backward] = made.run(arrays, sizes, tiles=range(n_tiles - 1, -1, -1))
         assert backward.tobytes() == got.tobytes()
+        [at_once] = made.run(arrays, sizes, splits=[(0, n_tiles)])
+        assert at_once.tobytes() == got.tobytes()
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -112,6 +114,24 @@ def test_a_number_of_rows_that_is_known_later(columns: int, dtype: Any, target: 
     assert isinstance(made.built.loops, ConvKernel)
     for n_rows in (1, 2, 3, 4, 5, 13, 14, 15, 64, 200):
         check(made, (n_rows,), columns, 33, "residual", dtype, tokens=n_rows)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("rows", [(4,), (5,), (2, 3), (16,), (27,)])
+def test_halves_of_the_rows_of_a_small_product(
+    rows: tuple[int, ...], end: str, target: str
+) -> None:
+    made = made_of(rows, 500, 128, end, target)
+    assert made.built.tiles == 2
+    check(made, rows, 500, 128, end, np.float32)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 1024), (4, 300), (1200, 512)])
+def test_products_that_are_too_low_too_small_or_large_are_not_halved(
+    rows: int, columns: int
+) -> None:
+    assert made_of((rows,), columns, 128, "none").built.tiles != 2
 
 
 def test_rows_that_share_sets_of_the_cache() -> None:

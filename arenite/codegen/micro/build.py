@@ -21,6 +21,7 @@ from arenite.codegen.micro.kernel import (
     LAST_COLUMN,
     LAST_ROW,
     SCRATCH,
+    Joined,
     MicroKernel,
     Operand,
     Product,
@@ -173,7 +174,7 @@ class _ProductBuilder(SumBuilder):
             epilogue=epilogue,
             is_short=self.epilogue_ops() <= SHORT_OPS,
             copied_groups=shape.copied_groups,
-            joined_columns=shape.block_columns if self._is_joined(shape) else 0,
+            joined=self._joined(shape),
             stays=shape.few.form == "dots" and self._stays(target),
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
@@ -191,10 +192,13 @@ class _ProductBuilder(SumBuilder):
             scratch = (Scratch(self.sum_dtype, tiles * loops.scratch_count),)
         return Built(loops, tiles, scratch, tuple(ways))
 
-    def _is_joined(self, shape: Cut) -> bool:
-        """Whether tiles differ in their columns alone, and longer runs of these are faster."""
+    def _joined(self, shape: Cut) -> Joined | None:
+        """Tiles that differ in their columns alone, where longer runs of these are faster."""
         is_streamed = not shape.heights and shape.few.form == "stream"
-        return is_streamed and not self.batch and shape.blocks_a_tile == 1
+        if not is_streamed or self.batch or shape.blocks_a_tile > 1:
+            return None
+        size = index_expr(self.column.size)
+        return Joined(FIRST_COLUMN.name, LAST_COLUMN.name, shape.block_columns, size)
 
     def _stays(self, target: Target) -> bool:
         """Whether B is narrow and large, in a program of which the last cache keeps much."""

@@ -24,7 +24,7 @@ from arenite.codegen.micro.conv_kernel import FIRST_LINE, Conv, ConvKernel, Ends
 from arenite.codegen.micro.conv_late import Late
 from arenite.codegen.micro.conv_sides import ZERO
 from arenite.codegen.micro.driver import GROUP_START
-from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Operand, Product
+from arenite.codegen.micro.kernel import FIRST_ROW, SCRATCH, TILE, Joined, Operand, Product
 from arenite.codegen.micro.strips import are_few, strips
 from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
@@ -165,6 +165,7 @@ class ConvBuilder(LastBuilder):
             few_heights=few.heights,
             epilogue=epilogue,
             is_short=self.epilogue_ops() <= self.short_ops,
+            joined=self._joined_rows(cut) if in_place else None,
         )
         conv = Conv(
             loops,
@@ -197,7 +198,10 @@ class ConvBuilder(LastBuilder):
             or self.epilogue_ops() < LATE_OPS
         ):
             return None
-        left = {length % rows, pixels % length % rows} - {0}
+        left = {length % rows, pixels % length % rows}
+        if self._joined_rows(cut) is not None:
+            left.add(pixels % rows)
+        left.discard(0)
         return Late(rows, tuple(sorted(left, reverse=True)))
 
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
@@ -205,6 +209,10 @@ class ConvBuilder(LastBuilder):
 
     def _few(self, cut: ConvCut, target: Target) -> Few:
         return NOT_FEW
+
+    def _joined_rows(self, cut: ConvCut) -> Joined | None:
+        """Tiles of a launch that are done as one where one worker has several."""
+        return None
 
     def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
         return ConvKernel(*plain.parts, made, conv)

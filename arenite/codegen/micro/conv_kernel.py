@@ -110,6 +110,8 @@ def _(kernel: ConvKernel) -> str:
     ]
     if conv.late is not None:
         head.append(f"// in runs of {conv.late.rows} rows, then {conv.late.rest}")
+    if product.joined is not None:
+        head.append(f"// tiles of {product.joined.length} rows, several of them as one")
     if conv.last_lanes:
         head.append(f"// {conv.last_lanes} lanes of the last columns")
     if conv.ends is not None:

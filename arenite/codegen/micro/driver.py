@@ -23,6 +23,7 @@ from arenite.codegen.micro.kernel import (
     LAST_ROW,
     SCRATCH,
     TILE,
+    Joined,
     K,
     MicroKernel,
     Operand,
@@ -65,22 +66,25 @@ class Driver(Kept):
         else:
             body = (ir.If(rows <= product.few_up_to, few, panels),)
         begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-        if product.joined_columns:
-            self._joined(begin, end, body)
+        if product.joined is not None:
+            self._joined(product.joined, begin, end, body)
         else:
             self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
         b.block.end = "ret void"
 
-    def _joined(self, begin: Vec, end: Vec, body: ir.Block) -> None:
-        """The body once, for the columns of all tiles."""
-        product, width = self.product, self.product.joined_columns
+    def _joined(self, joined: Joined, begin: Vec, end: Vec, body: ir.Block) -> None:
+        """The body once, for the rows or the columns of all tiles."""
         for name, value in ((_BEGIN, begin), (_END, end)):
             self.scope.bind(name.name, Binding(ir.INT64, 0, values={SCALAR: value}))
-        names = (FIRST_ROW.name, LAST_ROW.name)
-        rows = [let for let in product.place if isinstance(let, ir.Let) and let.name in names]
-        last = ir.Binary("min", _END * width, product.n_columns)
-        columns = (ir.Let(FIRST_COLUMN.name, _BEGIN * width), ir.Let(LAST_COLUMN.name, last))
-        self.block((*rows, *columns, *body))
+        ends = {
+            joined.first: _BEGIN * joined.length,
+            joined.last: ir.Binary("min", _END * joined.length, joined.size),
+        }
+        others = [
+            let for let in self.product.place if not (isinstance(let, ir.Let) and let.name in ends)
+        ]
+        own = [ir.Let(name, value) for name, value in ends.items()]
+        self.block((*own, *others, *body))
 
     def simple(self, stmt: ir.Stmt, part: int) -> None:
         if isinstance(stmt, Emit):

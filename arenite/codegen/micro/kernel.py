@@ -40,6 +40,16 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """Tiles that differ in one range alone, of rows or of columns: several are done as one."""
+
+    first: str  # the names of the range
+    last: str
+    length: int  # of it in one tile
+    size: ir.Expr  # in all
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """Rows x columns of sums over K, cut into blocks; how a block is computed.
 
@@ -71,7 +81,7 @@ class Product:
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
     copied_groups: int = 1  # groups of columns that are copied at a time
-    joined_columns: int = 0  # columns of a tile, where tiles side by side are done as one
+    joined: Joined | None = None
     stays: bool = False  # B, or much of it, from run to run in the last cache
 
     @property
@@ -104,6 +114,8 @@ def made_text(made: Any, without: Collection[str]) -> str:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, Joined):
+        return f"{value.length} of {expression_text(value.size)} from {value.first}"
     if isinstance(value, Operand):
         at = expression_text(value.at(ir.Name("line"), ir.Name("step")))
         return f"{value.dtype} {value.array}[{at}]"

@@ -2,6 +2,9 @@
 
 Where the number of rows is known only later, it is cut into tiles of some heights; few rows are
 done in lower tiles of more columns, for a sum waits for the one before it.
+
+A small product, as in the body of a loop, is cut into two halves of its rows: if what follows is
+cut alike, a worker that has the same half each time reads no rows that another one has written.
 """
 
 from __future__ import annotations
@@ -9,19 +12,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.micro.conv_build import NOT_FEW, ConvBuilder, Few, Panels
 from arenite.codegen.micro.conv_cut import ConvCut, ConvSizes
 from arenite.codegen.micro.conv_sides import Side, plain_sides
+from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, Joined
+from arenite.codegen.micro.rows import even_heights
 from arenite.codegen.micro.tile import most_rows
 from arenite.codegen.target import Target
-from arenite.ir.dim import Var, bounds
+from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
 #: Rows that are few, at the most, and heights of tiles that all larger numbers are cut into.
 FEW_ROWS = 4
 HEIGHTS = (11, 9, 8, 7, 6, 5)
+#: Rows and multiplications, some three microseconds, from which on a product is cut into halves.
+HALVED_ROWS, HALVED_WORK = 4, 3 << 16
 
 
 def build_panels(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
@@ -41,8 +49,36 @@ class _PanelsBuilder(ConvBuilder):
 
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         usual = super()._cut(sizes, target)
-        few = self._few(usual, target)
-        return replace(usual, heights=later_heights(usual.heights[0])) if few.up_to else usual
+        if self._few(usual, target).up_to:
+            return replace(usual, heights=later_heights(usual.heights[0]))
+        return self._halved(usual, sizes, target)
+
+    def _halved(self, usual: ConvCut, sizes: ConvSizes, target: Target) -> ConvCut:
+        """All rows as two tiles, where they are one and each can have the weights in its cache."""
+        rows, elements = sizes.pixels, sizes.channels * sizes.depth
+        if (
+            not isinstance(rows, int)
+            or rows < HALVED_ROWS
+            or rows * elements < HALVED_WORK
+            or elements * self.w.dtype.bits // 8 > target.l2_nbytes // 2
+            or self._n_tiles(usual) != 1
+        ):
+            return usual
+        half = -(-rows // 2)
+        tallest = min(most_rows(target, usual.columns), sizes.most_pixels)
+        heights = even_heights([rows, half, rows - half], tallest)
+        return replace(usual, heights=heights, block_pixels=half)
+
+    def _n_tiles(self, cut: ConvCut) -> Dim:
+        return self._place(cut)[0]
+
+    def _joined_rows(self, cut: ConvCut) -> Joined | None:
+        rows, length = self.line.places, cut.block_pixels
+        if not (isinstance(rows, int) and isinstance(length, int)) or length >= rows:
+            return None
+        if self._n_tiles(cut) != 2:
+            return None
+        return Joined(FIRST_ROW.name, LAST_ROW.name, length, ir.index(rows))
 
     def _few(self, cut: ConvCut, target: Target) -> Few:
         if isinstance(self.line.places, int) or cut.heights[0] <= FEW_ROWS:
