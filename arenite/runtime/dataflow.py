@@ -50,6 +50,8 @@ from arenite.schedule import Kernel, Schedule
 #: Where memory begins, as far as this walk is concerned.
 _ARENA = 1 << 20
 _OUTSIDE = 1 << 44
+#: A number that is found while running: sizes are cut to what there may be, as in a run.
+_ANY = 1 << 40
 
 
 def check_dataflow(
@@ -155,11 +157,6 @@ class _Walk:
                 start = _ARENA + place.offset
                 self.memory.write(start, start + place.nbytes, given[value])
         self._states = {writer: value for value, writer in given.items()}
-        self._known_trips = {
-            slot
-            for slot in assembly.skeleton.size_slots.tolist()
-            if slot < assembly.skeleton.first_window
-        }
 
     def run(self, meant: Iterator[Event], way: Way) -> None:
         self.meant = meant
@@ -189,9 +186,7 @@ class _Walk:
                 self.registers[counter] = done
                 if op == Op.LOOP:
                     limits.append(way.next_loop())
-                limit = limits[-1]
-                if trips in self._known_trips:
-                    limit = min(limit, self.registers[trips])
+                limit = min(limits[-1], self.registers[trips])
                 if done >= limit:
                     limits.pop()
                 if (done < limit) is (op == Op.NEXT):
@@ -291,7 +286,7 @@ class _Walk:
                 assert isinstance(event, Loaded)
                 nbytes = 1 if op == Ins.LOAD8 else 8
                 self._check(event.what, x + y, nbytes, event.content)
-                self.registers[dst] = 1
+                self.registers[dst] = 1 if op == Ins.LOAD8 else _ANY
             elif op == Ins.STORE64:
                 event = self._next(Stored)
                 assert isinstance(event, Stored)

@@ -68,6 +68,10 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: arenite.tensor.concat([x[x > 2], x[x < -2], x[0]]),
         lambda x: np.concatenate([x[x > 2], x[x < -2], x[0]]),
     ),
+    "running sums of rows": (
+        lambda x: arenite.scan(lambda c, row: (c + row, c + row), x[0], x[x[:, 0] > 0])[1],
+        lambda x: x[0] + x[x[:, 0] > 0].cumsum(0),
+    ),
     "outer": (
         lambda x: x[x > 4][:, None] * x[x < -4][None, :],
         lambda x: x[x > 4][:, None] * x[x < -4][None, :],
@@ -86,7 +90,8 @@ def test_with_a_variable_batch() -> None:
     for n in (0, 1, 7, 40):
         check(*CASES["rows"], numbers(n, 5), specs=[spec((Var("n", 0, 40), 5), "int64")])
     for n in (1, 7, 40):
-        check(*CASES["two sizes"], numbers(n, 5), specs=[spec((Var("n", 1, 40), 5), "int64")])
+        for name in ("two sizes", "running sums of rows"):
+            check(*CASES[name], numbers(n, 5), specs=[spec((Var("n", 1, 40), 5), "int64")])
 
 
 def test_a_size_without_a_value_of_that_size() -> None:
