@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.errors import DoesNotFit
-from arenite.ir.dim import Dim, Var, bounds
+from arenite.ir.dim import Dim, Var, bounds, product
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
 from arenite.memory.plan import MEMORY
@@ -23,19 +24,17 @@ from arenite.pipeline.planning import planned
 from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
 from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compile_pool import OnCompiled, compile_modules, host_target
+from arenite.runtime.compile_pool import OnCompiled, host_target
 from arenite.runtime.compiled import Compiled
+from arenite.runtime.kept_kernels import linked_kernels
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
-from arenite.runtime.link import link_objects
 from arenite.schedule import Kernel, fuse
 from arenite.schedule.roots import CONTRACTIONS
-
-#: Modules handed to the compiling processes: enough to keep two busy, few enough to be cheap.
-KERNELS_A_MODULE = 16
 
 #: What a core does in a nanosecond, for estimates alone.
 OPERATIONS_A_NS = 16
 PRODUCT_OPERATIONS_A_NS = 64
+MAP_COST_A_NS = 32
 NBYTES_A_NS = 16
 
 
@@ -105,26 +104,24 @@ def build(
     on_progress: OnCompiled | None = None,
 ) -> Compiled:
     """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made for,
-    `winograd` whether convolutions may be done so; `on_progress` hears how much code is made."""
+    `winograd` whether convolutions may be done so. `on_progress(done, total)` hears how many
+    kernels are compiled."""
     host = host_target()
     drafted = draft(graph, memory, made_for, winograd)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
-    # Layers repeat: kernels that read the same, but for the name, are compiled once.
+    # Layers repeat: kernels that read the same, but for the name, are compiled once, and under a
+    # name that is theirs in every program.
     texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}
     distinct: dict[str, ir.LoopKernel] = {}
     for number, text in texts.items():
-        distinct.setdefault(text, built[number].loops)
-    functions = list(distinct.values())
-    modules = [
-        lower.lower(functions[k : k + KERNELS_A_MODULE], host)
-        for k in range(0, len(functions), KERNELS_A_MODULE)
-    ]
-    code = (
-        link_objects(compile_modules(modules, host, on_progress=on_progress)) if modules else None
-    )
+        if text not in distinct:
+            distinct[text] = replace(built[number].loops, name=_function_name(built[number], text))
+    if on_progress is not None:
+        on_progress(0, len(distinct))
+    modules = {text: lower.lower([loops], host) for text, loops in distinct.items()}
+    code = linked_kernels([*modules.values()], host, on_progress) if modules else None
     entries = {} if code is None else code.entries
-    packed = [ModuleText.of(module) for module in modules]
-    module_of = {text: packed[k // KERNELS_A_MODULE] for k, text in enumerate(distinct)}
+    module_of = {text: ModuleText.of(module) for text, module in modules.items()}
 
     def ready(launch: LoweredLaunch) -> tuple[LaunchSpec, CachedKernel]:
         number = launch.kernel.number
@@ -153,6 +150,12 @@ def build(
     )
 
 
+def _function_name(built: Built, text: str) -> str:
+    """The kernel's ops, as in its own name, and what it does, hashed."""
+    ops = built.loops.name.rpartition("_")[0]
+    return f"{ops}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
 def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
     """What a kernel is given beside arrays: sizes, and how many tiles there are."""
     return (*(variables[name] for name in built.loops.sizes), built.tiles)
@@ -179,6 +182,7 @@ def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
     a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
     return max(
         size_of(kernel.operations) // a_ns,
+        size_of(product(kernel.space)) * kernel.map_cost // MAP_COST_A_NS,
         size_of(kernel.reads_nbytes + kernel.writes_nbytes) // NBYTES_A_NS,
     )
 

@@ -190,7 +190,7 @@ def test_for_a_new_size_nothing_is_compiled_or_searched(monkeypatch: pytest.Monk
     with compile_graph(dynamic_graph()) as program:
         for module, name in (
             (build, "build"),
-            (build, "compile_modules"),
+            (build, "linked_kernels"),
             (planning, "planned"),
             (planner, "_place_region"),
         ):
