@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import DoesNotFit, InvalidArgument
-from arenite.memory import Alias, Lifetime, Replay, Value
+from arenite.memory import Alias, Lifetime, Region, Replay, Value
 from tests.memory.problems import graph_like, values
 
 
@@ -52,7 +54,54 @@ def test_regions_and_outside_values_move_along() -> None:
     new = Replay(plan).resize({"w": 640, "t": 128, "x": 10})
     assert (new.slots["t"].offset, new.slots["half"].offset) == (640, 672)
     assert new.peak_nbytes == 768
-    assert new.slots["x"].capacity == 64
+    assert (new.slots["x"].offset, new.slots["x"].capacity) == (0, 64)
+
+
+def test_where_no_size_changes_every_value_stays_where_it_lies() -> None:
+    plan = memory.plan(
+        [
+            Value("kept", 64, Lifetime(0, 9), region="state"),
+            Value("a", 64, Lifetime(0, 2)),
+            Value("b", 64, Lifetime(1, 3)),
+        ]
+    )
+    slots = {k: slot._replace(offset=slot.offset + 128) for k, slot in plan.slots.items()}
+    regions = {k: region._replace(base=region.base + 128) for k, region in plan.regions.items()}
+    regions["state"] = Region("state", 0, 192, 64)
+    spread = replace(plan, slots=slots, regions=regions)
+    spread.verify()
+    assert Replay(spread).resize({}).slots["kept"].offset == 128
+    assert Replay(spread).resize({"a": 256}).slots["kept"].offset == 128
+
+
+def test_the_tick_of_the_peak_follows_the_sizes() -> None:
+    plan = memory.plan([Value("a", 64, Lifetime(0, 2)), Value("b", 128, Lifetime(3, 5))])
+    assert (plan.peak_tick, Replay(plan).resize({"a": 256}).peak_tick) == (3, 0)
+
+
+def test_regions_without_values_and_plans_without_an_arena_are_taken_along() -> None:
+    plan = memory.plan([Value("x", 64, Lifetime(0, 2), region="io")])
+    assert Replay(plan).resize({"x": 200}).slots["x"].capacity == 256
+    plan = memory.plan([Value("a", 64, Lifetime(0, 2))])
+    empty = replace(plan, regions={"state": Region("state", 0, 0, 0), **plan.regions})
+    new = Replay(empty).resize({"a": 200})
+    new.verify()
+    assert (new.peak_nbytes, new.peak_tick) == (256, 0)
+
+
+def test_who_stands_on_whom_may_be_given() -> None:
+    plan = memory.plan(
+        [
+            Value("kept", 64, Lifetime(0, 9), region="state"),
+            Value("a", 64, Lifetime(0, 1)),
+            Value("b", 64, Lifetime(1, 2)),
+        ]
+    )
+    known = Replay(plan)
+    assert [list(some) for some in known.below_of("work")] == [[], []]
+    assert [list(some) for some in known.below_of("state")] == [[]]
+    new = Replay(plan, {"work": [[], [0]]}).resize({"b": 128})
+    assert {new.slots[name].offset for name in "ab"} == {64, 64 + new.slots["a"].capacity}
 
 
 def test_what_cannot_be_kept_is_refused() -> None:

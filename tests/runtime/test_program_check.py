@@ -75,7 +75,8 @@ FOUND = Objects(
 )
 PROGRAM = Compiled(
     bytes(16), (), FOUND.load, (), FOUND.launches, FOUND.values, (3,), (), PLAN, FOUND.steps,
-    FOUND.cells, {"n": 2}, FOUND.late, (HostSpec(0, (2, 0), 3, (1, 0, 2)), HostSpec(0, (), 3, (2,))),
+    FOUND.cells, {"n": 2}, FOUND.late,
+    (HostSpec(0, (2, 0), 3, (1, 0, 2)), HostSpec(0, (), 3, (2,))),
 )  # fmt: skip
 
 
