@@ -28,6 +28,7 @@ from arenite.schedule.roots import (
     ATTENTIONS,
     CONSTRUCTS,
     CONTRACTIONS,
+    COSTS,
     attention_in,
     choose_roots,
     is_in_memory,
@@ -320,6 +321,7 @@ class _Drafts:
                     outputs=tuple(stored),
                     n_ops=draft.n_ops,
                     n_outer_ops=draft.n_outer_ops,
+                    map_cost=_cost(inlined) if draft.is_map else 0,
                     border=self.roots[made[-1]],
                     origins=tuple(
                         dict.fromkeys(o for n in inlined for o in self.graph.origins.of(n))
@@ -351,6 +353,11 @@ def _inlined(made: list[Node], by_node: dict[Node, Draft]) -> list[Node]:
         found[node] = None
         pending += [v for v in node.inputs if v not in by_node and not is_in_memory(v)]
     return list(reversed(found))
+
+
+def _cost(inlined: list[Node]) -> int:
+    """What all of these nodes cost for one element, counted in additions."""
+    return sum(COSTS.get(node.op, 1) for node in inlined if is_elementwise(node))
 
 
 def _name(made: list[Node], inlined: list[Node], number: int) -> str:

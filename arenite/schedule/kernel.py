@@ -55,6 +55,7 @@ class Kernel:
     outputs: tuple[Node, ...]
     n_ops: int  # arithmetic operations for each point of the space
     n_outer_ops: int = field(default=0, kw_only=True)  # and for each outer point, in epilogues
+    map_cost: int = field(default=0, kw_only=True)  # of a point of a map, counted in additions
     border: str  # why it ends here and is not part of its consumer
     origins: tuple[Origin, ...] = ()
     number: int = 0  # its place among all kernels

@@ -9,7 +9,7 @@ chunk of the vector axis; tiles depend on sizes alone, never on the number of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.schedule.access import Index, coefficient, substitute
@@ -17,6 +17,8 @@ from arenite.schedule.kernel import Kernel, space_vars
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.
 TILE_POINTS = 32_768
+#: What a map costs, in additions, that is cut into two tiles where it would be one: a microsecond.
+HALVED_COST = 1 << 15
 #: Elements of a chunk of the vector axis.
 CHUNK = 4096
 #: Elements of that axis at the least, where all others are reduced: a row's worth of lines.
@@ -114,7 +116,11 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
         chunk = 4 * BLOCK
         row_points = max(1, min(width, chunk)) * max(1, min(bounds(across.size)[1], BLOCK))
     tile_rows = max(1, TILE_POINTS // row_points)
-    return Nest(tuple(axes), position, vector, tile_rows, chunk, across)
+    made = Nest(tuple(axes), position, vector, tile_rows, chunk, across)
+    cost = bounds(made.n_rows)[1] * row_points * kernel.map_cost
+    if made.n_tiles == 1 and isinstance(made.n_rows, int) and cost >= HALVED_COST:
+        return replace(made, tile_rows=-(-made.n_rows // 2))
+    return made
 
 
 _State = tuple[list[Axis], dict[Var, Dim], list[Dim]]
