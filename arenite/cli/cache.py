@@ -25,11 +25,15 @@ def info(
 ) -> int:
     """Say where the cache is, how many entries it has and how large it may grow.
 
-    The folder is ARENITE_CACHE_DIR where that is set, else the user's cache folder.
+    Beside programs are the kernels they are made of: a new program with some of them compiles the
+    others only. The folder is ARENITE_CACHE_DIR where that is set, else the user's cache folder.
     """
     from arenite.runtime import cache
+    from arenite.runtime.cache import CacheInfo
 
     found = cache.default().info()
+    store = cache.kernels()
+    kernels = CacheInfo(None, 0, 0, 0) if store is None else store.info()
     if json:
         manner.print_json(
             "cache",
@@ -39,6 +43,9 @@ def info(
                 "nbytes": found.nbytes,
                 "cap_nbytes": found.cap_nbytes,
                 "why_in_memory": found.why_in_memory,
+                "kernels": kernels.n_entries,
+                "kernels_nbytes": kernels.nbytes,
+                "kernels_cap_nbytes": kernels.cap_nbytes,
             },
         )
         return manner.EXIT_DONE
@@ -50,6 +57,8 @@ def info(
             "entries": f"{found.n_entries:,}",
             "size": readable_nbytes(found.nbytes),
             "at most": readable_nbytes(found.cap_nbytes),
+            "kernels": f"{kernels.n_entries:,}, {readable_nbytes(kernels.nbytes)} of at most "
+            f"{readable_nbytes(kernels.cap_nbytes)}",
         },
     )
     return manner.EXIT_DONE
@@ -57,11 +66,12 @@ def info(
 
 @app.command("clear", cls=Command, short_help="Remove it all.", epilog=manner.EXIT_CODES)
 def clear() -> int:
-    """Remove every entry; models are compiled again when they are next used."""
+    """Remove every entry and kernel; models are compiled again when they are next used."""
     from arenite.runtime import cache
 
-    store = cache.default()
-    before = store.info()
-    store.clear()
-    print(f"{before.n_entries} entries removed, {readable_nbytes(before.nbytes)}")
+    stores = [store for store in (cache.default(), cache.kernels()) if store is not None]
+    nbytes = sum(store.info().nbytes for store in stores)
+    n_entries, *n_kernels = (store.clear() for store in stores)
+    beside = "".join(f" and {n} kernels" for n in n_kernels)
+    print(f"{n_entries} entries{beside} removed, {readable_nbytes(nbytes)}")
     return manner.EXIT_DONE

@@ -303,11 +303,12 @@ def default() -> Cache:
 
 
 def kernels() -> Cache | None:
-    """The cache of single kernels, in a folder inside that of the default; None where there is no
-    folder, since what is in memory serves one process and would only grow."""
-    if default().folder is None:
+    """The cache of single kernels, in a folder inside the default one's; None where there is none,
+    since what is in memory serves one process and would only grow."""
+    folder = default().folder
+    if folder is None:
         return None
-    found = _cache_at(os.path.join(_default_folder(), "kernels"), KERNELS_CAP_NBYTES)
+    found = _cache_at(str(folder / "kernels"), KERNELS_CAP_NBYTES)
     return None if found.folder is None else found
 
 

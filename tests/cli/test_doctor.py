@@ -104,8 +104,9 @@ def test_the_cache_is_counted_and_cleared(
     n_entries = found["entries"]
     assert isinstance(n_entries, int)
     assert n_entries > 0
+    assert found["kernels"] == 1
     assert run(monkeypatch, "cache", "info") == 0
     assert str(tmp_path) in capsys.readouterr().out
     assert run(monkeypatch, "cache", "clear") == 0
-    assert capsys.readouterr().out.startswith(f"{n_entries} entries removed")
+    assert capsys.readouterr().out.startswith(f"{n_entries} entries and 1 kernels removed")
     assert info()["entries"] == 0

@@ -86,12 +86,16 @@ def test_any_number_of_threads(name: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_compiled_anew_and_one_from_the_cache(name: str) -> None:
+def test_a_program_compiled_anew_and_one_from_the_cache(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     function, arrays = PROGRAMS[name]
     with arenite.compile(function, *arrays) as program:
         graph = program.executable.graph
+    wanted = usual(name)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
     with Executable(graph, compile_anew(graph)) as anew:
-        assert bits(anew(*arrays)) == usual(name)
+        assert bits(anew(*arrays)) == wanted
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
