@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from arenite.errors import FileMissing, InvalidFile
 from arenite.memory.plan import MemoryPlan
@@ -59,27 +60,36 @@ def read_csv(path: Path) -> list[Value]:
 
 
 def write_csv(problem: Path, plan: MemoryPlan, out: Path) -> None:
-    """The problem's own rows, with the plan's offsets in a column `offset`; written whole or not.
+    """The problem's own rows, with the plan's offsets in a column `offset`. A file is written whole
+    or not; links, pipes and devices stay what they are, and are written to.
 
     The problem is read a second time instead of being kept in memory.
     """
+    if out.is_symlink() or (out.exists() and not out.is_file()):
+        with out.open("w", encoding="utf-8", newline="") as file:
+            _write_rows(problem, plan, file)
+        return
     draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with draft.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            header_written = False
-            for line, row, columns in _rows(problem):
-                if not header_written:
-                    names = [name for name in columns if name != "offset"]
-                    writer.writerow([*names, "offset"])
-                    header_written = True
-                slot = plan.slots.get(row[columns["id"]].strip())
-                if slot is None:
-                    raise InvalidFile(f"{problem} line {line}: the file changed while it was used")
-                writer.writerow([*(row[columns[name]] for name in names), slot.offset])
+            _write_rows(problem, plan, file)
         draft.replace(out)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _write_rows(problem: Path, plan: MemoryPlan, file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    header_written = False
+    for line, row, columns in _rows(problem):
+        if not header_written:
+            names = [name for name in columns if name != "offset"]
+            writer.writerow([*names, "offset"])
+            header_written = True
+        slot = plan.slots.get(row[columns["id"]].strip())
+        if slot is None:
+            raise InvalidFile(f"{problem} line {line}: the file changed while it was used")
+        writer.writerow([*(row[columns[name]] for name in names), slot.offset])
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str], dict[str, int]]]:

@@ -81,6 +81,25 @@ def test_the_offsets_written_are_a_solution(
     )
 
 
+def test_links_and_pipes_stay_what_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    """Nothing is put in their place: of a device that would be the end."""
+    file, link, pipe = (tmp_path / name for name in ("file.csv", "link.csv", "pipe"))
+    file.write_text("old")
+    link.symlink_to(file)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for out in (link, pipe):
+        assert arenite(monkeypatch, "pack", SAMPLE, "--out", out) == 0
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    assert file.read_text().startswith("id,lower,upper,size,offset\n")
+    assert os.read(reader, 2**16).decode() == file.read_text()
+    os.close(reader)
+    assert {path.name for path in tmp_path.iterdir()} == {"file.csv", "link.csv", "pipe"}
+
+
 def test_a_plan_over_the_capacity_exits_with_1_and_is_still_written(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:
