@@ -28,6 +28,7 @@ from arenite.runtime.compile_pool import OnCompiled, host_target
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.kept_kernels import linked_kernels
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
+from arenite.runtime.skeleton import shared_of
 from arenite.schedule import Kernel, fuse
 from arenite.schedule.roots import CONTRACTIONS
 
@@ -87,11 +88,8 @@ def _drafted(
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
     program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
-    is_shared = [
-        _launch(launch, built[launch.kernel.number], 0, sizes).is_shared
-        for launch in program.launches
-    ]
-    plan = planned(program, is_shared, memory, made_for)
+    specs = [_launch(launch, built[launch.kernel.number], 0, sizes) for launch in program.launches]
+    plan = planned(program, shared_of(specs), memory, made_for)
     plan.verify()
     return Draft(built, sizes, program, plan)
 

@@ -28,7 +28,7 @@ from arenite.runtime.waits import WaitBook
 if TYPE_CHECKING:
     from arenite.hazards import Launch
 
-#: Estimated work from which a launch is shared among workers.
+#: Estimated work from which a launch is shared among workers, whatever is around it.
 SHARED_FROM_NS = 5_000
 
 

@@ -41,6 +41,21 @@ UNKNOWN_TRIPS = 1_000
 LOOP_NS = 100
 #: The first io register, behind those that hold 0 and 1.
 FIRST_IO = 2
+#: Estimated work from which a launch is shared that reads what a shared one has made.
+FOLLOWING_FROM_NS = 500
+
+
+def shared_of(launches: Sequence[LaunchSpec]) -> list[bool]:
+    """Which launches workers share: long ones, and of shorter ones those that are cut like a shared
+    one whose results they read, for these lie in the workers' caches."""
+    found: list[bool] = []
+    maker: dict[ValueId, int] = {}
+    for number, launch in enumerate(launches):
+        makers = [maker[value] for value in launch.reads if value in maker]
+        follows = any(found[k] and launches[k].tiles == launch.tiles for k in makers)
+        found.append(launch.is_shared or (follows and launch.cost_ns >= FOLLOWING_FROM_NS))
+        maker |= dict.fromkeys(launch.writes, number)
+    return found
 
 
 class Skeleton(NamedTuple):
@@ -158,7 +173,7 @@ class _Layout:
             self._windows.append(at)
             at += len(launch.arrays) + len(launch.sizes) + 1
         self._n_registers = at
-        self._is_shared = [launch.is_shared for launch in launches]
+        self._is_shared = shared_of(launches)
         self._ticks: list[int] = []
         self._blocks: list[int] = []
         self._n_syncs = 0

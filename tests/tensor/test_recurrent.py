@@ -152,3 +152,45 @@ def test_what_does_not_fit_is_refused() -> None:
         arenite.gru(a["x"][0], a["w"], a["r"])
     with pytest.raises(TypeMismatch, match="float64"):
         arenite.lstm(a["x"], a["w"].astype(np.float64), a["r"])
+
+
+def stepped(kind: str, x: Array, w: Array, r: Array) -> Array:
+    """By the definition, in NumPy and float64, without biases."""
+    x, w, r = (array.astype(np.float64) for array in (x, w, r))
+    h = c = np.zeros((x.shape[1], r.shape[1]))
+    outputs = []
+    for row in x:
+        of_x, of_h = (np.split(z, len(r) // r.shape[1], -1) for z in (row @ w.T, h @ r.T))
+        if kind == "lstm":
+            i, f, g, o = (a + b for a, b in zip(of_x, of_h, strict=True))
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+        else:
+            reset, update = (sigmoid(of_x[k] + of_h[k]) for k in range(2))
+            h = (1 - update) * np.tanh(of_x[2] + reset * of_h[2]) + update * h
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("batch", [4, 7, 16])
+def test_steps_of_several_rows_are_cut_in_two_and_the_same_on_any_threads(
+    kind: str, batch: int
+) -> None:
+    rng = np.random.default_rng(3)
+    gates = {"lstm": 4, "gru": 3}[kind] * 128
+    w, r = (0.1 * rng.standard_normal((gates, n), dtype=np.float32) for n in (32, 128))
+    x = rng.standard_normal((9, batch, 32), dtype=np.float32)
+
+    def layer(x: Any) -> Any:
+        return getattr(arenite, kind)(x, w, r)[0]
+
+    programs = [arenite.compile(layer, x, threads=threads) for threads in (1, 2, 3)]
+    alone = programs[0](x)
+    close(alone, stepped(kind, x, w, r))
+    for program in programs:
+        program.verify()
+        *_, product, gates = program.kernels
+        assert product.global_size[0] == gates.global_size[0] == 2
+        for _ in range(5):
+            assert program(x).tobytes() == alone.tobytes()

@@ -17,8 +17,8 @@ from arenite.schedule.kernel import Kernel, space_vars
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.
 TILE_POINTS = 32_768
-#: What a map costs, in additions, that is cut into two tiles where it would be one: a microsecond.
-HALVED_COST = 1 << 15
+#: What a map costs, in additions, that is cut into two tiles where it would be one: some 500 ns.
+HALVED_COST = 1 << 14
 #: Elements of a chunk of the vector axis.
 CHUNK = 4096
 #: Elements of that axis at the least, where all others are reduced: a row's worth of lines.
