@@ -52,9 +52,12 @@ def floats(n_in: int, n_out: int, lines: int, pixels: int) -> tuple[list[Array],
     return [x, np.ascontiguousarray(panels), bias, other], ended(x @ w, bias, other)
 
 
-def conv(n_out: int) -> Any:
+def conv(n_out: int, is_copied: bool = False) -> Any:
+    """Of an input that lies as it is read, or channel by channel, so that it is copied."""
+
     def function(x: Tensor, w: Tensor, bias: Tensor, other: Tensor) -> Tensor:
-        made = ir.make("conv_last", x.node, w.node, channels=n_out, **PLAIN)
+        last = x.permute(0, 2, 3, 1) if is_copied else x
+        made = ir.make("conv_last", last.node, w.node, channels=n_out, **PLAIN)
         result: Tensor = ended(Tensor.of_node(made), bias, other)
         return result
 
@@ -62,10 +65,14 @@ def conv(n_out: int) -> Any:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_floats(shape: tuple[int, int, int, int], target: str) -> None:
+def test_floats(shape: tuple[int, int, int, int], is_copied: bool, target: str) -> None:
     arrays, expected = floats(*shape)
-    made = Made(conv(shape[1]), [(a.shape, a.dtype) for a in arrays], target, ConvKernel)
+    if is_copied:
+        arrays[0] = np.ascontiguousarray(np.moveaxis(arrays[0], -1, 1))
+    function = conv(shape[1], is_copied)
+    made = Made(function, [(a.shape, a.dtype) for a in arrays], target, ConvKernel)
     [got] = made.run(arrays)
     np.testing.assert_array_equal(got, expected)
 

@@ -37,7 +37,7 @@ from arenite.codegen.micro.tile import (
 from arenite.codegen.numeric import fma
 from arenite.codegen.partials import Phase
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
-from arenite.codegen.scope import SCALAR, Binding, Level
+from arenite.codegen.scope import SCALAR, Level
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.convolution import PANEL
 
@@ -338,9 +338,7 @@ class ConvDriver(Driver):
         self.value(product.depth, SCALAR)  # here, where it is known in both branches
         left = first + n_tiles * late.rows
         self.scope.push(Level("branch"))
-        binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: left})
-        self.scope.bind(FIRST_ROW.name, binding)
-        b.when(left.lt(last), lambda: self._rows(late.rest, build, columns_at, rest))
+        b.when(left.lt(last), lambda: self._rows(late.rest, build, columns_at, rest, left))
         self.scope.pop()
 
     def _end(self, strip: Strip, columns: int, is_masked: bool) -> str:

@@ -253,11 +253,18 @@ class Driver(Kept):
         return moved(b, self.pointers[operand.array], start * size)
 
     def _rows(
-        self, heights: Sequence[int], build: Callable[[int], str], columns_at: str, rest: Vec
+        self,
+        heights: Sequence[int],
+        build: Callable[[int], str],
+        columns_at: str,
+        rest: Vec,
+        first: Vec | None = None,
     ) -> None:
-        """Calls for all rows of the block, from its first to its last, each as high as it fits."""
+        """Calls for all rows of the block, from its first or a later one to its last, each as high
+        as it fits."""
         b, product = self.builder, self.product
-        first, last = self.value(FIRST_ROW, SCALAR), self.value(LAST_ROW, SCALAR)
+        first = first or self.value(FIRST_ROW, SCALAR)
+        last = self.value(LAST_ROW, SCALAR)
         depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
         batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
         base = self.row_zero()
