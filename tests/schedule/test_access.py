@@ -70,8 +70,8 @@ CUT = {"start": (1, 0, 5), "stop": (4, 5, -1), "step": (2, 1, -2)}
         (make("slice", IN_X, **CUT), X[1:4:2, :, ::-2]),
         (make("concat", IN_X, IN_Y, IN_X, axis=1), np.concatenate([X, Y, X], 1)),
         (
-            make("pad", IN_X, padding=((1, 0), (0, 0), (0, 2)), value=0),
-            np.pad(X, ((1, 0), (0, 0), (0, 2))),
+            make("pad", IN_X, padding=((1, 0), (0, 1), (0, 2)), value=0),
+            np.pad(X, ((1, 0), (0, 1), (0, 2))),
         ),
         (
             make("window", IN_X, axes=(2, 0), sizes=(2, 2), strides=(3, 1), dilations=(2, 2)),
