@@ -89,6 +89,16 @@ def test_ejection_lowers_what_greedy_orders_leave() -> None:
     searched.verify()
 
 
+def test_what_lies_in_other_regions_is_no_room_for_a_loose_plan() -> None:
+    problem = graph_like(30, 4, 20, 0.2)
+    searched = memory.plan(problem)
+    assert memory.plan(problem, effort=1).peak_nbytes > searched.peak_nbytes
+    always = Lifetime(0, 99)
+    others = [Value(name, 2**23, always, region=name) for name in ("packed", "state")]
+    capacity = 2**24 + searched.peak_nbytes
+    assert memory.plan([*problem, *others], capacity=capacity).peak_nbytes == capacity
+
+
 def test_a_capacity_that_cannot_be_met_names_what_fills_the_memory() -> None:
     crowd = [box("a", 40, 0, 9), box("b", 30, 3, 5), box("c", 20, 4, 8), box("d", 99, 9, 10)]
     with pytest.raises(DoesNotFit) as caught:
@@ -297,6 +307,7 @@ def test_lifetimes_and_capacities_that_make_no_sense_are_refused() -> None:
         Lifetime(-1, 2)
     with pytest.raises(InvalidArgument, match="capacity of -1"):
         memory.plan([], capacity=-1)
+    assert memory.plan([], capacity=0).peak_nbytes == 0
 
 
 def test_lifetimes_are_half_open() -> None:
