@@ -187,7 +187,7 @@ class Talk:
         said = {"model": self.model.name, "messages": self.conversation.messages}
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
         try:
-            file.write_text(text, encoding="utf-8")
+            manner.write_file(file, text)
         except OSError as error:
             manner.say(manner.told(error))
             return

@@ -67,7 +67,9 @@ def options(
 def run() -> None:
     """Entry point of the `arenite` command."""
     manner.prepare_streams()
-    sys.exit(manner.exit_code_of(_run_app, debug="--debug" in sys.argv[1:]))
+    code = manner.exit_code_of(_run_app, debug="--debug" in sys.argv[1:])
+    manner.let_go_of_streams()
+    sys.exit(code)
 
 
 def _run_app() -> int:

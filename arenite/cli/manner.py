@@ -13,7 +13,8 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
@@ -126,14 +127,14 @@ def prepare_streams() -> None:
 def exit_code_of(command: Callable[[], int], debug: bool) -> int:
     """Run a command; every error becomes one line on standard error and an exit code."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # what can't be written is to be known now
+        return code
     except KeyboardInterrupt:
         say("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; without this Python would complain once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_NO
+        return EXIT_NO  # the reader has gone
     except DoesNotFit as error:
         return _fail(error, EXIT_NO, debug)
     except (AreniteError, OSError) as error:
@@ -143,6 +144,23 @@ def exit_code_of(command: Callable[[], int], debug: bool) -> int:
             raise
         say(f"a fault in Arenite: {type(error).__name__}: {error}; --debug shows where")
         return EXIT_BUG
+
+
+def let_go_of_streams() -> None:
+    """Drop what can't be written any more: Python would complain once more while it exits."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def write_file(path: Path, text: str) -> None:
+    """OSError names the file, also where it can be opened and not be written to."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _fail(error: Exception, code: int, debug: bool) -> int:
@@ -160,5 +178,6 @@ def told(error: OSError) -> str:
 
 
 def say(message: str) -> None:
-    """An error, in one line."""
-    err.print(Text("error: ", style="bold red") + Text(printable(message)), soft_wrap=True)
+    """An error, in one line; the exit code tells where nobody can read it."""
+    with suppress(OSError):
+        err.print(Text("error: ", style="bold red") + Text(printable(message)), soft_wrap=True)

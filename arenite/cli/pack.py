@@ -57,7 +57,7 @@ def pack(
     if out is not None:
         csv_problems.write_csv(file, plan, out)
     if svg is not None:
-        svg.write_text(plan.to_svg(), encoding="utf-8")
+        manner.write_file(svg, plan.to_svg())
     _report(file, plan, json)
     if refusal is not None:
         raise refusal

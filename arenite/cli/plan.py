@@ -58,7 +58,7 @@ def plan(
             on_progress("planning", 0, None)
         made = settings.plan
     if svg is not None:
-        svg.write_text(made.to_svg(), encoding="utf-8")
+        manner.write_file(svg, made.to_svg())
     if json:
         manner.print_json("plan", _fields(settings, made))
     else:
