@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen import target as targets
 from arenite.codegen.lower import lower
 from arenite.codegen.target import Target
-from arenite.runtime.link import link_object
+from arenite.runtime.link import CodeImage, link_object
 from arenite.runtime.loader import load_code
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +34,7 @@ class Compiled:
         self.kernel = kernel
         self.ir = lower(kernel, target)
         self.error = ctypes.c_int64(0)
-        image = link_object(compiler.compile_object(self.ir, target))
+        image = _image(self.ir, target)
         self.code = load_code(image.image)
         address = self.code.address(image.entries[kernel.name])
         word = ctypes.c_int64
@@ -59,6 +60,12 @@ class Compiled:
         worker = np.array([0, ctypes.addressof(self.error)], np.int64)
         for begin, end in splits or [(0, tiles)]:
             self.call(window.ctypes.data, begin, end, worker.ctypes.data)
+
+
+@lru_cache(maxsize=8)
+def _image(text: str, target: Target) -> CodeImage:
+    """Kept for a while: tests run one kernel over several sizes."""
+    return link_object(compiler.compile_object(text, target))
 
 
 def compiled(kernel: ir.LoopKernel, target: str = "host") -> Compiled:
