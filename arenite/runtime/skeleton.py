@@ -115,6 +115,7 @@ class Skeleton(NamedTuple):
             raise ValueError("a table without an end, or without registers")
         launches = entries[self.ticks]
         is_eval = entries["op"] == Op.EVAL
+        first = entries["a"][is_eval].astype(np.int64)  # so that sums do not wrap around
         for what, numbers, limit in (
             ("window", self.windows, n),
             ("register of an address", self.arena_slots, n),
@@ -123,8 +124,8 @@ class Skeleton(NamedTuple):
             ("launch of a block", self.blocks, len(self.ticks) + 1),
             ("register of tiles", launches["tiles"], n),
             ("sync word", launches["sync"][launches["sync"] != NONE], self.n_syncs),
-            ("jump", entries["target"], len(entries) + 1),
-            ("instruction", entries["a"][is_eval] + entries["b"][is_eval], len(code) + 1),
+            ("jump", entries["target"], len(entries)),
+            ("instruction", first + entries["b"][is_eval], len(code) + 1),
             *((f"operand {name}", code[name], n) for name in ("dst", "a", "b")),
         ):
             if len(numbers) and not (int(numbers.min()) >= 0 and int(numbers.max()) < limit):
