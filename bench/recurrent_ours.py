@@ -6,16 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import arenite
-from bench.recurrent_cases import inputs, weights
+from bench.recurrent_cases import CASES, inputs, weights
 
 
 def prepare(case: str, threads: int) -> Callable[[], None]:
-    w, r, bias = weights()
+    chosen = CASES[case]
+    w, r, bias = weights(chosen)
 
-    def layer(x: Any, h: Any, c: Any) -> Any:
+    def lstm(x: Any, h: Any, c: Any) -> Any:
         return arenite.lstm(x, w, r, bias, (h, c))
 
-    arrays = inputs(case)
+    def gru(x: Any, h: Any) -> Any:
+        return arenite.gru(x, w, r, bias, None, h)
+
+    arrays = inputs(chosen)
+    layer = {"LSTM": lstm, "GRU": gru}[chosen.kind]
     compiled = arenite.compile(layer, *arrays, threads=threads)
 
     def work() -> None:
