@@ -74,7 +74,7 @@ def _scaled(node: Node) -> _Scaled | None:
     """A node as rows that are scaled, the scales on either side of a product."""
     scale: Node | None = None
     weights: Node | None = None
-    while node.op == "mul" and (scale is None or weights is None):
+    while node.op == "mul":
         for rows, factor in (node.inputs, node.inputs[::-1]):
             spread = factor.inputs[0] if factor.op == "expand" else factor
             if scale is None and spread is not factor and spread.shape[-1] == 1:

@@ -18,6 +18,7 @@ from arenite.ir import reference, verify
 from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.define import make
 from arenite.passes import apply
 from arenite.passes.row_scales import row_scales
 from arenite.pipeline import compile_graph
@@ -115,3 +116,76 @@ def test_products_of_one_norm_share_its_scales() -> None:
     made = apply(Graph.of([result.node for result in results]), row_scales)
     scales: set[Node] = {node.inputs[1].inputs[0] for node in made.outputs}
     assert len(scales) == 1
+
+
+def product_of(x: Tensor, w: Array, gain: Array | None = None, **attrs: bool) -> Tensor:
+    scale = 1 / ((x * x).mean(-1, keepdims=True) + 1e-6).sqrt()
+    if gain is None:
+        scaled = x * scale
+    elif len(gain) == 1:
+        scaled = x * known(gain) * scale
+    else:
+        scaled = known(gain) * (x * scale)
+    both = {"transpose_a": False, "transpose_b": False} | attrs
+    return Tensor.of_node(make("matmul", scaled.node, ir.constant(w), **both))
+
+
+WIDE = WEIGHTS.astype(np.float64)
+WIDE_GAIN = GAIN.astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "w", "transpose_b"),
+    [
+        ((7, DEPTH), WIDE, True),
+        ((2, DEPTH), WIDE, True),
+        ((1, 7, DEPTH), WIDE, True),
+        ((3, 7, DEPTH), WIDE, True),
+        ((3, 7, DEPTH), WIDE.T, False),
+        ((3, 7, DEPTH), WIDE[None], True),
+        ((2, 3, 7, DEPTH), WIDE.T[None], False),
+    ],
+)
+@pytest.mark.parametrize("gain", [None, WIDE_GAIN, WIDE_GAIN[:1]], ids=["none", "each", "one"])
+def test_moved_products_have_the_numbers_they_had(
+    shape: tuple[int, ...], w: Array, transpose_b: bool, gain: Array | None
+) -> None:
+    x = numbers(*shape).astype(np.float64)
+    tensor = Tensor.of_node(ir.graph_input("x", 0, shape, BY_NAME["float64"]))
+    made = moved(product_of(tensor, w, gain, transpose_b=transpose_b))
+    assert made is not None
+    wide = rms(x) * (1.0 if gain is None else gain)
+    expected = wide @ (np.swapaxes(w, -1, -2) if transpose_b else w)
+    np.testing.assert_allclose(reference.evaluate(made, [x])[0], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_products_that_no_number_a_row_can_be_moved_behind() -> None:
+    x = given((DEPTH, DEPTH))
+    rows = given((3, 7, DEPTH))
+    assert moved(product_of(x, numbers(DEPTH, 8), transpose_a=True)) is None, "rows are columns"
+    assert moved(product_of(rows, numbers(3, DEPTH, 8))) is None, "weights of each batch"
+    assert moved(product_of(x, numbers(1, DEPTH, 8))) is None, "weights have more axes"
+    assert moved(product_of(x, WIDE.T)) is None, "weights of another width"
+    half = Tensor.of_node(ir.graph_input("x", 0, (7, DEPTH), BY_NAME["float16"]))
+    narrow = half * (half * half).sum(-1, keepdims=True)
+    assert moved(narrow @ known(WEIGHTS.T.astype(np.float16))) is None, "sums would be infinite"
+    whole = Tensor.of_node(ir.graph_input("x", 0, (7, DEPTH), BY_NAME["int64"]))
+    exact = whole * (whole * whole).sum(-1, keepdims=True)
+    assert moved(exact @ known(WEIGHTS.T.astype(np.int64))) is None, "whole numbers"
+    w = known(WEIGHTS).T
+    batch = (rows * rows).sum((1, 2), keepdims=True)
+    assert moved(rows * batch @ w) is None, "a sum over more than a row"
+    assert moved(rows * (rows * rows * rows).sum(-1, keepdims=True) @ w) is None, "no squares"
+    assert moved(rows * (rows * rows).max(-1, keepdims=True) @ w) is None, "no sum"
+    assert moved(rows * known(numbers(7, 1)) @ w) is None, "numbers that are known"
+    squares = (rows * rows).sum(-1, keepdims=True)
+    assert moved(rows * squares * (1 / squares) @ w) is None, "two numbers for each row"
+    gains = known(GAIN) * (known(GAIN) * rows)
+    assert moved(gains * squares @ w) is None, "two for each place"
+    assert moved(rows * known(numbers(7, DEPTH)) * squares @ w) is None, "one for each element"
+    gain = Tensor.of_node(ir.graph_input("gain", 1, (DEPTH,), BY_NAME["float32"]))
+    assert moved(rows * gain * squares @ w) is None, "numbers that are given"
+    assert moved(rows * squares.cumsum(1) @ w) is None, "squares of other rows too"
+    assert moved(rows * (rows + rows).sum(-1, keepdims=True) @ w) is None, "sums of no squares"
+    wider = make("pad", squares.node, padding=((0, 0), (0, 0), (0, DEPTH - 1)), value=0)
+    assert moved(rows * Tensor.of_node(wider) @ w) is None, "a number for the first place alone"
