@@ -164,3 +164,38 @@ def test_scales_round_a_few_times_at_the_most() -> None:
     [one], [other] = (reference.evaluate(g, [x]) for g in (graph, fold_norms(graph)))
     assert np.abs(one - other).max() <= 3 * np.finfo(np.float32).eps * np.abs(one).max()
     assert not np.array_equal(one, np.zeros_like(one))
+
+
+def test_quotients_and_differences_of_every_order_keep_their_numbers() -> None:
+    y = conv(image(1, 3, 6, 7))
+    shift, other, scale = constant(5, 1, 1, seed=1), constant(5, 1, 1, seed=2), powers(5, 1, 1)
+    assert on_images(check(y / scale)) == ["conv"]
+    assert on_images(check((y + shift - other) / scale)) == ["conv", "add"]
+    assert on_images(check((y - shift) / scale * scale - other)) == ["conv", "add"]
+    assert on_images(check(y * powers(1, 1, 1, 1) + 1.0)) == ["conv", "add"]
+    assert on_images(check((shift - y) * scale)) == ["conv", "sub", "mul"]
+    graph = Graph.of([(scale / y).node])
+    assert fold_norms(graph) is graph
+
+
+def test_what_differs_from_place_to_place_is_not_lost_on_the_way() -> None:
+    assert on_images(check(conv(image(1, 3, 6, 7)) * powers(1, 5, 6, 7) * powers(5, 1, 1))) == [
+        "conv",
+        "mul",
+    ]
+
+
+def test_narrow_numbers_stay_as_they_are() -> None:
+    half = BY_NAME["float16"]
+    x = Tensor.of_node(ir.graph_input("x", 0, (1, 3, 6, 7), half))
+    w, scale = (Tensor.of_node(ir.constant(one.astype(np.float16), half))
+                for one in (whole((5, 3, 3, 3), 0), whole((5, 1, 1), 1)))  # fmt: skip
+    for y in (conv(x, w) * scale, conv(x, w).relu() / 4.0 * 2.0):
+        graph = Graph.of([y.node])
+        assert fold_norms(graph) is graph
+
+
+def test_quotients_beside_a_convolution_are_left() -> None:
+    y = conv(image(1, 3, 6, 7))
+    made = check(image(1, 3, 6, 7, index=1) / 4.0 * 2.0, y.relu() / 4.0 * 2.0, y)
+    assert sorted(on_images(made)) == ["conv", "div", "maximum", "mul", "mul"]
