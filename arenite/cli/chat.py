@@ -68,6 +68,8 @@ def chat(
     from arenite.generate.sampling import Sampling
     from arenite.runtime.cache import default_folder
 
+    manner.check_text("--system", system)
+    manner.check_text("--stop", *(choosing.stop or ()))
     sampling = Sampling(**choosing.given())
     loaded = language.load(model, loading)
     with loaded, lines.remembered(default_folder() / "chat_history"):

@@ -6,7 +6,7 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -17,6 +17,9 @@ from arenite.cli.options import Choosing, Loading, spread
 from arenite.errors import InvalidArgument
 
 logger = logging.getLogger(__name__)
+
+#: Bytes of a prompt, a schema or a grammar: far more than any model reads.
+MOST_NBYTES = 64 * 2**20
 
 
 @spread
@@ -62,6 +65,9 @@ def generate(
         "grammar": None if grammar is None else _read(grammar),
         "regex": regex,
     }
+    manner.check_text("PROMPT", prompt)
+    manner.check_text("--system", system)
+    manner.check_text("--stop", *(choosing.stop or ()))
     sampling = Sampling(**choosing.given(), **shape)
     text = _stdin() if prompt is None or prompt == "-" else prompt
     loaded = language.load(model, loading)
@@ -104,14 +110,18 @@ def _write(text: str) -> None:
 def _stdin() -> str:
     if sys.stdin.isatty():
         raise InvalidArgument("no PROMPT is given and nothing is piped in; name one of them")
-    return _decoded(sys.stdin.buffer.read(), "standard input").removesuffix("\n")
+    return _decoded(sys.stdin.buffer, "standard input").removesuffix("\n")
 
 
 def _read(file: Path) -> str:
-    return _decoded(file.read_bytes(), str(file))
+    with file.open("rb") as opened:
+        return _decoded(opened, str(file))
 
 
-def _decoded(content: bytes, source: str) -> str:
+def _decoded(file: BinaryIO, source: str) -> str:
+    content = file.read(MOST_NBYTES + 1)
+    if len(content) > MOST_NBYTES:
+        raise InvalidArgument(f"{source} has more than the {MOST_NBYTES} bytes that are read")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

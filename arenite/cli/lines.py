@@ -17,6 +17,7 @@ from arenite.errors import InvalidArgument
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "
 MAX_LINES = 1000  # kept in the history file
+MOST_CHARACTERS = 64 * 2**20  # of a line that comes through a pipe
 
 
 def read_message() -> str:
@@ -60,8 +61,17 @@ def remembered(file: Path) -> Iterator[None]:
 
 def _read_line(prompt: str) -> str:
     try:
-        line = input(prompt if sys.stdin.isatty() else "")
+        line = input(prompt) if sys.stdin.isatty() else _piped_line()
         line.encode()  # some locales let bytes that are no text through
         return line
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise InvalidArgument(f"what was typed is not UTF-8: {error.reason}") from None
+
+
+def _piped_line() -> str:
+    line = sys.stdin.readline(MOST_CHARACTERS + 1)
+    if not line:
+        raise EOFError
+    if len(line) > MOST_CHARACTERS:
+        raise OSError(f"standard input has a line of more than {MOST_CHARACTERS} characters")
+    return line.removesuffix("\n")

@@ -6,6 +6,7 @@ standard error. A traceback is shown with --debug only.
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import logging
@@ -22,7 +23,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from arenite.errors import AreniteError, DoesNotFit
+from arenite.errors import AreniteError, DoesNotFit, InvalidArgument
 from arenite.memory.tables import printable
 
 EXIT_DONE = 0
@@ -34,6 +35,9 @@ EXIT_INTERRUPTED = 130
 EXIT_CODES = """\
 Exit codes: 0 done · 1 the answer is no (a plan does not fit) · 2 bad usage or bad input ·
 70 a fault in Arenite · 130 interrupted."""
+
+#: How standard output takes what it has no character for: as Python has it, and as we do.
+_STRICT, _LENIENT = ("strict", "surrogateescape"), "arenite.lenient"
 
 #: The number in every JSON result; it changes when a field changes its meaning or goes.
 JSON_SCHEMA = 1
@@ -116,12 +120,32 @@ def log_to_stderr(verbosity: int) -> None:
 
 def prepare_streams() -> None:
     """Have all three standard streams: one that the caller closed is empty, and no file that is
-    opened gets its number. What standard output has no character for becomes a question mark."""
+    opened gets its number. What standard output has no character for becomes a question mark; bytes
+    of a file's name that are no text stay what they are."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="replace")
+    codecs.register_error(_LENIENT, _as_can_be)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _STRICT:
+        sys.stdout.reconfigure(errors=_LENIENT)
+
+
+def _as_can_be(error: UnicodeError) -> tuple[bytes, int]:
+    """Bytes for what an encoding lacks; Python has strange bytes of a name as U+DC80 to U+DCFF."""
+    assert isinstance(error, UnicodeEncodeError)
+    codes = map(ord, error.object[error.start : error.end])
+    return bytes(one - 0xDC00 if 0xDC80 <= one < 0xDD00 else ord("?") for one in codes), error.end
+
+
+def check_text(name: str, *texts: str | None) -> None:
+    """InvalidArgument where what was typed has bytes that are no text."""
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument(
+                f"{name} has bytes that are no text in this locale; write it in UTF-8"
+            ) from None
 
 
 def exit_code_of(command: Callable[[], int], debug: bool) -> int:

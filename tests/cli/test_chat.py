@@ -290,10 +290,11 @@ def test_a_conversation_that_nobody_can_hear_ends(
     assert done.stderr.endswith("Ctrl-D leaves\n" + said)
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "latin-1:surrogateescape"])
 def test_an_answer_goes_to_terminals_that_lack_some_of_its_characters(
-    model_file: Path, tmp_path: Path
+    model_file: Path, tmp_path: Path, encoding: str
 ) -> None:
-    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cli.fake_model", str(tmp_path), "chat", str(model_file)],
         input="caf\xe9\n".encode("latin-1"),
@@ -303,6 +304,17 @@ def test_an_answer_goes_to_terminals_that_lack_some_of_its_characters(
     assert done.returncode == 0
     # The parrot stumbles over its last character, and U+FFFD for that is not in Latin-1.
     assert done.stdout == b"CAF?\n"
+
+
+def test_a_line_without_an_end_ends_the_talk(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
+) -> None:
+    monkeypatch.setattr(lines, "MOST_CHARACTERS", 20)
+    pipe(monkeypatch, "short\n" + "x" * 25 + "\nmore\n")
+    assert arenite(monkeypatch, "chat", str(model_file)) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "SHORT\n"
+    assert shown.err.endswith("standard input has a line of more than 20 characters\n")
 
 
 def test_a_model_that_is_not_there_is_named(

@@ -148,6 +148,33 @@ def test_what_is_piped_in_must_be_text(
     assert "standard input is not UTF-8" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [["\udcff"], ["x", "--system", "\udcff"], ["x", "--stop", "\udcff"]]
+)
+def test_what_is_typed_must_be_text(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    model_file: str,
+    models: list[FakeModel],
+    words: list[str],
+) -> None:
+    """Python has bytes that are no text as such characters."""
+    assert generate(monkeypatch, model_file, *words) == 2
+    assert "has bytes that are no text in this locale" in capsys.readouterr().err
+    assert models == []
+
+
+def test_what_never_ends_is_not_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, model_file: str
+) -> None:
+    monkeypatch.setattr("arenite.cli.generate.MOST_NBYTES", 1000)
+    assert generate(monkeypatch, model_file, stdin=b"x" * 1001) == 2
+    assert "standard input has more than the 1000 bytes" in capsys.readouterr().err
+    for option in ("--schema", "--grammar"):
+        assert generate(monkeypatch, model_file, "x", option, "/dev/zero") == 2
+        assert "/dev/zero has more than the 1000 bytes" in capsys.readouterr().err
+
+
 def test_a_prompt_over_the_context_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, model_file: str
 ) -> None:

@@ -50,3 +50,10 @@ def test_errors_that_nobody_reads_keep_their_exit_code(tmp_path: Path) -> None:
 def test_a_picture_on_a_full_disk_is_named(tmp_path: Path) -> None:
     done = arenite(f"pack {SAMPLE} --svg /dev/full", "", tmp_path)
     assert (done.returncode, done.stderr) == (2, "error: /dev/full: No space left on device\n")
+
+
+def test_names_that_are_no_text_are_printed_as_they_are(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/\xff.gguf"
+    Path(os.fsdecode(name)).write_bytes(b"GGUF")
+    command = [os.fsencode(sys.executable), *b"-m arenite.cli.main pull".split(), name]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == name + b"\n"
