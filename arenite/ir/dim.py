@@ -400,22 +400,26 @@ def _bounds_of(dim: Expr) -> Bounds:
         ends = {atom: bounds(atom) for monomial, _ in dim.terms for atom in monomial}
         other_low, other_high = bounds_together(dim.terms, ends)
         low, high = max(low, other_low), min(high, other_high)
-    undone = [(m[0], c) for m, c in dim.terms if len(m) == 1 and not isinstance(m[0], Var)]
-    for atom, coefficient in undone[:_MAX_UNDONE_ATOMS]:
-        other_low, other_high = _bounds_without(dim, atom, coefficient)
+    alone = [m[0] for m, _ in dim.terms if len(m) == 1 and not isinstance(m[0], Var)]
+    among = {a: None for m, _ in dim.terms if len(m) > 1 for a in m if isinstance(a, Positive)}
+    undone = [*alone, *(a for a in among if a not in alone and _factor_of(a, dim) != 0)]
+    for atom in undone[:_MAX_UNDONE_ATOMS]:
+        other_low, other_high = _bounds_without(dim, atom)
         low, high = max(low, other_low), min(high, other_high)
     return low, high
 
 
-def _bounds_without(dim: Expr, atom: Atom, c: int) -> Bounds:
+def _bounds_without(dim: Expr, atom: Atom) -> Bounds:
     """Bounds of `dim = rest + c*atom`, found from expressions that lack the atom."""
-    rest = dim - c * atom
-    if isinstance(atom, Positive):  # one of two expressions, whichever is larger (c > 0)
-        one, two = bounds(rest), bounds(rest + c * atom.inner)
-        choose = max if c > 0 else min
+    if isinstance(atom, Positive):  # one of two expressions, whichever is larger (c >= 0)
+        factor = _factor_of(atom, dim)
+        rest = dim - factor * atom
+        one, two = bounds(rest), bounds(rest + factor * atom.inner)
+        choose = max if bounds(factor)[0] >= 0 else min
         return choose(one[0], two[0]), choose(one[1], two[1])
     assert isinstance(atom, Floordiv)
-    d = atom.divisor
+    c, d = terms_of(dim)[atom,], atom.divisor
+    rest = dim - c * atom
     if not isinstance(d, int):
         return bounds(rest)[0] + min(c * b for b in bounds(atom)), bounds(rest)[1] + max(
             c * b for b in bounds(atom)
@@ -424,6 +428,15 @@ def _bounds_without(dim: Expr, atom: Atom, c: int) -> Bounds:
     low, high = bounds(d * rest + c * atom.numerator)
     slack = -c * (d - 1)
     return -(-(low + min(0, slack)) // d), (high + max(0, slack)) // d
+
+
+def _factor_of(atom: Atom, dim: Expr) -> Dim:
+    """What an atom is multiplied with in a sum, of one sign: in all terms that have it once, or
+    where these have either sign in that of the atom alone."""
+    parts = {m: c for m, c in dim.terms if m.count(atom) == 1}
+    factor = _of_terms({_cancelled(m, (atom,)) or (): c for m, c in parts.items()})
+    low, high = bounds(factor)
+    return parts.get((atom,), 0) if low < 0 < high else factor
 
 
 def known_le(a: Dim, b: Dim) -> bool:

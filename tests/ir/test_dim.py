@@ -175,6 +175,8 @@ def test_it_prints_as_one_would_write_it(dim: Dim, text: str) -> None:
         (BATCH % 8, (0, 7)),
         (minimum(BATCH, 4), (1, 4)),
         (BATCH - maximum(BATCH - 4, 0), (1, 4)),
+        (minimum(BATCH * BATCH, 4) * (5 * N + 3), (8, 192)),
+        (maximum(BATCH - 60, M) * (N - 10), (-54, 0)),
         ((BATCH - 1) // 2 + 1, (1, 32)),
         (BATCH * BATCH - 3, (-2, 4093)),
         (BATCH // N, (0, 64)),

@@ -215,3 +215,15 @@ def test_a_chain_of_a_hundred_thousand_nodes() -> None:
     with Executable(graph, compiled) as program:
         [result] = run_poisoned(program, np.ones(8, np.float32))
     np.testing.assert_allclose(result, np.full(8, 0.5), rtol=1e-6)
+
+
+def test_scratch_for_images_of_a_size_known_later() -> None:
+    """As much as the largest image takes, or a little more: blocks are cut otherwise."""
+    weights = ir.constant(np.ones((128, 128, 3, 3), np.float32))
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": ((1, 1), (1, 1)), "groups": 1}
+
+    def peak(size: ir.Dim) -> int:
+        graph = Graph.of([ir.make("conv", x_of(1, 128, size, size), weights, **attrs)])
+        return build.draft(graph, winograd=False).plan.peak_nbytes
+
+    assert peak(Var("size", 1, 70)) < 3 * peak(70)
