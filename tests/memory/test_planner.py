@@ -203,6 +203,49 @@ def test_a_small_value_takes_over_a_large_one_only_where_that_costs_no_peak() ->
     assert plan.peak_nbytes == 320
 
 
+@pytest.mark.parametrize(
+    ("why", "old", "others", "new"),
+    [
+        (
+            "bytes from the middle on",
+            Value("a", 128, Lifetime(0, 3)),
+            [Value("half", 64, Lifetime(0, 3), alias=Alias("a", 64))],
+            Value("b", 64, Lifetime(2, 5), takes_over=("half",)),
+        ),
+        (
+            "it lies elsewhere",
+            Value("a", 64, Lifetime(0, 3)),
+            [],
+            Value("b", 64, Lifetime(2, 5), pin=64, takes_over=("a",)),
+        ),
+        (
+            "it is in use before",
+            Value("a", 64, Lifetime(0, 2)),
+            [Value("early", 64, Lifetime(1, 3), alias=Alias("b"))],
+            Value("b", 64, Lifetime(2, 5), takes_over=("a",)),
+        ),
+        (
+            "it would end beside its alignment",
+            Value("a", 192, Lifetime(0, 3)),
+            [],
+            Value("b", 128, Lifetime(2, 5), 128, takes_over=("a",)),
+        ),
+        (
+            "it would begin beside its alignment",
+            Value("a", 128, Lifetime(0, 3), pin=64),
+            [],
+            Value("b", 128, Lifetime(2, 5), 128, takes_over=("a",)),
+        ),
+    ],
+)
+def test_bytes_that_cannot_be_taken_over(
+    why: str, old: Value, others: list[Value], new: Value
+) -> None:
+    plan = memory.plan([old, new, *others])
+    plan.verify()
+    assert plan.slots["b"].took_over is None, why
+
+
 def test_aliases_of_aliases_add_their_offsets_exactly_once() -> None:
     plan = memory.plan(
         [
@@ -277,7 +320,12 @@ def test_empty_things_are_placed_without_bytes() -> None:
         (Value("a", 1, Lifetime(0, 1), takes_over=("a",)), "not another value"),
         (Value("a", 1, Lifetime(0, 1), takes_over=("z",)), "not another value"),
         (Value("a", 1, Lifetime(0, 1), takes_over=("io",)), "lies in region 'io'"),
+        (Value("a", 1, Lifetime(0, 1), 2**31), "alignment 2147483648 is not"),
         (Value("a", 1, Lifetime(0, 1), alias=Alias("z")), "alias of 'z'"),
+        (Value("a", 1, Lifetime(0, 1), alias=Alias("a")), "alias of 'a', not another value"),
+        (Value("a", 4, Lifetime(0, 1), 1, pin=0, alias=Alias("b")), "neither a pin nor values"),
+        (Value("a", 4, Lifetime(0, 1), 1, alias=Alias("b"), takes_over=("b",)), "neither a pin"),
+        (Value("a", 4, Lifetime(0, 1), 128, alias=Alias("b")), "alignment of 128"),
         (Value("a", 4, Lifetime(0, 1), alias=Alias("b", 62)), r"bytes \[62, 66\) of 'b'"),
         (Value("a", 4, Lifetime(0, 1), alias=Alias("b", 2)), "alignment of 64"),
         (Value("a", 4, Lifetime(0, 1), region="io", alias=Alias("b")), "its owner's region"),
