@@ -13,7 +13,8 @@ from arenite.codegen import lower
 from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
-from arenite.errors import DoesNotFit
+from arenite.codegen.target import Target
+from arenite.errors import CompileFailed, DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds, product
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
@@ -28,9 +29,13 @@ from arenite.runtime.compile_pool import OnCompiled, host_target
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.kept_kernels import linked_kernels
 from arenite.runtime.kernel import CachedKernel, ModuleText, Program
+from arenite.runtime.link import CodeImage
 from arenite.runtime.skeleton import shared_of
 from arenite.schedule import Kernel, fuse
 from arenite.schedule.roots import CONTRACTIONS
+
+#: Stands for the name of a kernel where that does not count.
+_NAMELESS = "this_kernel"
 
 #: What a core does in a nanosecond, for estimates alone.
 OPERATIONS_A_NS = 16
@@ -107,26 +112,22 @@ def build(
     host = host_target()
     drafted = draft(graph, memory, made_for, winograd)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
-    # Layers repeat: kernels that read the same, but for the name, are compiled once, and under a
-    # name that is theirs in every program.
-    texts = {n: kernel_text(replace(one.loops, name="kernel")) for n, one in built.items()}
-    distinct: dict[str, ir.LoopKernel] = {}
-    for number, text in texts.items():
-        if text not in distinct:
-            distinct[text] = replace(built[number].loops, name=_function_name(built[number], text))
+    # Layers repeat: kernels that read the same, but for the name, are compiled once.
+    texts = {n: kernel_text(replace(one.loops, name=_NAMELESS)) for n, one in built.items()}
+    distinct = {text: built[n].loops for n, text in texts.items()}
     if on_progress is not None:
         on_progress(0, len(distinct))
-    modules = {text: lower.lower([loops], host) for text, loops in distinct.items()}
-    code = linked_kernels([*modules.values()], host, on_progress) if modules else None
+    functions = {text: _function(loops, host) for text, loops in distinct.items()}
+    code = _linked(distinct, functions, host, on_progress) if functions else None
     entries = {} if code is None else code.entries
-    module_of = {text: ModuleText.of(module) for text, module in modules.items()}
+    packed = {name: ModuleText.of(module) for name, module in functions.values()}
 
     def ready(launch: LoweredLaunch) -> tuple[LaunchSpec, CachedKernel]:
         number = launch.kernel.number
         one, text = built[number], texts[number]
-        name = distinct[text].name
+        name = functions[text][0]
         spec = _launch(launch, one, entries[name], sizes)
-        return spec, _cached(launch.kernel, one, spec, name, module_of[text])
+        return spec, _cached(launch.kernel, one, spec, name, packed[name])
 
     at_load = [ready(launch) for launch in program.load]
     in_runs = [ready(launch) for launch in program.launches]
@@ -148,10 +149,33 @@ def build(
     )
 
 
-def _function_name(built: Built, text: str) -> str:
-    """The kernel's ops, as in its own name, and what it does, hashed."""
-    ops = built.loops.name.rpartition("_")[0]
-    return f"{ops}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+def _function(loops: ir.LoopKernel, host: Target) -> tuple[str, str]:
+    """The name of a kernel's function, which follows from its code and so is the same in every
+    program; and the module it is in, with nothing else."""
+    module = lower.lower(replace(loops, name=_NAMELESS), host)
+    name = f"kernel_{hashlib.sha256(module.encode()).hexdigest()[:24]}"
+    return name, module.replace(f"@{_NAMELESS}", f"@{name}")
+
+
+def _linked(
+    distinct: Mapping[str, ir.LoopKernel],
+    functions: Mapping[str, tuple[str, str]],
+    host: Target,
+    on_progress: OnCompiled | None,
+) -> CodeImage:
+    """The code of all functions; a failure names the kernels as people know them."""
+    modules = dict(functions.values())
+
+    def heard(done: int, total: int) -> None:
+        if on_progress is not None:
+            on_progress(len(distinct) - total + done, len(distinct))
+
+    try:
+        return linked_kernels([*modules.values()], host, heard)
+    except CompileFailed as failure:
+        named = {functions[text][0]: loops.name for text, loops in distinct.items()}
+        known = [f"{name} is {kernel}" for name, kernel in named.items() if name in str(failure)]
+        raise type(failure)("; ".join([str(failure), *known])) from None
 
 
 def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:

@@ -40,6 +40,7 @@ def linked_kernels(
         if on_progress is not None:
             on_progress(len(modules) - len(new) + done, len(modules))
 
+    heard(0, len(new))
     made = _compiled([modules[k] for k in new], [keys[k] for k in new], target, heard)
     objects = kept | dict(zip((keys[k] for k in new), made, strict=True))
     try:
