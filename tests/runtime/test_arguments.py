@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import Var
@@ -13,7 +16,7 @@ from arenite.dtype import BY_NAME
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim
 from arenite.ir.outline import Port
-from arenite.runtime.arguments import Arguments, write_to
+from arenite.runtime.arguments import Arguments, check_targets, write_to
 
 N, M = Var("n", 1, 8), Var("m", 0, 8)
 FLOAT32 = BY_NAME["float32"]
@@ -27,61 +30,69 @@ def zeros(*shape: int) -> NDArray[Any]:
     return np.zeros(shape, np.float32)
 
 
-FIXED = Arguments((port("x", 4, 6),), ())
-OPEN = Arguments((port("x", N, 6), port("y", M, 2 * N)), (N, M))
+def fixed() -> Arguments:
+    return Arguments((port("x", 4, 6),), ())
+
+
+def open_() -> Arguments:
+    return Arguments((port("w", 3), port("x", N, 6), port("y", M, 2 * N)), (N, M))
 
 
 def test_arrays_that_fit_are_read_in_place() -> None:
     x = zeros(4, 6)
-    assert FIXED.fitting([x])[0] is x
-    assert OPEN.fitting([zeros(3, 6), zeros(0, 6)])
-    assert (FIXED.is_open, OPEN.is_open) == (False, True)
-    assert OPEN.dtypes == [np.dtype(np.float32)] * 2
+    assert fixed().fitting([x])[0] is x
+    assert open_().fitting([zeros(3), zeros(3, 6), zeros(0, 6)])
+    assert (fixed().is_open, open_().is_open) == (False, True)
+    assert open_().dtypes == [np.dtype(np.float32)] * 3
 
 
 def test_what_native_code_cannot_read_in_place_is_copied() -> None:
     wide = np.arange(48, dtype=np.float32).reshape(6, 8)
     odd = np.frombuffer(bytes(range(97)), np.uint8)[1:].view(np.float32).reshape(4, 6)
     assert not odd.flags.aligned
-    for given in (wide[:, :4].T, odd):
-        [made] = FIXED.fitting([given])
+    for array in (wide[:, :4].T, odd):
+        [made] = fixed().fitting([array])
         assert made.flags.c_contiguous
         assert made.flags.aligned
-        np.testing.assert_array_equal(made, given)
+        np.testing.assert_array_equal(made, array)
 
 
 @pytest.mark.parametrize(
     ("arguments", "arrays", "error", "message"),
     [
-        (FIXED, [], InvalidArgument, "1 inputs are needed, not 0"),
-        (FIXED, [zeros(4, 6)] * 2, InvalidArgument, "1 inputs are needed, not 2"),
-        (FIXED, [zeros(4, 6).astype(np.float64)], TypeMismatch, "'x' is float32, .* float64"),
-        (FIXED, [zeros(6, 4)], ShapeMismatch, r"'x' is .* has shape \(6, 4\)"),
-        (FIXED, [zeros(4, 6, 1)], ShapeMismatch, r"has shape \(4, 6, 1\)"),
-        (OPEN, [zeros(3, 6), zeros(6)], ShapeMismatch, r"'y' is .* has shape \(6,\)"),
+        (fixed, [], InvalidArgument, "1 inputs are needed, not 0"),
+        (fixed, [zeros(4, 6)] * 2, InvalidArgument, "1 inputs are needed, not 2"),
+        (fixed, [zeros(4, 6).astype(np.float64)], TypeMismatch, "'x' is float32, .* float64"),
+        (fixed, [zeros(6, 4)], ShapeMismatch, r"'x' is .* has shape \(6, 4\)"),
+        (fixed, [zeros(4, 6, 1)], ShapeMismatch, r"has shape \(4, 6, 1\)"),
+        (open_, [zeros(4), zeros(3, 6), zeros(1, 6)], ShapeMismatch, r"'w' is .* has shape \(4,\)"),
+        (open_, [zeros(3), zeros(3, 6), zeros(6)], ShapeMismatch, r"'y' is .* has shape \(6,\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    arguments: Arguments, arrays: list[NDArray[Any]], error: type[Exception], message: str
+    arguments: Callable[[], Arguments],
+    arrays: list[NDArray[Any]],
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
-        arguments.fitting(arrays)
+        arguments().fitting(arrays)
 
 
 def test_sizes_are_read_off_the_shapes() -> None:
-    assert OPEN.sizes([zeros(3, 6), zeros(0, 6)]) == {"n": 3, "m": 0}
-    assert OPEN.sizes([zeros(8, 6), zeros(8, 16)]) == {"n": 8, "m": 8}
+    assert open_().sizes([zeros(3), zeros(3, 6), zeros(0, 6)]) == {"n": 3, "m": 0}
+    assert open_().sizes([zeros(3), zeros(8, 6), zeros(8, 16)]) == {"n": 8, "m": 8}
     twice = Arguments((port("x", N), port("y", N)), (N,))
     assert twice.sizes([zeros(5), zeros(5)]) == {"n": 5}
     with pytest.raises(ShapeMismatch, match=r"'y' is .* has shape \(4,\)"):
         twice.sizes([zeros(5), zeros(4)])
     with pytest.raises(ShapeMismatch, match=r"'y' is .* has shape \(1, 7\)"):
-        OPEN.sizes([zeros(3, 6), zeros(1, 7)])
+        open_().sizes([zeros(3), zeros(3, 6), zeros(1, 7)])
     with pytest.raises(ShapeMismatch, match=r"'x' is .* has shape \(3, 5\)"):
-        OPEN.sizes([zeros(3, 5), zeros(1, 6)])
+        open_().sizes([zeros(3), zeros(3, 5), zeros(1, 6)])
     for n in (0, 9):
         with pytest.raises(BoundsError, match="n"):
-            OPEN.sizes([zeros(n, 6), zeros(1, 2 * n)])
+            open_().sizes([zeros(3), zeros(n, 6), zeros(1, 2 * n)])
     hidden = Arguments((port("x", 2 * N),), (N,))
     with pytest.raises(BoundsError, match="no input has 'n' as a size by itself"):
         hidden.sizes([zeros(6)])
@@ -101,3 +112,48 @@ def test_results_go_into_all_arrays_or_none() -> None:
         assert not first.any()
     with pytest.raises(InvalidArgument, match="2 outputs do not go into 1 arrays"):
         write_to(targets[:1], results)
+
+
+def test_targets_have_bytes_of_their_own() -> None:
+    x = zeros(12)
+    check_targets([x[::2], x[1::2], zeros(0), x[3:3]])
+    check_targets([x[:4], x[4:8], x[11:7:-1]])
+    for targets, message in (
+        ([x[:4], x[3:8]], r"out\[0\] and out\[1\] share bytes"),
+        ([x[8:], zeros(3), x[:9]], r"out\[0\] and out\[2\] share bytes"),
+        ([x[::2], x[1:2], x[4:5]], r"out\[0\] and out\[2\] share bytes"),
+        ([np.broadcast_to(x, (2, 12))], r"out\[0\] is no array that can be written"),
+        ([[1.0, 2.0]], r"out\[0\] is no array that can be written"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            check_targets(targets)
+    with pytest.raises(InvalidArgument, match="mine and yours share bytes"):
+        check_targets([x, x], ["mine", "yours"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    strides=st.lists(st.integers(-5, 5), min_size=3, max_size=3),
+)
+def test_elements_that_share_bytes_are_refused(shape: list[int], strides: list[int]) -> None:
+    steps = [4 * stride for stride in strides[: len(shape)]]
+    room = np.zeros(100, np.float32)[40:]
+    array = np.lib.stride_tricks.as_strided(room, shape, steps)
+    places = [sum(k * s for k, s in zip(at, steps, strict=True)) for at in np.ndindex(*shape)]
+    if len(set(places)) < len(places):
+        with pytest.raises(InvalidArgument, match=r"elements of out\[0\] share bytes"):
+            check_targets([array])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.transpose(2, 0, 1),
+        lambda x: x[::-1, ::2, 1:3],
+        lambda x: x[:, :1, :],
+        lambda x: x[:, :, ::-2],
+    ],
+)
+def test_views_of_an_array_are_targets(view: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    check_targets([view(zeros(2, 3, 4))])
