@@ -11,6 +11,7 @@ import pytest
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import target as targets
 from arenite.codegen.micro.driver import Driver
+from arenite.codegen.micro.few import PAGE_NBYTES, page_columns
 from arenite.codegen.scope import SCALAR, Binding
 from arenite.codegen.vector import I64, Builder
 from arenite.ir.dim import evaluate
@@ -113,10 +114,53 @@ def test_results_do_not_depend_on_where_operands_lie(shape: Shape, target: str) 
         np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
-def _at(values: Array, offset: int) -> Array:
-    """The same numbers, so many bytes after the beginning of a cache line."""
-    raw = np.empty(values.nbytes + 128, np.uint8)
-    start = -raw.ctypes.data % 64 + offset
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        (Shape(1, 3072, 9), np.float32),
+        (Shape(1, 5120, 40), np.float32),  # two tiles
+        (Shape(1, 2048, 7, (2,)), np.float32),
+        (Shape(1, 3072, 6), np.float64),
+        (Shape(1, 4096, 6), np.float16),
+    ],
+    ids=str,
+)
+def test_columns_end_with_pages_wherever_these_begin(shape: Shape, dtype: Any, target: str) -> None:
+    """Of integers, so that every sum is exact."""
+    a, b = (np.rint(x * 2) for x in shape.operands(dtype))
+    made = Made(shape.product, [a.shape, b.shape], dtype, target)
+    assert page_columns(made.loops.product, targets.named(target)) > 0
+    want = a.astype(np.int64) @ b.astype(np.int64)
+    n_tiles = evaluate(made.built.tiles, {})
+    for offset in (0, 8, 16, 56, 520, 2048, 3064, 3072, 3080, 4088):
+        for splits in ([(k, k + 1) for k in range(n_tiles)], [(0, n_tiles)]):
+            [got] = made.run([a, _at(b, offset, PAGE_NBYTES)], splits=splits)
+            np.testing.assert_array_equal(got, want)
+
+
+def test_what_is_streamed_by_pages() -> None:
+    host = targets.host()
+
+    def columns(shape: Shape, dtype: Any = np.float32, target: targets.Target = host) -> int:
+        a, b = shape.operands(dtype)
+        made = Made(shape.product, [a.shape, b.shape], dtype, target)
+        return page_columns(made.loops.product, target)
+
+    assert columns(Shape(1, 3072, 9)) == columns(Shape(1, 4096, 9)) == 1024
+    assert columns(Shape(1, 3072, 9), np.float64) == 512
+    assert columns(Shape(1, 3000, 9)) == 0  # rows lie each in another way
+    assert columns(Shape(1, 1024, 9)) == 0  # all of a row is no more than a page
+    assert columns(Shape(2, 3072, 9)) == 0
+    assert columns(Shape(1, 3072, 9, tb=True)) == 0
+    # Memory is read in longer runs.
+    assert columns(Shape(1, 3072, 9), target=replace(host, l3_nbytes=1 << 10)) == 0
+
+
+def _at(values: Array, offset: int, line: int = 64) -> Array:
+    """The same numbers, so many bytes after the beginning of a line of a cache, or of a page."""
+    raw = np.empty(values.nbytes + 2 * line, np.uint8)
+    start = -raw.ctypes.data % line + offset
     place = raw[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
     place[...] = values
     return place

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.arguments import bind_arguments
-from arenite.codegen.micro.few import FewRows
+from arenite.codegen.micro.few import FewRows, page_columns
 from arenite.codegen.micro.functions import Kept, TileFunction, function_text
 from arenite.codegen.micro.kernel import (
     FIRST_COLUMN,
@@ -210,7 +210,38 @@ class Driver(Kept):
             columns = product.few_columns // product.lanes
             groups = self._panel_groups(columns, product.few_heights)
             return self._groups(product.few_columns, groups)
+        columns = page_columns(product, self.builder.target)
+        if columns:
+            return self._pages(columns)
         return self._groups(product.few_columns, (Emit(self._few_rows),))
+
+    def _pages(self, width: int) -> ir.Block:
+        """Columns in groups that begin and end with pages of B, but for the first and the last: the
+        hardware looks ahead within a page only. What is short is done with the group beside it."""
+        b, product, short = self.builder, self.product, width // 4
+        before, end = ir.Name("_columns_before"), ir.Name("_group_end")
+
+        def emit() -> None:
+            size = product.b.dtype.bits // 8
+            first = self._address(product.b, self.value(FIRST_COLUMN, SCALAR))
+            nbytes = b.emit(f"ptrtoint ptr {first} to i64", I64) & (width * size - 1)
+            columns = nbytes.shr(size.bit_length() - 1, signed=False)
+            least = columns.gt(width - short).select(columns - width, columns)
+            binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: least})
+            self.scope.bind(before.name, binding)
+
+        start = FIRST_COLUMN - before
+        n_groups = (LAST_COLUMN - start + (width - 1 - short)) // width
+        n_groups = ir.Binary("max", n_groups, ir.index(1))
+        is_first = ir.Binary("eq", GROUP, ir.index(0))
+        is_last = ir.Binary("eq", GROUP + 1, n_groups)
+        body = (
+            ir.Let(GROUP_START.name, ir.Select(is_first, FIRST_COLUMN, start + GROUP * width)),
+            ir.Let(end.name, ir.Select(is_last, LAST_COLUMN, start + (GROUP + 1) * width)),
+            ir.Let(GROUP_REST.name, end - GROUP_START),
+            Emit(self._few_rows),
+        )
+        return (Emit(emit), ir.For(GROUP.name, ir.index(0), n_groups, body))
 
     def _few_rows(self) -> None:
         b, product = self.builder, self.product

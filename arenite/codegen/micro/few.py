@@ -10,10 +10,12 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.functions import TileFunction
+from arenite.codegen.micro.kernel import Product
 from arenite.codegen.micro.stream import Stretch, is_far, rows_at_once
 from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import Level
+from arenite.codegen.target import Target
 from arenite.codegen.vector import I64, Vec
 
 LINE_NBYTES = 64
@@ -45,9 +47,7 @@ class FewRows(TileFunction):
 
     @property
     def _is_far(self) -> bool:
-        """Whether B is known to be more than a cache would keep."""
-        sizes = [_known(x) for x in (self.product.depth, self.product.n_columns)]
-        return is_far(self.builder.target, sizes, self.product.b.dtype)
+        return _is_far(self.product, self.builder.target)
 
     def dots(self, rows: int) -> None:
         """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes
@@ -229,7 +229,7 @@ class FewRows(TileFunction):
                 b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
 
         depth = _known(product.depth)
-        side_by_side = rows_at_once(b.target, rows, self._is_far)
+        side_by_side = rows_at_once(b.target, rows, self._is_far, _is_alike(product))
         phases = [Phase(1, side_by_side)]
         if depth is None or depth % side_by_side:
             phases.append(Phase(1, 1))
@@ -294,6 +294,31 @@ class FewRows(TileFunction):
                 self.scope.pop()
 
         self._in_column(first, mask, all_rows)
+
+
+def page_columns(product: Product, target: Target) -> int:
+    """Columns in a page of B, or in a part of it, if B is streamed from a cache for one row, and
+    its rows lie alike in their pages; else 0. Sums have room for half as many columns again."""
+    is_streamed = product.few_form == "stream" and product.few_heights == (1,)
+    if not is_streamed or not _is_alike(product) or _is_far(product, target):
+        return 0
+    columns = PAGE_NBYTES * 8 // product.b.dtype.bits
+    while columns * 3 // 2 > product.few_columns:
+        columns //= 2
+    n_columns = _known(product.n_columns)
+    return columns if n_columns is None or n_columns > columns * 3 // 2 else 0
+
+
+def _is_alike(product: Product) -> bool:
+    """Whether rows of B are whole pages apart."""
+    step = _known(product.b.step)
+    return step is not None and step * product.b.dtype.bits // 8 % PAGE_NBYTES == 0
+
+
+def _is_far(product: Product, target: Target) -> bool:
+    """Whether B is known to be more than a cache would keep."""
+    sizes = [_known(x) for x in (product.depth, product.n_columns)]
+    return is_far(target, sizes, product.b.dtype)
 
 
 def _known(size: ir.Expr) -> int | None:

@@ -19,9 +19,10 @@ from arenite.codegen.vector import Builder, Vec
 from arenite.dtype import DType
 
 #: Rows of B read side by side: all may fall into one set of the first cache, which has eight
-#: places, and one is for the sums. Of a B that no cache holds, reading more at once counts for
-#: more.
+#: places, and one is for the sums. With one row of A fewer are as fast, and faster where they do
+#: fall into one. Of a B that no cache holds, reading more at once counts for more.
 MOST_ROWS = 6
+MOST_ALIKE_ROWS = 4
 MOST_FAR_ROWS = 8
 
 
@@ -31,11 +32,12 @@ def is_far(target: Target, sizes: Sequence[object], dtype: DType) -> bool:
     return len(known) == len(sizes) and prod(known) * dtype.bits // 8 > target.l3_nbytes // 2
 
 
-def rows_at_once(target: Target, rows: int, is_far: bool) -> int:
+def rows_at_once(target: Target, rows: int, is_far: bool, is_alike: bool) -> int:
     """Rows of B read side by side with so many rows of A, whose numbers all stay in registers;
-    `is_far` where no cache holds B."""
+    `is_far` where no cache holds B, `is_alike` where its rows share sets of the first cache."""
     kept = target.n_vector_registers * 3 // 4
-    return max(1, min(MOST_FAR_ROWS if is_far else MOST_ROWS, kept // rows))
+    near = MOST_ALIKE_ROWS if is_alike and rows == 1 else MOST_ROWS
+    return max(1, min(MOST_FAR_ROWS if is_far else near, kept // rows))
 
 
 class Stretch:
