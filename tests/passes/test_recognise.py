@@ -128,6 +128,39 @@ def test_stays_spelled_out(name: str) -> None:
     assert "attention" not in ops_of(check(KEPT[name]()))
 
 
+def meant(result: Tensor) -> list[str]:
+    """The ops after the pass, shown to mean the same by the reference alone."""
+    graph = Graph.of([result.node])
+    made = recognise(graph)
+    verify(made)
+    arrays = arrays_of(graph)
+    [want], [got] = reference.evaluate(graph, arrays), reference.evaluate(made, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    return ops_of(made)
+
+
+@pytest.mark.parametrize("flags", range(16))
+def test_products_of_what_lies_turned(flags: int) -> None:
+    """Everything is square, so that no shape tells one from the other."""
+    a, b, c, d = (bool(flags >> k & 1) for k in range(4))
+    q, k, v = (given(k, 2, 3, 8, 8) for k in range(3))
+    scores = ir.make("matmul", q.node, k.node, transpose_a=a, transpose_b=b)
+    weights = (Tensor.of_node(scores) * 0.3).softmax()
+    result = ir.make("matmul", weights.node, v.node, transpose_a=c, transpose_b=d)
+    assert ("attention" in meant(Tensor.of_node(result))) == (not a and not c)
+
+
+def test_numbers_on_either_side() -> None:
+    scores = Q @ keys_last(K)
+    assert "attention" in meant((0.25 * (0.5 * Q @ keys_last(K)) / 2.0).softmax() @ V)
+    assert "attention" in meant(where(SEEN, scores / 4.0, float("-inf")).softmax() @ V)
+    assert "attention" not in meant((4.0 / (scores.exp() + 1.0)).softmax() @ V)
+    assert "attention" not in meant((4.0 / (scores + 100.0)).softmax() @ V)
+    assert "attention" not in meant((scores * 0.0).softmax() @ V)
+    assert "attention" not in meant((scores - 4.0).softmax() @ V)
+    assert "attention" not in meant(where(SEEN, scores, scores * 2.0).softmax() @ V)
+
+
 def test_weights_that_are_a_result() -> None:
     weights = (Q @ keys_last(K)).softmax()
     graph = Graph.of([(weights @ V).node, weights.node])

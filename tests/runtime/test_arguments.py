@@ -41,6 +41,8 @@ def open_() -> Arguments:
 def test_arrays_that_fit_are_read_in_place() -> None:
     x = zeros(4, 6)
     assert fixed().fitting([x])[0] is x
+    alike = np.zeros((4, 6), np.dtype(np.float32, copy=True))
+    assert fixed().fitting([alike])[0] is alike
     assert open_().fitting([zeros(3), zeros(3, 6), zeros(0, 6)])
     assert (fixed().is_open, open_().is_open) == (False, True)
     assert open_().dtypes == [np.dtype(np.float32)] * 3
@@ -153,6 +155,7 @@ def test_elements_that_share_bytes_are_refused(shape: list[int], strides: list[i
         lambda x: x[::-1, ::2, 1:3],
         lambda x: x[:, :1, :],
         lambda x: x[:, :, ::-2],
+        lambda x: x[:, None, ..., None],
     ],
 )
 def test_views_of_an_array_are_targets(view: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
