@@ -13,6 +13,7 @@ from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
+from arenite.ir.node import Origin, Origins
 from arenite.ir.ops.sources import full
 from arenite.passes.recognise import recognise
 from arenite.pipeline import compile_graph
@@ -148,6 +149,18 @@ def test_products_of_what_lies_turned(flags: int) -> None:
     weights = (Tensor.of_node(scores) * 0.3).softmax()
     result = ir.make("matmul", weights.node, v.node, transpose_a=c, transpose_b=d)
     assert ("attention" in meant(Tensor.of_node(result))) == (not a and not c)
+
+
+def test_what_is_made_of_an_attention_and_of_something_else() -> None:
+    assert "attention" in meant((Q @ keys_last(K)).softmax() @ V + V[:, :, :9])
+
+
+def test_an_attention_keeps_where_it_came_from() -> None:
+    result = ((Q @ keys_last(K)).softmax() @ V).node
+    line = Origin("model.py", 7)
+    made = recognise(Graph.of([result], Origins({result: [line]})))
+    assert made.outputs[0].op == "attention"
+    assert made.origins.of(made.outputs[0]) == (line,)
 
 
 def test_numbers_on_either_side() -> None:
