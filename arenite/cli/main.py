@@ -1,88 +1,28 @@
-"""The `arenite` command: options shared by all, and one module a subcommand."""
+"""The `arenite` command begins here.
+
+What it is made of is imported when it runs, and not before: Ctrl-C meanwhile ends it without a
+word, where Python would show what it was importing.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, cast
-
-import typer
-
-from arenite import __version__
-from arenite.cli import cache, chat, doctor, generate, manner, models, pack, plan, tune
-from arenite.cli.help import Command, Group
-
-app = typer.Typer(
-    cls=Group,
-    help="Plan, compile and run models: one native program over one planned block of memory.",
-    epilog=manner.EXIT_CODES,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-#: What the command-line library raises for wrong usage; it names only this leaf of the class.
-UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
-
-#: With what the list of commands says of each: short, so that it fits narrow terminals.
-COMMANDS: dict[Callable[..., int], str] = {
-    chat.chat: "Talk with a model.",
-    generate.generate: "Go on from a prompt.",
-    plan.plan: "Say what a model needs.",
-    pack.pack: "Place values in memory.",
-    models.pull: "Fetch a model.",
-    models.models: "List models.",
-    models.rm: "Remove a model.",
-    tune.tune: "Find the best kernels.",
-    doctor.doctor: "Say what there is here.",
-}
-for command, about in COMMANDS.items():
-    app.command(command.__name__, cls=Command, short_help=about, epilog=manner.EXIT_CODES)(command)
-app.add_typer(cache.app, name="cache", short_help="Compiled code on disk.")
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        print(f"arenite {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    verbose: Annotated[
-        int,
-        typer.Option(
-            "-v", "--verbose", count=True, show_default=False, help="Say what is done; -vv: more."
-        ),
-    ] = 0,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
-    ] = False,
-) -> None:
-    manner.log_to_stderr(verbose)
 
 
 def run() -> None:
     """Entry point of the `arenite` command."""
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_heard:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from arenite.cli import commands, manner
+
+    if is_heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     manner.prepare_streams()
-    code = manner.exit_code_of(_run_app, debug="--debug" in sys.argv[1:])
+    code = manner.exit_code_of(commands.called, debug="--debug" in sys.argv[1:])
     manner.let_go_of_streams()
     sys.exit(code)
-
-
-def _run_app() -> int:
-    try:
-        code = app(prog_name="arenite", standalone_mode=False)
-    except UsageError as error:
-        cast(Any, error).show()
-        return manner.EXIT_BAD_INPUT
-    except typer.Abort:
-        raise KeyboardInterrupt from None
-    if code == manner.EXIT_INTERRUPTED:  # what the library makes of Ctrl-C; say so ourselves
-        raise KeyboardInterrupt
-    return code if isinstance(code, int) else manner.EXIT_DONE
 
 
 if __name__ == "__main__":

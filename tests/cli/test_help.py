@@ -7,7 +7,7 @@ import sys
 import pytest
 import typer
 
-from arenite.cli import main
+from arenite.cli import commands, main
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -19,7 +19,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
     return capsys.readouterr().out
 
 
-GROUP = typer.main.get_command(main.app)
+GROUP = typer.main.get_command(commands.app)
 NAMES = [*GROUP.commands, "cache info", "cache clear", ""]  # type: ignore[attr-defined]
 
 

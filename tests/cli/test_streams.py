@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,3 +58,33 @@ def test_names_that_are_no_text_are_printed_as_they_are(tmp_path: Path) -> None:
     Path(os.fsdecode(name)).write_bytes(b"GGUF")
     command = [os.fsencode(sys.executable), *b"-m arenite.cli.main pull".split(), name]
     assert subprocess.run(command, capture_output=True, check=True).stdout == name + b"\n"
+
+
+#: The command, with Ctrl-C while its parts are imported.
+INTERRUPTED = """
+import builtins, os, signal, sys
+from arenite.cli import main
+
+signal.signal(signal.SIGINT, {handler})
+imported = builtins.__import__
+
+def interrupted(name, *given, **named):
+    if name == "typer":
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, *given, **named)
+
+builtins.__import__ = interrupted
+sys.argv = ["arenite", "--version"]
+main.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "code"),
+    [("signal.default_int_handler", -signal.SIGINT), ("signal.SIG_IGN", 0)],
+    ids=["heard", "ignored"],
+)
+def test_ctrl_c_while_it_starts_ends_it_without_a_word(handler: str, code: int) -> None:
+    command = [sys.executable, "-c", INTERRUPTED.format(handler=handler)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
