@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_CAP_NBYTES = 2 * 2**30
-KERNELS_CAP_NBYTES = 128 * 2**20
+KERNELS_CAP_NBYTES = 64 * 2**20
 SUFFIX = ".arenite"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 _LEFT_BEHIND_SECONDS = 3600.0
