@@ -74,6 +74,10 @@ def write_csv(problem: Path, plan: MemoryPlan, out: Path) -> None:
         with draft.open("w", encoding="utf-8", newline="") as file:
             _write_rows(problem, plan, file)
         draft.replace(out)
+    except OSError as error:
+        if isinstance(error, InvalidFile) or str(error.filename or draft) != str(draft):
+            raise
+        raise OSError(error.errno, error.strerror, str(out)) from None  # the file that was meant
     finally:
         draft.unlink(missing_ok=True)
 

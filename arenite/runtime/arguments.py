@@ -89,7 +89,7 @@ def check_targets(out: Sequence[Any], names: Sequence[str] | None = None) -> Non
         if not isinstance(array, np.ndarray) or not array.flags.writeable:
             raise InvalidArgument(f"{name} is no array that can be written to")
         if array.size:
-            if _overlaps_itself(array):
+            if not array.flags.forc and _overlaps_itself(array):
                 raise InvalidArgument(
                     f"elements of {name} share bytes, so some would be lost; give an array that "
                     "has bytes for each"
