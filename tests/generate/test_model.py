@@ -143,7 +143,10 @@ def test_loading_tells_what_it_does(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
-    for steps in (["planning", "compiling", "packing weights"], ["planning", "packing weights"]):
+    for steps in (
+        ["planning", "compiling kernels", "packing weights"],
+        ["planning", "packing weights"],
+    ):
         heard: list[tuple[str, int, int | None]] = []
         tell = heard.append
         with arenite.load(path, context=40, on_progress=lambda *step, to=tell: to(step)) as loaded:
