@@ -113,10 +113,15 @@ class Executable(Closing):
     @cached_property
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
-        from arenite.passes import PASSES, WITHOUT_WINOGRAD, run
+        from arenite.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD, run
 
-        has_winograd = any(one.entry_point.startswith("conv_winograd") for one in self.kernels)
-        return run(self.graph, PASSES if has_winograd else WITHOUT_WINOGRAD)[1]
+        def has(op: str) -> bool:
+            return any(one.entry_point.startswith(op) for one in self.kernels)
+
+        made = run(self.graph, PASSES if has("conv_winograd") else WITHOUT_WINOGRAD)[1]
+        is_packed = any(node.op == "matmul_panels" for node in made[-1].graph.everything)
+        # Where memory was short, weights are read where they lie.
+        return made if has("matmul_panels") or not is_packed else run(self.graph, IN_PLACE)[1]
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -16,6 +16,7 @@ from arenite import ir
 from arenite.ir import Var, reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.regions import loop
 from arenite.memory import MemoryPlan, planner
 from arenite.pipeline import build, compile_anew, compile_graph, planning
 from arenite.runtime.executable import Executable
@@ -227,3 +228,22 @@ def test_scratch_for_images_of_a_size_known_later() -> None:
         return build.draft(graph, winograd=False).plan.peak_nbytes
 
     assert peak(Var("size", 1, 70)) < 3 * peak(70)
+
+
+def test_loops_short_of_memory_are_verified_as_they_were_made() -> None:
+    """Without packed weights: verifying looks at the kernels that there are."""
+    weights = np.random.default_rng(0).integers(-1, 2, (64, 64)).astype(np.float32)
+    x, number, carried = x_of(40, 64), ir.parameter((), INT64), ir.parameter((40, 64), FLOAT32)
+    product = ir.make("matmul", carried, ir.buffer(weights), transpose_a=False, transpose_b=False)
+    [last] = loop(ir.size(3, INT64), [x], ((number, carried), [product]))
+    graph = Graph((x,), (last,))
+    usual = compile_anew(graph)
+    tight = compile_anew(graph, usual.plan.peak_nbytes - weights.nbytes)
+    assert usual.load
+    assert not tight.load
+    given = np.random.default_rng(1).integers(-2, 3, (40, 64)).astype(np.float32)
+    for compiled in (usual, tight):
+        with Executable(graph, compiled) as program:
+            program.verify()
+            [found] = run_poisoned(program, given) if compiled is tight else program(given)
+            np.testing.assert_array_equal(found, given @ weights @ weights @ weights)
