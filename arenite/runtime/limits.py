@@ -125,24 +125,19 @@ class _Loops:
         """What so many read of memory in a second, each a part of its own."""
         nbytes = self._nbytes // n_cores // limits_ir.READ_NBYTES * limits_ir.READ_NBYTES
         turns = nbytes // limits_ir.READ_NBYTES
+        ready = Barrier(n_cores)
+
+        def read(k: int) -> tuple[float, float]:
+            ready.wait()
+            began = time.perf_counter()
+            self._call("read", turns, first=k * nbytes)
+            return began, time.perf_counter()
+
+        def once() -> float:
+            spans = list(pool.map(read, range(n_cores)))
+            return max(ended for _, ended in spans) - min(began for began, _ in spans)
+
         with ThreadPoolExecutor(n_cores) as pool:
-            ready = Barrier(n_cores + 1)
-
-            def read(k: int) -> None:
-                ready.wait()
-                self._call("read", turns, first=k * nbytes)
-                ready.wait()
-
-            def once() -> float:
-                parts = [pool.submit(read, k) for k in range(n_cores)]
-                ready.wait()
-                began = time.perf_counter()
-                ready.wait()
-                took = time.perf_counter() - began
-                for part in parts:
-                    part.result()
-                return took
-
             return n_cores * nbytes / min(once() for _ in range(ROUNDS)) / 1e9
 
     def _gops(self, name: str) -> float:
