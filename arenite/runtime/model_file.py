@@ -22,7 +22,7 @@ import stat
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenite.errors import DamagedCache, InvalidArgument
 
@@ -49,7 +49,8 @@ def model_bytes(sections: Mapping[str, Content], machine: int) -> bytes:
     """The whole file of these sections."""
     if len(sections) > MAX_SECTIONS:
         raise InvalidArgument(f"{len(sections)} sections; a model file has at most {MAX_SECTIONS}")
-    views = {_kind(n): memoryview(cast("Buffer", content)) for n, content in sections.items()}
+    contents: Mapping[str, Any] = sections  # arrays are told to be buffers from Python 3.12 on
+    views = {_kind(name): memoryview(content) for name, content in contents.items()}
     end = _HEADER.size + _ENTRY.size * len(views)
     directory = bytearray()
     body = bytearray()

@@ -85,7 +85,7 @@ def test_the_buffer_protocol_shares_the_memory(cpu: CpuAllocator) -> None:
     buffer = filled(cpu, bytes(24)).view(0, 24, "float32", (2, 3))
     readonly = Buffer.from_array(np.frombuffer(b"12345678", np.float32))
     if sys.version_info >= (3, 12):
-        view = memoryview(buffer)
+        view: Any = memoryview(buffer)
         assert (view.format, view.shape, view.readonly) == ("f", (2, 3), False)
         view[1, 2] = 4.0
         assert buffer.as_array()[1, 2] == 4

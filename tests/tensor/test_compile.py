@@ -174,7 +174,7 @@ def test_rank_modes_and_flags_are_structure() -> None:
     kinds = (arenite.static, arenite.spec((2, 3, 4)), arenite.static, arenite.static)
     with arenite.compile(function, *kinds) as program:
         for mode, shape, keep in (("max", (24,), True), ("sum", (4, 6), False), ("sum", (24,), 1)):
-            plain = np.max if mode == "max" else np.sum
+            plain: Any = np.max if mode == "max" else np.sum
             wanted = plain(X.reshape(shape), 0, keepdims=bool(keep))
             np.testing.assert_array_equal(program(mode, X, shape, keep), wanted)
 
