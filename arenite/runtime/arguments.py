@@ -122,6 +122,14 @@ def _overlaps_itself(array: Array) -> bool:
 
 def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
     """Results copied into the caller's arrays: all of them, or none where one does not fit."""
+    check_fit(out, results)
+    for target, result in zip(out, results, strict=True):
+        target[...] = result
+    return list(out)
+
+
+def check_fit(out: Sequence[Array], results: Sequence[Array]) -> None:
+    """ShapeMismatch unless results go into the caller's arrays; InvalidArgument for too few."""
     if len(out) != len(results):
         raise InvalidArgument(f"{len(results)} outputs do not go into {len(out)} arrays")
     for target, result in zip(out, results, strict=True):
@@ -130,9 +138,6 @@ def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
                 f"an output of {result.dtype}{result.shape} does not go into an array of "
                 f"{target.dtype}{target.shape}"
             )
-    for target, result in zip(out, results, strict=True):
-        target[...] = result
-    return list(out)
 
 
 def _is_open(port: Port) -> bool:

@@ -19,7 +19,7 @@ from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
 from arenite.runtime import forks
-from arenite.runtime.arguments import Arguments, check_targets, write_to
+from arenite.runtime.arguments import Arguments, check_fit, check_targets, write_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
@@ -136,7 +136,7 @@ class Executable(Closing):
         """Run; the outputs as new arrays, or written into `out`."""
         if out is not None:
             check_targets(out)
-            return write_to(out, self._run([np.asarray(array) for array in arrays]))
+            return write_to(out, self._run([np.asarray(array) for array in arrays], out))
         results = self.quickly(arrays)
         return self._run([np.asarray(array) for array in arrays]) if results is None else results
 
@@ -168,7 +168,9 @@ class Executable(Closing):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self(*[inputs[name] for name in names])
 
-    def _run(self, arrays: list[Array]) -> list[Array]:
+    def _run(self, arrays: list[Array], out: Sequence[Array] | None = None) -> list[Array]:
+        """The results, which are not written into `out`: what does not fit it is refused before the
+        run, unless sizes are found in it."""
         with self._lock:
             if self._is_running or self._is_closed or self._failure is not None:
                 self._check_open()
@@ -178,6 +180,8 @@ class Executable(Closing):
                 handover = self._handover
                 binding, arrays = self._bound_for(arrays)
                 results = handover.prepare(binding, arrays)
+                if out is not None and handover.keeps_shapes:
+                    check_fit(out, results)
                 outcome = binding.table.run(self.threads, binding.bind, self._is_short)
                 if outcome.kind is OutcomeKind.SEGMENT:
                     outcome = self._go_on(binding, outcome)

@@ -42,6 +42,8 @@ class Handover:
         self._has_narrow_outputs = any(
             compiled.values[number].dtype.bits < 8 for number in compiled.outputs
         )
+        #: Whether results are handed out as they were made before the run.
+        self.keeps_shapes = not (self._has_narrow_outputs or compiled.found)
         #: Whether calls with arrays like the last ones may be quick.
         self.may_be_quick = (
             self._returns_new

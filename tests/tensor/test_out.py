@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 import arenite
-from arenite.errors import InvalidArgument
+from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.runtime.arguments import check_targets
 from arenite.tensor import concat
 
@@ -53,6 +53,18 @@ def test_results_that_would_overwrite_each_other_are_refused_before_a_run(progra
     assert program.state["runs"].numpy().tolist() == before
     assert not one.any()
     assert not whole.any()
+
+
+def test_arrays_that_results_do_not_fit_are_refused_before_a_run(program: Any) -> None:
+    before = program.state["runs"].numpy().tolist()
+    good = [np.zeros_like(X) for _ in range(3)]
+    for wrong in (np.zeros((3, 5), np.float32), np.zeros(X.shape, np.float64)):
+        with pytest.raises(ShapeMismatch, match="does not go into an array of"):
+            program.executable(X, out=[*good[:2], wrong])
+    with pytest.raises(InvalidArgument, match="3 outputs do not go into 2 arrays"):
+        program.executable(X, out=good[:2])
+    assert program.state["runs"].numpy().tolist() == before
+    assert not np.any(good)
 
 
 def test_views_that_lie_between_one_another_are_taken(program: Any) -> None:
