@@ -2,7 +2,8 @@
 
 In: a target. Out: functions of addresses, a number of turns and a mask. A loop of arithmetic is a
 register tile as products have it: rows that stay, columns that are loaded each turn, a sum for each
-pair; no sum waits for another. A loop that reads goes on from the start again where the mask ends.
+pair; no sum waits for another. A loop that reads goes on from the start again where the mask ends,
+or takes turns between places so many bytes apart.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ OPERATIONS = {
     "float64": ROWS * COLUMNS,
     "int8": 8 * ROWS * COLUMNS,
 }
-#: Bytes that a turn of `read` reads.
+#: Bytes that a turn of `read` reads, and the places that `read_apart` takes turns between.
 READ_NBYTES = 256
+PLACES = 8
 
 
 def limits_module(target: Target) -> str:
-    """`float32`, `float64`, `int8`: multiply-adds. `read`: bytes."""
+    """`float32`, `float64`, `int8`: multiply-adds. `read`, `read_apart`: bytes."""
     lanes = target.vector_bits // 32
     dot = word_dot(target)
     made = {
         "float32": _tile(target, VType("f", 32, lanes), lambda x: [x], lambda x: [x], _fma),
         "float64": _tile(target, VType("f", 64, lanes // 2), lambda x: [x], lambda x: [x], _fma),
         "int8": _tile(target, VType("i", 32, lanes), dot.a, dot.b, dot.add),
-        "read": _read(target, VType("i", 32, lanes)),
+        "read": _read(target, VType("i", 32, lanes), _in_a_row),
+        "read_apart": _read(target, VType("i", 32, lanes), _apart),
     }
     return _module(made)
 
@@ -64,12 +67,21 @@ def _tile(
     return b
 
 
-def _read(target: Target, t: VType) -> Builder:
+def _in_a_row(turn: Vec, mask: Vec) -> Vec:
+    return turn * READ_NBYTES & mask
+
+
+def _apart(turn: Vec, distance: Vec) -> Vec:
+    shift = PLACES.bit_length() - 1
+    return (turn & (PLACES - 1)) * distance + turn.shr(shift, signed=False) * READ_NBYTES
+
+
+def _read(target: Target, t: VType, place: Callable[[Vec, Vec], Vec]) -> Builder:
     b = Builder(target)
     nbytes = t.bits * t.lanes // 8
 
     def step(sums: list[Vec], turn: Vec) -> list[Vec]:
-        at = turn * READ_NBYTES & Vec(b, "%mask", I64)
+        at = place(turn, Vec(b, "%mask", I64))
         start = b.emit_pointer(f"getelementptr i8, ptr %from, i64 {at.text}")
         return [
             total ^ b.emit(f"load {t}, ptr {b.offset(start, k * nbytes)}, align 4", t)
