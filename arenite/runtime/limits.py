@@ -94,6 +94,7 @@ def limits(n_cores: int = 1) -> Limits:
 
 @lru_cache(maxsize=8)
 def measured(n_cores: int) -> Limits:
+    """`limits`, whose results it keeps."""
     with _loops() as loops:
         if n_cores == 1:
             return loops.one()
