@@ -30,7 +30,10 @@ REGION_ALIGNMENT = 64
 
 
 class Slot(NamedTuple):
-    """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used."""
+    """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used.
+
+    A value that never lives, and whose aliases and owner never do, has none.
+    """
 
     id: ValueId
     region: str
@@ -118,12 +121,17 @@ class MemoryPlan:
         return sum(blocks.values()) - self.peak_nbytes
 
     def live_at(self, tick: int) -> list[Slot]:
-        """Slots live at a tick, the largest first; aliases are their owners' business."""
-        live = [
-            slot
-            for slot in self.slots.values()
-            if slot.alias_of is None and slot.lifetime.start <= tick < slot.lifetime.end
-        ]
+        """Slots whose bytes are in use at a tick, the largest first. An alias is not among them: it
+        keeps its owner's bytes in use, from the first tick that one of them lives to the last."""
+        spans: dict[ValueId, tuple[int, int]] = {}
+        for slot in self.slots.values():
+            if slot.lifetime.start < slot.lifetime.end:
+                owner = slot
+                while owner.alias_of is not None:
+                    owner = self.slots[owner.alias_of]
+                start, end = spans.get(owner.id, slot.lifetime)
+                spans[owner.id] = min(start, slot.lifetime.start), max(end, slot.lifetime.end)
+        live = [self.slots[k] for k, (start, end) in spans.items() if start <= tick < end]
         return sorted(live, key=lambda slot: (-slot.capacity, str(slot.id)))
 
     def verify(self) -> None:

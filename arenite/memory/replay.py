@@ -63,10 +63,11 @@ class _Boxes:
         rows, box_of = rows[by_box], box_of[by_box]
         firsts = np.searchsorted(box_of, np.arange(len(first)))
         start, end = columns.start[rows], columns.end[rows]
-        births, deaths = start[firsts], end[firsts]
+        births, deaths = np.full(len(firsts), MAX_NUMBER), np.zeros(len(firsts), np.int64)
         lives = np.flatnonzero(start < end)
         np.minimum.at(births, box_of[lives], start[lives])
         np.maximum.at(deaths, box_of[lives], end[lives])
+        births = np.minimum(births, deaths)  # where no value ever lives
         if not len(firsts):
             nothing = np.empty(0, np.int64)
             return cls(rows, firsts, box_of, nothing, nothing, births, deaths, [])
@@ -172,11 +173,14 @@ class Replay:
     def resize_rows(self, nbytes: Numbers) -> MemoryPlan:
         """The plan for values of these sizes, in the order of the plan.
 
-        An alias keeps its distance from its owner's first byte. DoesNotFit when the plan's
-        capacity is passed, InvalidArgument when a value would grow into a pinned one: plan anew.
+        An alias keeps its distance from its owner's first byte, and a value that never lives has
+        no bytes whatever its size. DoesNotFit when the plan's capacity is passed, InvalidArgument
+        when a value would grow into a pinned one: plan anew.
         """
         began = perf_counter()
         known = self.columns
+        if self._never_lives is not None:
+            nbytes = np.where(self._never_lives, known.nbytes, nbytes)
         self._check(nbytes)
         padded = -(-nbytes // known.alignment) * known.alignment
         capacity = np.where(self._is_alias, nbytes, padded)
@@ -212,6 +216,20 @@ class Replay:
             seconds=perf_counter() - began,
         )
         return within_capacity(made)
+
+    @cached_property
+    def _never_lives(self) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        """Of each value whether neither it nor its owner nor any alias lives; None where all do."""
+        known = self.columns
+        lives = known.start < known.end
+        if lives.all():
+            return None
+        owners = np.where(self._is_alias, known.alias_of, np.arange(len(lives)))
+        for _ in range(len(owners).bit_length()):  # aliases of aliases
+            owners = owners[owners]
+        owner_lives = np.zeros(len(lives), np.bool_)
+        np.logical_or.at(owner_lives, owners, lives)
+        return ~owner_lives[owners]
 
     def _peak_tick(self, capacity: Numbers) -> int:
         boxes = [one.boxes for one in self._stacks if one.region.name in ARENA_REGIONS]

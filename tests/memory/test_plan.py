@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import InvalidPlan
-from arenite.memory import Alias, Lifetime, MemoryPlan, Value, svg
+from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Value, ValueId, svg
 from tests.memory.problems import conflicts, graph_like, values
 
 
@@ -35,31 +36,110 @@ def with_slot(plan: MemoryPlan, name: str, **changes: Any) -> MemoryPlan:
     return replace(plan, slots={**plan.slots, name: plan.slots[name]._replace(**changes)})
 
 
-@settings(max_examples=200)
+@settings(max_examples=400, deadline=None)
 @given(values(), st.data())
-def test_the_validator_agrees_with_brute_force_on_moved_slots(
+def test_the_validator_agrees_with_brute_force_on_changed_slots(
     given_values: list[Value], data: st.DataObject
 ) -> None:
     plan = memory.plan(given_values, effort=2000)
-    owners = [v for v in given_values if v.alias is None and v.nbytes and v.region == "work"]
-    if not owners:
+    if not plan.slots:
         return
-    region = plan.regions["work"]
-    chosen = data.draw(st.sampled_from(owners))
-    slot = plan.slots[chosen.id]
-    room = region.nbytes - slot.capacity
-    steps = data.draw(st.integers(0, room // chosen.alignment))
-    offset = region.base + steps * chosen.alignment
-    if any(s.alias_of is not None or s.took_over is not None for s in plan.slots.values()):
-        return
-    moved = with_slot(plan, str(chosen.id), offset=offset)
-    padded = [v._replace(nbytes=v.padded_nbytes) for v in given_values]
-    full = replace(moved, slots={k: s._replace(nbytes=s.capacity) for k, s in moved.slots.items()})
-    if conflicts(full, padded):
+    slots = dict(plan.slots)
+    for _ in range(data.draw(st.integers(1, 3))):
+        slot = slots[data.draw(st.sampled_from([*slots]))]
+        what = data.draw(st.sampled_from(["offset", "lifetime", "took_over"]))
+        if what == "lifetime":
+            start = data.draw(st.integers(0, 8))
+            span = Lifetime(start, start + data.draw(st.integers(0, 5)))
+            slots[slot.id] = slot._replace(lifetime=span)
+        elif slot.alias_of is None and what == "took_over":
+            others = [k for k, s in slots.items() if s.region == slot.region]
+            slots[slot.id] = slot._replace(took_over=data.draw(st.sampled_from([None, *others])))
+        elif slot.alias_of is None:
+            region = plan.regions[slot.region]
+            room = (region.nbytes - slot.capacity) // slot.alignment
+            offset = region.base + slot.alignment * data.draw(st.integers(0, room))
+            for one in _family(slots, slot):
+                slots[one.id] = one._replace(offset=one.offset + offset - slot.offset)
+    # A block of its own for each owner: which values move together is not what is asked here.
+    owners = [slot for slot in slots.values() if slot.alias_of is None]
+    for number, owner in enumerate(owners):
+        for one in _family(slots, owner):
+            slots[one.id] = one._replace(block=number)
+    changed = replace(plan, slots=slots)
+    if conflicts(changed):
         with pytest.raises(InvalidPlan, match="share bytes"):
-            moved.verify()
+            changed.verify()
     else:
-        moved.verify()
+        changed.verify()
+
+
+def _family(slots: dict[ValueId, Slot], owner: Slot) -> list[Slot]:
+    found = [owner]
+    for one in found:
+        found += [slot for slot in slots.values() if slot.alias_of == one.id]
+    return found
+
+
+def by_hand(*slots: Slot) -> MemoryPlan:
+    return MemoryPlan({s.id: s for s in slots}, {"work": Region("work", 0, 256, 0)}, 0)
+
+
+def test_a_value_takes_over_another_only_in_that_ones_own_last_tick() -> None:
+    a = Slot("a", "work", 0, 64, 64, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 0, 64, 64, 64, Lifetime(2, 5), 0, took_over="a")
+    c = Slot("c", "work", 0, 64, 64, 64, Lifetime(4, 7), 0, took_over="a")
+    by_hand(a, b).verify()
+    with pytest.raises(InvalidPlan, match="'b' at .* and 'c' at .* both live at tick 4"):
+        by_hand(a, b, c).verify()
+    by_hand(a, b, c._replace(took_over="b")).verify()
+
+
+def test_taking_over_a_value_does_not_take_over_its_aliases() -> None:
+    a = Slot("a", "work", 0, 128, 128, 64, Lifetime(0, 2), 0)
+    v = Slot("v", "work", 64, 64, 64, 64, Lifetime(0, 4), 0, alias_of="a")
+    c = Slot("c", "work", 0, 128, 128, 64, Lifetime(3, 5), 0, took_over="a")
+    with pytest.raises(InvalidPlan, match="'a' at .* and 'c' at .* tick 3, through 'v' and 'c'"):
+        by_hand(a, v, c).verify()
+
+
+def test_what_is_left_of_bytes_taken_over_in_part_is_still_its_owners() -> None:
+    a = Slot("a", "work", 0, 128, 128, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 0, 64, 64, 64, Lifetime(2, 5), 0, took_over="a")
+    c = Slot("c", "work", 64, 64, 64, 64, Lifetime(2, 5), 1)
+    with pytest.raises(InvalidPlan, match="'a' at .* and 'c' at .* both live at tick 2"):
+        by_hand(a, b, c).verify()
+    by_hand(a, b, c._replace(lifetime=Lifetime(3, 5))).verify()
+
+
+def test_values_of_one_block_begin_together_because_they_are_moved_together() -> None:
+    a = Slot("a", "work", 0, 64, 64, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 64, 64, 64, 64, Lifetime(0, 3), 0)
+    with pytest.raises(InvalidPlan, match="block 0 of region work and don't begin together"):
+        by_hand(a, b).verify()
+    part = Slot("part", "work", 0, 64, 64, 64, Lifetime(0, 3), 1, alias_of="a")
+    with pytest.raises(InvalidPlan, match="'part' is not in the block of its owner"):
+        by_hand(a, part).verify()
+
+
+def test_validating_grows_with_the_values_not_with_their_pairs() -> None:
+    def compared(n: int) -> int:
+        slots = [Slot(k, "work", k, 1, 1, 1, Lifetime(k, 3 * n), k) for k in range(n)]
+        plan = MemoryPlan({s.id: s for s in slots}, {"work": Region("work", 0, n, 0)}, 0)
+        calls = 0
+
+        def count(_frame: Any, event: str, _arg: Any) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            plan.verify()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert compared(2000) < 2.5 * compared(1000)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +158,7 @@ def test_the_validator_agrees_with_brute_force_on_moved_slots(
         ("a", {"lifetime": Lifetime(0, 4)}, "share bytes"),
         ("half", {"lifetime": Lifetime(1, 4)}, "share bytes"),
         ("half", {"offset": 256 + 80}, "leaves the bytes of its owner 'a'"),
+        ("half", {"capacity": 128}, "room up to 448, leaves the bytes of its owner 'a'"),
         ("half", {"offset": 256, "alias_of": "c"}, "leaves the bytes of its owner 'c'"),
         ("half", {"region": "packed", "offset": 64}, "alias of 'a', not found"),
         ("half", {"alias_of": "gone"}, "alias of 'gone', not found"),
@@ -128,10 +209,13 @@ def test_the_validator_is_small_and_shares_no_code_with_the_planner() -> None:
     assert validator.__file__ is not None
     with open(validator.__file__) as file:
         lines = file.read().splitlines()
-    assert len(lines) < 100
+    assert len(lines) < 200
     imports = {line.split()[1] for line in lines if line.strip().startswith(("from", "import"))}
     assert imports == {
         "__future__",
+        "bisect",
+        "dataclasses",
+        "heapq",
         "itertools",
         "typing",
         "arenite.errors",
