@@ -1,8 +1,9 @@
 """Values become blocks: what must share an offset is placed as one.
 
 An alias joins the block of its owner, and a value that takes over another's bytes joins that
-block; a block has one size and one lifetime, and knows where in it each of its values lies. It lives
-from the first tick that one of its values lives to the last; where none ever does, it has no bytes.
+block; a block has one size and one lifetime, and knows where in it each of its values lies. It
+lives from the first tick that one of its values lives to the last; where none ever does, it has no
+bytes.
 
     tick    0 1 2 3 4 5
     a       ████████        written at 0, last read by the launch at tick 3
@@ -68,7 +69,7 @@ def make_blocks(values: list[Value]) -> Blocks:
 
 
 def _owners(values: list[Value], by_id: dict[ValueId, Value]) -> dict[ValueId, tuple[ValueId, int]]:
-    """For each value the one that owns its bytes and the offset in it; aliases of aliases add up."""
+    """For each value who owns its bytes and the offset in there; aliases of aliases add up."""
     owners = {value.id: (value.id, 0) for value in values if value.alias is None}
     for value in values:
         path: list[Value] = []

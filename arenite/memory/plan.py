@@ -181,7 +181,7 @@ class MemoryPlan:
             capacity=top.number("capacity", optional=True),
             method=top.text("method"),
             work=top.number("work"),
-            seconds=float(data["seconds"]) if isinstance(data.get("seconds"), int | float) else 0.0,
+            seconds=top.seconds("seconds"),
             made_for=top.choice("made_for", MADE_FOR),
             reuse_edges=top.number("reuse_edges"),
             instead=_price(data.get("instead")),
@@ -245,6 +245,12 @@ class _Fields:
         if (value is None and optional) or self._is_number(value):
             return value
         raise self.wrong(name, f"a whole number from 0 to {MAX_NUMBER}")
+
+    def seconds(self, name: str) -> float:
+        value = self.data.get(name)
+        if type(value) not in (int, float) or not 0 <= value <= MAX_NUMBER:
+            raise self.wrong(name, f"a number from 0 to {MAX_NUMBER}")
+        return float(value)
 
     def text(self, name: str) -> str:
         value = self.data.get(name)

@@ -36,6 +36,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
     try:
         data, arrays = unflattened(content)
         about = dict(zip(_ABOUT, data["about"], strict=True))
+        _check_about(about)
         instead = data["instead"]
         columns = SlotColumns(data["ids"], **arrays)
         _check(columns)
@@ -46,7 +47,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
             instead=None if instead is None else Price(*map(_number, instead)),
             **about,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InvalidPlan(f"a saved plan that cannot be read: {error!r}") from None
     if not set(regions) <= set(REGIONS) or plan.made_for not in MADE_FOR:
         raise InvalidPlan(f"a saved plan of regions {list(regions)}, made for {plan.made_for!r}")
@@ -59,12 +60,26 @@ def _number(value: Any) -> int:
     return value
 
 
+def _check_about(about: dict[str, Any]) -> None:
+    for name in ("peak_tick", "work", "reuse_edges"):
+        _number(about[name])
+    if about["capacity"] is not None:
+        _number(about["capacity"])
+    if not isinstance(about["method"], str):
+        raise ValueError(f"method {about['method']!r} is no text")
+    seconds = about["seconds"]
+    if type(seconds) is not float or not 0 <= seconds <= MAX_NUMBER:
+        raise ValueError(f"{seconds!r} is no number of seconds")
+
+
 def _check(columns: SlotColumns) -> None:
     n = len(columns.ids)
     if len(columns.rows) != n or not all(type(one) in (int, str) for one in columns.ids):
         raise ValueError("a value is named twice, or by no name")
     if any(len(getattr(columns, name)) != n for name in ("region", "pinned", *NUMBERS)):
         raise ValueError(f"not every column has {n} rows")
+    if columns.region.dtype != np.uint8 or columns.pinned.dtype != np.bool_:
+        raise ValueError(f"regions are {columns.region.dtype}, pins {columns.pinned.dtype}")
     for name in NUMBERS:
         column, is_row = getattr(columns, name), name in ("alias_of", "took_over")
         if column.dtype != np.int64:
@@ -74,3 +89,8 @@ def _check(columns: SlotColumns) -> None:
             raise ValueError(f"column {name} has a number below {low} or above {high}")
     if bool((columns.region >= len(REGIONS)).any()) or bool((columns.start > columns.end).any()):
         raise ValueError("a slot is in no region, or ends before it begins")
+    owners = np.where(columns.alias_of == NO_ROW, np.arange(n), columns.alias_of)
+    for _ in range(n.bit_length()):  # aliases of aliases
+        owners = owners[owners]
+    if bool((columns.alias_of[owners] != NO_ROW).any()):
+        raise ValueError("a value is an alias of itself, through others")
