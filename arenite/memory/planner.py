@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
+from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 from arenite.memory.blocks import Blocks, make_blocks
 from arenite.memory.fit import within_capacity
@@ -45,6 +46,8 @@ def plan(
 ) -> MemoryPlan:
     """What `memory.plan` says."""
     began = perf_counter()
+    if capacity is not None:
+        capacity = as_integer("capacity", capacity)
     if capacity is not None and capacity < 0:
         raise InvalidArgument(f"a capacity of {capacity} bytes makes no sense; it must be >= 0")
     by_id = check_values(values)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -464,6 +465,13 @@ class _Counted(Alias):
         (Value("a", 4, Lifetime(0, 1), region="io", alias=Alias("b")), "its owner's region"),
         (Value("b", 4, Lifetime(0, 1)), "two values are called 'b'"),
         (Value("a", 2**60, Lifetime(0, 1)), "all values together"),
+        (Value("a", 3.5, Lifetime(0, 1)), "3.5 among its sizes"),  # type: ignore[arg-type]
+        (Value("a", np.int32(8), Lifetime(0, 1)), "not an int"),  # type: ignore[arg-type]
+        (Value("a", 8, Lifetime(0, 1), 8.0), "8.0 among"),  # type: ignore[arg-type]
+        (Value("a", 8, Lifetime(0, 1), pin=64.0), "64.0 among"),  # type: ignore[arg-type]
+        (Value(None, 8, Lifetime(0, 1)), "not None"),  # type: ignore[arg-type]
+        (Value(True, 8, Lifetime(0, 1)), "not True"),
+        (Value((1, 2), 8, Lifetime(0, 1)), "not .1, 2."),  # type: ignore[arg-type]
     ],
 )
 def test_values_that_make_no_sense_are_named_with_the_reason(value: Value, reason: str) -> None:
@@ -486,6 +494,10 @@ def test_lifetimes_and_capacities_that_make_no_sense_are_refused() -> None:
         Lifetime(3, 2)
     with pytest.raises(InvalidArgument, match="not a span of ticks"):
         Lifetime(-1, 2)
+    with pytest.raises(InvalidArgument, match=r"a tick must be an integer, not 0\.5"):
+        Lifetime(0.5, 2)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"capacity must be an integer, not 3\.5"):
+        memory.plan([], capacity=3.5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="capacity of -1"):
         memory.plan([], capacity=-1)
     assert memory.plan([], capacity=0).peak_nbytes == 0
