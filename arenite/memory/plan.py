@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from arenite.errors import InvalidPlan
 from arenite.memory.values import (
@@ -87,6 +87,8 @@ class MemoryPlan:
     made_for: str = MEMORY
     reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
     instead: Price | None = None  # of the plan for memory, where this is not it
+    #: What else is known of values, for people: dtype and shape, where they come from.
+    details: Mapping[ValueId, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def peak_nbytes(self) -> int:
@@ -157,7 +159,7 @@ class MemoryPlan:
             "reuse_edges": self.reuse_edges,
             "instead": None if self.instead is None else self.instead._asdict(),
             "regions": [region._asdict() for region in self.regions.values()],
-            "slots": [_slot_to_json(slot) for slot in self.slots.values()],
+            "slots": [_slot_to_json(s, self.details.get(s.id)) for s in self.slots.values()],
         }
         return json.dumps(data, indent=1)
 
@@ -173,7 +175,8 @@ class MemoryPlan:
         if top.number("schema") != SCHEMA:
             raise InvalidPlan(f"saved plan has schema {data['schema']}, not {SCHEMA}")
         regions = [_region(_Fields(r, f"region {k}")) for k, r in enumerate(top.items("regions"))]
-        slots = [_slot(_Fields(s, f"slot {k}")) for k, s in enumerate(top.items("slots"))]
+        rows = [_Fields(s, f"slot {k}") for k, s in enumerate(top.items("slots"))]
+        slots = [_slot(row) for row in rows]
         plan = cls(
             slots={slot.id: slot for slot in slots},
             regions={region.name: region for region in regions},
@@ -185,6 +188,11 @@ class MemoryPlan:
             made_for=top.choice("made_for", MADE_FOR),
             reuse_edges=top.number("reuse_edges"),
             instead=_price(data.get("instead")),
+            details={
+                s.id: r.text("detail")
+                for s, r in zip(slots, rows, strict=True)
+                if "detail" in r.data
+            },
         )
         if len(plan.slots) != len(slots) or len(plan.regions) != len(regions):
             raise InvalidPlan("saved plan names a value or a region twice")
@@ -219,10 +227,10 @@ class MemoryPlan:
         )
 
 
-def _slot_to_json(slot: Slot) -> dict[str, Any]:
+def _slot_to_json(slot: Slot, detail: str | None) -> dict[str, Any]:
     data = slot._asdict()
     data["lifetime"] = [slot.lifetime.start, slot.lifetime.end]
-    return data
+    return data if detail is None else {**data, "detail": detail}
 
 
 class _Fields:
@@ -248,9 +256,10 @@ class _Fields:
 
     def seconds(self, name: str) -> float:
         value = self.data.get(name)
-        if type(value) not in (int, float) or not 0 <= value <= MAX_NUMBER:
-            raise self.wrong(name, f"a number from 0 to {MAX_NUMBER}")
-        return float(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and 0 <= cast(float, value) <= MAX_NUMBER:
+            return float(cast(float, value))
+        raise self.wrong(name, f"a number from 0 to {MAX_NUMBER}")
 
     def text(self, name: str) -> str:
         value = self.data.get(name)

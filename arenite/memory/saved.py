@@ -5,15 +5,20 @@ Its JSON text is for people and other programs; this is the same, as columns.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
 from arenite.memory.plan import MADE_FOR, MemoryPlan, Price, Region
-from arenite.memory.values import MAX_NUMBER, REGIONS
+from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
 
 _ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "made_for", "reuse_edges")
 
@@ -27,7 +32,36 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
         "ids": list(columns.ids),
     }
     arrays = {name: getattr(columns, name) for name in ("region", "pinned", *NUMBERS)}
+    if plan.details:
+        texts = json.dumps([plan.details.get(one, "") for one in columns.ids])
+        arrays["details"] = np.frombuffer(texts.encode(), np.uint8)
     return flattened(data, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _Details(Mapping[ValueId, str]):
+    """What is known of values, read when someone asks: a start does not."""
+
+    ids: Sequence[ValueId]
+    content: NDArray[Any]
+
+    @cached_property
+    def _texts(self) -> dict[ValueId, str]:
+        try:
+            texts = json.loads(self.content.tobytes())
+            pairs = zip(self.ids, texts, strict=True)
+            return {one: str(text) for one, text in pairs if text}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidPlan(f"details of a saved plan that cannot be read: {error!r}") from None
+
+    def __getitem__(self, value_id: ValueId) -> str:
+        return self._texts[value_id]
+
+    def __iter__(self) -> Iterator[ValueId]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def plan_from_bytes(content: memoryview) -> MemoryPlan:
@@ -38,6 +72,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
         about = dict(zip(_ABOUT, data["about"], strict=True))
         _check_about(about)
         instead = data["instead"]
+        details = arrays.pop("details", None)
         columns = SlotColumns(data["ids"], **arrays)
         _check(columns)
         regions = {name: Region(name, *map(_number, some)) for name, *some in data["regions"]}
@@ -45,6 +80,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
             slots=columns,
             regions=regions,
             instead=None if instead is None else Price(*map(_number, instead)),
+            details={} if details is None else _Details(columns.ids, details),
             **about,
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

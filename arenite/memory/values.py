@@ -108,10 +108,8 @@ def _check(value: Value, by_id: dict[ValueId, Value]) -> None:
     def wrong(reason: str) -> InvalidArgument:
         return InvalidArgument(f"value {value.id!r}: {reason}")
 
-    numbers = (value.nbytes, value.alignment, value.pin or 0)
-    if value.alias is not None:
-        numbers += (value.alias.offset,)
-    for number in numbers:
+    inside = 0 if value.alias is None else value.alias.offset
+    for number in (value.nbytes, value.alignment, value.pin or 0, inside):
         # A whole number of another type would not be saved as one.
         if type(number) is not int:
             raise wrong(f"{number!r} among its sizes and offsets is not an int")

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import InvalidPlan
-from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Value, ValueId, svg
-from tests.memory.problems import conflicts, graph_like, values
+from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Value, ValueId
+from arenite.memory.saved import plan_from_bytes, plan_to_bytes
+from tests.memory.problems import conflicts, values
 
 
 def sample() -> MemoryPlan:
@@ -258,6 +259,7 @@ def saved() -> dict[str, Any]:
         (["seconds"], True, "'seconds' must be a number"),
         (["seconds"], "1", "'seconds' must be a number"),
         (["slots", 4, "offset"], 256, "share bytes"),
+        (["slots", 1, "detail"], 7, "'detail' must be text"),
     ],
 )
 def test_a_damaged_saved_plan_is_refused(path: list[Any], wrong: Any, reason: str) -> None:
@@ -289,43 +291,31 @@ def test_a_plan_prints_as_a_table() -> None:
 def test_a_plan_is_a_table_in_notebooks_whatever_its_names() -> None:
     plan = memory.plan([Value("<script>", 64, Lifetime(0, 2)), Value("b", 32, Lifetime(1, 3))])
     page = ElementTree.fromstring(f"<div>{plan._repr_html_()}</div>")
-    cells = [[cell.text for cell in row] for row in page.iter("tr")]
-    assert ["<script>", "work", "0", "64", "[0, 2)"] in [row[:5] for row in cells]
+    rows = [[*row] for row in page.iter("tr")]
+    cells = [[cell.text for cell in row] for row in rows]
+    assert ["<script>", "work", "0", "64 bytes", "[0, 2)"] in [row[:5] for row in cells]
+    assert ["work", "arena from 0", "128 bytes", "128 bytes", "2"] in cells
+    for row in rows:
+        sides = ["right" if "right" in cell.get("style", "") else "left" for cell in row]
+        assert sides == ["left", "left", "right", "right", "right", "left"][: len(row)]
+    [picture] = page.iter("{http://www.w3.org/2000/svg}svg")
+    assert "made for memory" in "".join(page.itertext())
+    assert picture.get("viewBox")
+
+
+def test_what_else_is_known_of_values_is_saved_and_takes_no_part_in_comparing() -> None:
+    plan = replace(sample(), details={"a": "float32 [25], from é", "x": "int8 [64]"})
+    assert plan == sample()
+    assert MemoryPlan.from_json(plan.to_json()).details == plan.details
+    read = plan_from_bytes(memoryview(plan_to_bytes(plan)))
+    assert dict(read.details) == plan.details
+    assert "b" not in read.details
+    assert dict(plan_from_bytes(memoryview(plan_to_bytes(sample()))).details) == {}
+    damaged = plan_to_bytes(plan).replace(b'["", "float32', b'["", "float3"')
+    with pytest.raises(InvalidPlan, match="details of a saved plan"):
+        len(plan_from_bytes(memoryview(damaged)).details)
 
 
 def test_reuse_is_counted_in_bytes() -> None:
     one_after_another = [Value(k, 64, Lifetime(k, k + 1)) for k in range(5)]
     assert memory.plan(one_after_another).reused_nbytes == 4 * 64
-
-
-def test_the_drawing_has_one_named_box_a_value_and_both_lines() -> None:
-    plan = sample()
-    root = ElementTree.fromstring(plan.to_svg())
-    space = "{http://www.w3.org/2000/svg}"
-    boxes = [r for r in root.iter(f"{space}rect") if r.get("class") == "box"]
-    titles = [box.findtext(f"{space}title") or "" for box in boxes]
-    assert sorted(title.split()[0] for title in titles) == ["a", "b", "c", "w"]
-    assert any("took over a" in title for title in titles)
-    classes = {line.get("class") for line in root.iter(f"{space}line")}
-    assert {"peak", "bound"} <= classes
-    wide = next(b for b, t in zip(boxes, titles, strict=True) if t.startswith("w"))
-    tall = next(b for b, t in zip(boxes, titles, strict=True) if t.startswith("c"))
-    assert float(wide.get("width", 0)) > float(tall.get("width", 0))
-    assert float(wide.get("y", 0)) > float(tall.get("y", 0)), "bytes go up"
-
-
-def test_names_from_strangers_cannot_break_the_drawing() -> None:
-    names = ["<script>", "a&b", '"', "\x00\x1b", "\ud800", "\ufffe", "x" * 400, "]]>"]
-    plan = memory.plan([Value(name, 640, Lifetime(0, 9)) for name in names])
-    root = ElementTree.fromstring(plan.to_svg().encode("utf-8"))
-    assert not list(root.iter("script"))
-
-
-def test_a_drawing_of_a_huge_plan_leaves_the_smallest_out_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(svg, "MAX_BOXES", 10)
-    text = memory.plan(graph_like(50, 1)).to_svg()
-    assert text.count('class="box"') == 10
-    assert "the largest 10 are drawn" in text
-    assert "0 values" in memory.plan([]).to_svg()
