@@ -70,6 +70,8 @@ def _check_bounds(plan: MemoryPlan, slot: Slot, low: int, high: int) -> None:
             f"value {slot.id!r} at [{slot.offset}, {slot.end}) leaves its region {slot.region} "
             f"at [{low}, {high})"
         )
+    if slot.took_over is not None and slot.took_over not in plan.slots:
+        raise InvalidPlan(f"value {slot.id!r} took over {slot.took_over!r}, not found")
     if slot.alias_of is None:
         return
     owner = plan.slots.get(slot.alias_of)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,12 +130,13 @@ def test_open_ranges_are_the_open_bytes_in_disjoint_stretches(launches: list[Lau
 
 def test_ranges_that_can_be_looked_at_once_only_are_refused_and_open_nothing() -> None:
     tracker = HazardTracker()
-    ranges = (one for one in [BufferRange(1, 0, 64, Role.WRITE)])
+    ranges: Any = (one for one in [BufferRange(1, 0, 64, Role.WRITE)])
+    tuples: Any = [(1, 0, 64)]
     for call in (tracker.check, tracker.add, tracker.conflicts):
         with pytest.raises(InvalidArgument, match="generator, which can't be looked at twice"):
-            call(ranges)  # type: ignore[operator]
+            call(ranges)
     assert (tracker.n_launches, tracker.open_ranges()) == (0, [])
     for call in (tracker.check, tracker.add, tracker.conflicts):
         with pytest.raises(InvalidArgument, match=r"BufferRange, not \(1, 0, 64\)"):
-            call([(1, 0, 64)])  # type: ignore[operator]
+            call(tuples)
     assert tracker.n_launches == 0

@@ -31,10 +31,10 @@ def values(draw: st.DrawFn, most: int = 12) -> list[Value]:
         region = draw(st.sampled_from(["work"] * 6 + ["state", "packed", "io"]))
         takes_over: tuple[ValueId, ...] = ()
         others = [v for v in made if v.region == region]
-        if others and draw(st.integers(0, 2)):
+        if others and draw(st.integers(0, 2)) > 0:
             named = draw(st.lists(st.sampled_from(others), min_size=1, max_size=3))
             takes_over = tuple(dict.fromkeys(v.id for v in named))
-            if named[0].lifetime.end and draw(st.integers(0, 2)):
+            if named[0].lifetime.end and draw(st.booleans()):
                 birth = named[0].lifetime.end - 1
                 lifetime = Lifetime(birth, birth + draw(st.integers(0, 5)))
         nbytes = draw(st.sampled_from([0, 1, 3, 8, 8, 8, 8, 16, 24]))

@@ -163,6 +163,7 @@ def test_validating_grows_with_the_values_not_with_their_pairs() -> None:
         ("half", {"offset": 256, "alias_of": "c"}, "leaves the bytes of its owner 'c'"),
         ("half", {"region": "packed", "offset": 64}, "alias of 'a', not found"),
         ("half", {"alias_of": "gone"}, "alias of 'gone', not found"),
+        ("c", {"took_over": "gone"}, "took over 'gone', not found"),
         ("half", {"alias_of": "half"}, "alias of itself"),
     ],
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from arenite import memory
-from arenite.memory import Alias, Lifetime, MemoryPlan, Value, svg
+from arenite.memory import Alias, Lifetime, MemoryPlan, Value, ValueId, svg
 from arenite.memory.groups import kind_of, layer_of, runs_of
 from arenite.memory.scales import byte_marks, round_step, tick_marks
 from tests.memory.problems import graph_like
@@ -109,7 +109,7 @@ def test_title_and_legend_say_what_fills_the_memory() -> None:
 
 
 def test_hovering_tells_name_shape_bytes_lifetime_and_origin() -> None:
-    details = {
+    details: dict[ValueId, str] = {
         "blk.1.attn_q.weight packed": "uint8 [64, 64], from blk.1.attn_q",
         "k2": "float16 [9]",
     }
