@@ -60,11 +60,13 @@ REGION_MEANINGS = {
     "io": "inputs and outputs",
     "source": "read once at load, given back",
 }
-#: Of the kinds that fill the work region; told apart by those who see no red or green, and in grey.
-KIND_COLOURS = ("#0072b2", "#e69f00", "#56b4e9", "#d55e00", "#009e73", "#cc79a7")
-OTHER_COLOUR = "#9a9a9a"
+#: Of the kinds that fill the work region: as bright as no other, to be told apart in print too.
+KIND_COLOURS = ("#0b3c6f", "#f0b429", "#4b9cd8", "#94401c", "#2e8b57", "#e58fc0")
+OTHER_COLOUR = "#c4c4c4"
 #: Of boxes that are all of one kind.
-SHADES = ("#0072b2", "#2385bf", "#00639b", "#3f97cc")
+SHADES = ("#0b3c6f", "#1d5590", "#0a3058", "#356ba6")
+#: On which text is white.
+DARK_COLOURS = {KIND_COLOURS[0], KIND_COLOURS[3], KIND_COLOURS[4], *SHADES}
 
 STYLE = """
 .arenite-plan text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #222 }
@@ -275,7 +277,8 @@ class _Picture:
                 names = (str(slot.id), kind_of(str(slot.id)))
                 room = (right - left - 6) / SMALL_LETTER
                 name = next((name for name in names if len(name) <= room), "")
-                self.canvas.inside(name, left, right, (top + bottom) / 2 + 4, "light")
+                css = "light" if colour in DARK_COLOURS else ""
+                self.canvas.inside(name, left, right, (top + bottom) / 2 + 4, css)
         for kind, colour in colours.items():
             self.kinds.append((colour, kind, kinds[kind]))
         others = [slot for kind in kinds if kind not in colours for slot in kinds[kind]]
