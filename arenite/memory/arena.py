@@ -13,6 +13,7 @@ import numpy as np
 from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
 from arenite.device.allocator import as_integer
+from arenite.device.host import bytes_of
 from arenite.dtype import DType, uint8
 from arenite.errors import (
     InvalidArgument,
@@ -128,7 +129,8 @@ class Arena:
 
     def write_bytes_range(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Write raw bytes from `offset` on."""
-        self._range(offset, memoryview(data).nbytes).copyin(data)
+        content = bytes_of(data)
+        self._range(offset, content.nbytes).copyin(content)
 
     def _range(self, offset: int, nbytes: int) -> Buffer:
         offset, nbytes = as_integer("offset", offset), as_integer("nbytes", nbytes)

@@ -267,6 +267,12 @@ class _Fields:
             raise self.wrong(name, "text")
         return value
 
+    def flag(self, name: str) -> bool:
+        value = self.data.get(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
     def items(self, name: str) -> list[Any]:
         value = self.data.get(name)
         if not isinstance(value, list):
@@ -319,7 +325,7 @@ def _slot(fields: _Fields) -> Slot:
         fields.number("alignment"),
         fields.lifetime("lifetime"),
         fields.number("block"),
-        fields.data.get("pinned") is True,
+        fields.flag("pinned"),
         fields.value_id("alias_of", optional=True),
         fields.value_id("took_over", optional=True),
     )

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
 from arenite.memory.fit import within_capacity
@@ -164,8 +165,9 @@ class Replay:
     def resize(self, nbytes: Mapping[ValueId, int]) -> MemoryPlan:
         """The plan for values of these sizes; those not named keep theirs."""
         sizes = self.columns.nbytes.copy()
-        for value_id, size in nbytes.items():
-            if value_id not in self.columns.rows or size < 0:
+        for value_id, given in nbytes.items():
+            size = as_integer(f"the size of {value_id!r}", given)
+            if value_id not in self.columns.rows or not 0 <= size <= MAX_NUMBER:
                 raise InvalidArgument(f"{value_id!r} with {size} bytes is no value of the plan")
             sizes[self.columns.rows[value_id]] = size
         return self.resize_rows(sizes)
@@ -246,6 +248,9 @@ class Replay:
 
     def _check(self, nbytes: Numbers) -> None:
         known = self.columns
+        # As floats, since a sum of integers may come around to a small one.
+        if nbytes.sum(dtype=np.float64) > MAX_NUMBER:
+            raise InvalidArgument(f"all values together take more than {MAX_NUMBER} bytes")
         for row in np.flatnonzero(self._is_alias).tolist():
             owner = int(known.alias_of[row])
             end = int(known.offset[row] - known.offset[owner] + nbytes[row])

@@ -90,6 +90,8 @@ def check_values(values: Iterable[Value]) -> dict[ValueId, Value]:
     """The values by id, or InvalidArgument naming the first one that makes no sense."""
     by_id: dict[ValueId, Value] = {}
     for value in values:
+        if not isinstance(value, Value):
+            raise InvalidArgument(f"{value!r} is no Value")
         if type(value.id) not in (int, str):
             raise InvalidArgument(f"a value is called by a whole number or text, not {value.id!r}")
         if value.id in by_id:
@@ -108,6 +110,12 @@ def _check(value: Value, by_id: dict[ValueId, Value]) -> None:
     def wrong(reason: str) -> InvalidArgument:
         return InvalidArgument(f"value {value.id!r}: {reason}")
 
+    if not isinstance(value.lifetime, Lifetime):
+        raise wrong(f"its lifetime {value.lifetime!r} is no Lifetime")
+    if not isinstance(value.alias, Alias | None):
+        raise wrong(f"its alias {value.alias!r} is no Alias")
+    if not isinstance(value.takes_over, tuple | list):
+        raise wrong(f"the values it may take over are a tuple of ids, not {value.takes_over!r}")
     inside = 0 if value.alias is None else value.alias.offset
     for number in (value.nbytes, value.alignment, value.pin or 0, inside):
         # A whole number of another type would not be saved as one.

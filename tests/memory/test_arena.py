@@ -106,6 +106,9 @@ def test_lengths_and_places_are_whole_numbers() -> None:
     ):
         with pytest.raises(InvalidArgument, match="must be an integer"):
             call()
+    for data in ("text", [1, 2]):
+        with pytest.raises(TypeMismatch, match="bytes or an array are needed"):
+            arena.write_bytes_range(0, data)  # type: ignore[arg-type]
     arena.set_actual_len("b", np.int64(8))  # type: ignore[arg-type]
     assert type(arena.len_of("b")) is int
     assert arena.read_f32("b").shape == (2,)

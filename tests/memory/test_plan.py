@@ -260,6 +260,7 @@ def saved() -> dict[str, Any]:
         (["seconds"], True, "'seconds' must be a number"),
         (["seconds"], "1", "'seconds' must be a number"),
         (["slots", 4, "offset"], 256, "share bytes"),
+        (["slots", 1, "pinned"], "yes", "'pinned' must be true or false"),
         (["slots", 1, "detail"], 7, "'detail' must be text"),
     ],
 )

@@ -469,6 +469,10 @@ class _Counted(Alias):
         (Value("a", np.int32(8), Lifetime(0, 1)), "not an int"),  # type: ignore[arg-type]
         (Value("a", 8, Lifetime(0, 1), 8.0), "8.0 among"),  # type: ignore[arg-type]
         (Value("a", 8, Lifetime(0, 1), pin=64.0), "64.0 among"),  # type: ignore[arg-type]
+        (Value("a", 8, (0, 1)), "is no Lifetime"),  # type: ignore[arg-type]
+        (Value("a", 8, Lifetime(0, 1), alias="b"), "'b' is no Alias"),  # type: ignore[arg-type]
+        (Value("a", 8, Lifetime(0, 1), takes_over="b"), "a tuple of ids, not 'b'"),  # type: ignore[arg-type]
+        (("a", 8, Lifetime(0, 1)), "is no Value"),
         (Value(None, 8, Lifetime(0, 1)), "not None"),  # type: ignore[arg-type]
         (Value(True, 8, Lifetime(0, 1)), "not True"),
         (Value((1, 2), 8, Lifetime(0, 1)), "not .1, 2."),  # type: ignore[arg-type]

@@ -139,5 +139,13 @@ def test_what_cannot_be_kept_is_refused() -> None:
         Replay(pinned).resize({"z": 1})
     with pytest.raises(InvalidArgument, match="no value of the plan"):
         Replay(pinned).resize({"a": -1})
+    for size in (3.5, "3"):
+        with pytest.raises(InvalidArgument, match="the size of 'a' must be an integer"):
+            Replay(pinned).resize({"a": size})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="no value of the plan"):
+        Replay(pinned).resize({"a": 2**70})
+    many = memory.plan([Value(k, 64, Lifetime(0, 1)) for k in range(32)])
+    with pytest.raises(InvalidArgument, match="all values together"):
+        Replay(many).resize(dict.fromkeys(range(32), 2**59))
     with pytest.raises(DoesNotFit, match="within 128 bytes"):
         Replay(pinned).resize({"p": 128})
