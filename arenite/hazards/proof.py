@@ -34,6 +34,8 @@ class Loop:
     back_edges: tuple[Pair, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.back_edges is not None:
+            object.__setattr__(self, "back_edges", tuple(self.back_edges))
         if not 0 <= self.start < self.stop:
             raise InvalidArgument(
                 f"a loop over launches [{self.start}, {self.stop}) has no body: "
@@ -61,6 +63,9 @@ class Order:
     loops: tuple[Loop, ...] = ()
 
     def __post_init__(self) -> None:
+        # They are looked at more than once, which an iterator can't be.
+        for name in ("edges", "barriers", "loops"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for before, after in self.edges:
             if not 0 <= before < after:
                 raise InvalidArgument(

@@ -13,8 +13,10 @@ nothing and conflicts only with undeclared ones.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral
 from typing import Protocol
 
 from arenite.errors import InvalidArgument
@@ -59,6 +61,18 @@ class BufferRange:
     role: Role
 
     def __post_init__(self) -> None:
+        # A role of another type would be neither a read nor a write, and conflict with nothing.
+        if type(self.role) is not Role:
+            raise InvalidArgument(
+                f"{self.role!r} is no role of bytes [{self.start}, {self.end}) of storage "
+                f"{self.storage_id}: say Role.READ or Role.WRITE"
+            )
+        for number in (self.storage_id, self.start, self.end):
+            if type(number) is not int and not isinstance(number, Integral):
+                raise InvalidArgument(
+                    f"bytes [{self.start!r}, {self.end!r}) of storage {self.storage_id!r} are no "
+                    f"range: {number!r} is not a whole number"
+                )
         if not 0 <= self.start <= self.end:
             raise InvalidArgument(
                 f"bytes [{self.start}, {self.end}) of storage {self.storage_id} are no range: "
@@ -88,12 +102,35 @@ class BufferRange:
         return f"<{self.role.value} storage {self.storage_id} [{self.start}, {self.end})>"
 
 
+def check_ranges(ranges: Collection[BufferRange]) -> None:
+    """InvalidArgument unless these are ranges that can be looked at more than once.
+
+    An iterator is empty the second time: a launch checked with one and then added would open
+    nothing, and nobody would wait for it.
+    """
+    if not isinstance(ranges, Collection):
+        raise InvalidArgument(
+            f"the ranges of a launch are a {type(ranges).__name__}, which can't be looked at "
+            "twice: hand over a list or a tuple of BufferRange, or None where they are not known"
+        )
+    for touched in ranges:
+        if not isinstance(touched, BufferRange):
+            raise InvalidArgument(
+                f"the ranges of a launch are BufferRange, not {touched!r}; BufferRange.of(buffer, "
+                "role) makes one"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch: a name for people, and what it touches (`None` = undeclared)."""
 
     name: str
     ranges: tuple[BufferRange, ...] | None
+
+    def __post_init__(self) -> None:
+        if self.ranges is not None:
+            check_ranges(self.ranges)
 
     def conflicts_with(self, other: Launch) -> bool:
         """Whether the two may not run side by side."""

@@ -18,9 +18,9 @@ bisection and overlapping or touching ranges take one entry however many launche
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
-from arenite.hazards.ranges import BufferRange, Role
+from arenite.hazards.ranges import BufferRange, Role, check_ranges
 
 
 class _Intervals:
@@ -65,10 +65,11 @@ class HazardTracker:
         """How many open launches are undeclared; while there is one, everything conflicts."""
         return self._n_undeclared
 
-    def check(self, ranges: Iterable[BufferRange] | None) -> bool:
+    def check(self, ranges: Collection[BufferRange] | None) -> bool:
         """Whether a launch with these ranges conflicts with an open one."""
         if ranges is None:
             return self._n_launches > 0
+        check_ranges(ranges)
         if self._n_undeclared:
             return True
         for touched in ranges:
@@ -77,12 +78,14 @@ class HazardTracker:
                     return True
         return False
 
-    def add(self, ranges: Iterable[BufferRange] | None) -> None:
+    def add(self, ranges: Collection[BufferRange] | None) -> None:
         """Open a launch: from now on, what conflicts with it has to wait."""
-        self._n_launches += 1
         if ranges is None:
+            self._n_launches += 1
             self._n_undeclared += 1
             return
+        check_ranges(ranges)
+        self._n_launches += 1
         for touched in ranges:
             if not touched.is_empty:
                 by_storage = self._intervals[touched.role]
@@ -96,7 +99,7 @@ class HazardTracker:
         self._n_launches = 0
         self._n_undeclared = 0
 
-    def conflicts(self, ranges: Iterable[BufferRange] | None) -> tuple[BufferRange, ...]:
+    def conflicts(self, ranges: Collection[BufferRange] | None) -> tuple[BufferRange, ...]:
         """The open ranges a launch with these ranges conflicts with, by storage, start and role.
 
         Open ranges of one role that overlap or touch are one. An open undeclared launch has no
@@ -104,6 +107,7 @@ class HazardTracker:
         """
         if ranges is None:
             return tuple(self.open_ranges())
+        check_ranges(ranges)
         found = {
             BufferRange(touched.storage_id, start, end, role)
             for touched in ranges

@@ -12,8 +12,16 @@ import numpy as np
 
 from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
+from arenite.device.allocator import as_integer
+from arenite.device.host import bytes_of
 from arenite.dtype import DType, uint8
-from arenite.errors import InvalidArgument, InvalidView, SizeMismatch, TypeMismatch
+from arenite.errors import (
+    InvalidArgument,
+    InvalidView,
+    NotCpuAccessible,
+    SizeMismatch,
+    TypeMismatch,
+)
 from arenite.memory.plan import MemoryPlan, Slot
 from arenite.memory.values import ARENA_REGIONS, ValueId, align_up
 
@@ -25,11 +33,20 @@ class Arena:
 
     def __init__(self, buffer: Buffer, plan: MemoryPlan, scratch_nbytes: int = 0) -> None:
         slots = [slot for slot in plan.slots.values() if slot.region in ARENA_REGIONS]
+        scratch_nbytes = _scratch(scratch_nbytes)
         self._scratch_at = align_up(plan.peak_nbytes, 64) if scratch_nbytes else plan.peak_nbytes
         if buffer.nbytes != self._scratch_at + scratch_nbytes:
             raise SizeMismatch(
                 f"the plan needs {self._scratch_at + scratch_nbytes} bytes, scratch included, and "
                 f"the buffer has {buffer.nbytes}"
+            )
+        buffer.ensure_allocated()
+        alignment = _alignment(plan)
+        if buffer.nbytes and _address(buffer) % alignment:
+            raise InvalidArgument(
+                f"the buffer begins at address {_address(buffer):#x}, and the plan has values that "
+                f"are aligned to {alignment} bytes. Arena.from_plan allocates a buffer that fits; "
+                f"BufferOptions(alignment={alignment}) asks for one"
             )
         self.buffer = buffer
         self.plan = plan
@@ -40,15 +57,12 @@ class Arena:
     @classmethod
     def from_plan(cls, device: Allocator | str, plan: MemoryPlan, scratch_nbytes: int = 0) -> Arena:
         """Allocate the plan's bytes, and `scratch_nbytes` behind them, on a device."""
-        if scratch_nbytes < 0:
-            raise InvalidArgument(f"a scratch tail of {scratch_nbytes} bytes makes no sense")
+        scratch_nbytes = _scratch(scratch_nbytes)
         allocator = devices.get(device) if isinstance(device, str) else device
         total = plan.peak_nbytes
         if scratch_nbytes:
             total = align_up(total, 64) + scratch_nbytes
-        arena_slots = (s for s in plan.slots.values() if s.region in ARENA_REGIONS)
-        alignment = max((slot.alignment for slot in arena_slots), default=1)
-        options = BufferOptions(alignment=max(64, alignment))
+        options = BufferOptions(alignment=max(64, _alignment(plan)))
         return cls(Buffer.allocate(allocator, uint8, (total,), options), plan, scratch_nbytes)
 
     @property
@@ -75,6 +89,7 @@ class Arena:
     def set_actual_len(self, value_id: ValueId, nbytes: int) -> None:
         """Say how many bytes of its slot the value truly has."""
         capacity = self._slot(value_id).capacity
+        nbytes = as_integer(f"the actual length of value {value_id!r}", nbytes)
         if not 0 <= nbytes <= capacity:
             raise SizeMismatch(f"value {value_id!r} has {capacity} bytes; {nbytes} do not fit")
         self._actual[value_id] = nbytes
@@ -114,9 +129,11 @@ class Arena:
 
     def write_bytes_range(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Write raw bytes from `offset` on."""
-        self._range(offset, memoryview(data).nbytes).copyin(data)
+        content = bytes_of(data)
+        self._range(offset, content.nbytes).copyin(content)
 
     def _range(self, offset: int, nbytes: int) -> Buffer:
+        offset, nbytes = as_integer("offset", offset), as_integer("nbytes", nbytes)
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise InvalidView(
                 f"bytes [{offset}, {offset + nbytes}) leave the arena of {self.nbytes} bytes"
@@ -132,3 +149,23 @@ class Arena:
     def __repr__(self) -> str:
         where = self.buffer.allocator.name
         return f"<Arena of {self.nbytes} bytes on {where}: {len(self._slots)} values>"
+
+
+def _alignment(plan: MemoryPlan) -> int:
+    """What the address of the arena must be a multiple of."""
+    slots = (slot for slot in plan.slots.values() if slot.region in ARENA_REGIONS)
+    return max((slot.alignment for slot in slots), default=1)
+
+
+def _address(buffer: Buffer) -> int:
+    """Where a buffer begins; in memory without a flat address, within its storage."""
+    try:
+        return buffer.raw_ptr
+    except NotCpuAccessible:
+        return buffer.offset
+
+
+def _scratch(nbytes: int) -> int:
+    if as_integer("scratch_nbytes", nbytes) < 0:
+        raise InvalidArgument(f"a scratch tail of {nbytes} bytes makes no sense")
+    return as_integer("scratch_nbytes", nbytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from arenite.errors import InvalidPlan
 from arenite.memory.values import (
@@ -30,7 +30,10 @@ REGION_ALIGNMENT = 64
 
 
 class Slot(NamedTuple):
-    """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used."""
+    """The bytes of one value: `capacity` of them from `offset`, of which `nbytes` are used.
+
+    A value that never lives, and whose aliases and owner never do, has none.
+    """
 
     id: ValueId
     region: str
@@ -84,6 +87,8 @@ class MemoryPlan:
     made_for: str = MEMORY
     reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
     instead: Price | None = None  # of the plan for memory, where this is not it
+    #: What else is known of values, for people: dtype and shape, where they come from.
+    details: Mapping[ValueId, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def peak_nbytes(self) -> int:
@@ -118,12 +123,17 @@ class MemoryPlan:
         return sum(blocks.values()) - self.peak_nbytes
 
     def live_at(self, tick: int) -> list[Slot]:
-        """Slots live at a tick, the largest first; aliases are their owners' business."""
-        live = [
-            slot
-            for slot in self.slots.values()
-            if slot.alias_of is None and slot.lifetime.start <= tick < slot.lifetime.end
-        ]
+        """Slots whose bytes are in use at a tick, the largest first. An alias is not among them: it
+        keeps its owner's bytes in use, from the first tick that one of them lives to the last."""
+        spans: dict[ValueId, tuple[int, int]] = {}
+        for slot in self.slots.values():
+            if slot.lifetime.start < slot.lifetime.end:
+                owner = slot
+                while owner.alias_of is not None:
+                    owner = self.slots[owner.alias_of]
+                start, end = spans.get(owner.id, slot.lifetime)
+                spans[owner.id] = min(start, slot.lifetime.start), max(end, slot.lifetime.end)
+        live = [self.slots[k] for k, (start, end) in spans.items() if start <= tick < end]
         return sorted(live, key=lambda slot: (-slot.capacity, str(slot.id)))
 
     def verify(self) -> None:
@@ -149,7 +159,7 @@ class MemoryPlan:
             "reuse_edges": self.reuse_edges,
             "instead": None if self.instead is None else self.instead._asdict(),
             "regions": [region._asdict() for region in self.regions.values()],
-            "slots": [_slot_to_json(slot) for slot in self.slots.values()],
+            "slots": [_slot_to_json(s, self.details.get(s.id)) for s in self.slots.values()],
         }
         return json.dumps(data, indent=1)
 
@@ -165,7 +175,8 @@ class MemoryPlan:
         if top.number("schema") != SCHEMA:
             raise InvalidPlan(f"saved plan has schema {data['schema']}, not {SCHEMA}")
         regions = [_region(_Fields(r, f"region {k}")) for k, r in enumerate(top.items("regions"))]
-        slots = [_slot(_Fields(s, f"slot {k}")) for k, s in enumerate(top.items("slots"))]
+        rows = [_Fields(s, f"slot {k}") for k, s in enumerate(top.items("slots"))]
+        slots = [_slot(row) for row in rows]
         plan = cls(
             slots={slot.id: slot for slot in slots},
             regions={region.name: region for region in regions},
@@ -173,10 +184,15 @@ class MemoryPlan:
             capacity=top.number("capacity", optional=True),
             method=top.text("method"),
             work=top.number("work"),
-            seconds=float(data["seconds"]) if isinstance(data.get("seconds"), int | float) else 0.0,
+            seconds=top.seconds("seconds"),
             made_for=top.choice("made_for", MADE_FOR),
             reuse_edges=top.number("reuse_edges"),
             instead=_price(data.get("instead")),
+            details={
+                s.id: r.text("detail")
+                for s, r in zip(slots, rows, strict=True)
+                if "detail" in r.data
+            },
         )
         if len(plan.slots) != len(slots) or len(plan.regions) != len(regions):
             raise InvalidPlan("saved plan names a value or a region twice")
@@ -211,10 +227,10 @@ class MemoryPlan:
         )
 
 
-def _slot_to_json(slot: Slot) -> dict[str, Any]:
+def _slot_to_json(slot: Slot, detail: str | None) -> dict[str, Any]:
     data = slot._asdict()
     data["lifetime"] = [slot.lifetime.start, slot.lifetime.end]
-    return data
+    return data if detail is None else {**data, "detail": detail}
 
 
 class _Fields:
@@ -238,10 +254,23 @@ class _Fields:
             return value
         raise self.wrong(name, f"a whole number from 0 to {MAX_NUMBER}")
 
+    def seconds(self, name: str) -> float:
+        value = self.data.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and 0 <= cast(float, value) <= MAX_NUMBER:
+            return float(cast(float, value))
+        raise self.wrong(name, f"a number from 0 to {MAX_NUMBER}")
+
     def text(self, name: str) -> str:
         value = self.data.get(name)
         if not isinstance(value, str):
             raise self.wrong(name, "text")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.data.get(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
         return value
 
     def items(self, name: str) -> list[Any]:
@@ -296,7 +325,7 @@ def _slot(fields: _Fields) -> Slot:
         fields.number("alignment"),
         fields.lifetime("lifetime"),
         fields.number("block"),
-        fields.data.get("pinned") is True,
+        fields.flag("pinned"),
         fields.value_id("alias_of", optional=True),
         fields.value_id("took_over", optional=True),
     )

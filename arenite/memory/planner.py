@@ -1,7 +1,8 @@
 """`memory.plan`: values in, a sound MemoryPlan out, or DoesNotFit with what fills the memory.
 
 Each region is placed by itself: best of several greedy orders, then the ejection search while
-there is effort left. The arena's regions are stacked on one another.
+there is effort left. The arena's regions are stacked on one another. The validator looks at every
+plan before it is handed out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
+from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 from arenite.memory.blocks import Blocks, make_blocks
 from arenite.memory.fit import within_capacity
@@ -44,6 +46,8 @@ def plan(
 ) -> MemoryPlan:
     """What `memory.plan` says."""
     began = perf_counter()
+    if capacity is not None:
+        capacity = as_integer("capacity", capacity)
     if capacity is not None and capacity < 0:
         raise InvalidArgument(f"a capacity of {capacity} bytes makes no sense; it must be >= 0")
     by_id = check_values(values)
@@ -61,6 +65,7 @@ def plan(
             if name in ARENA_REGIONS:
                 base = align_up(base, placed[name].alignment) + placed[name].nbytes
     made = _assemble(by_id, placed, capacity, perf_counter() - began)
+    made.verify()
     log.info("planned %d values: %d bytes, ratio %.3f", len(by_id), made.peak_nbytes, made.ratio)
     return within_capacity(made)
 
@@ -157,16 +162,17 @@ def _assemble(
         ):
             for value_id, inside in block.members:
                 value = by_id[value_id]
+                room = value.nbytes if value.alias else value.padded_nbytes
                 slots[value_id] = Slot(
                     value_id,
                     name,
-                    at + offset + inside,
-                    value.nbytes,
-                    value.nbytes if value.alias else value.padded_nbytes,
+                    at + offset + (inside if block.is_live else 0),
+                    value.nbytes if block.is_live else 0,
+                    room if block.is_live else 0,
                     value.alignment,
                     value.lifetime,
                     number,
-                    value.pin is not None,
+                    value.pin is not None and block.is_live,
                     value.alias.of if value.alias else None,
                     region.blocks.taken_over.get(value_id),
                 )
@@ -174,7 +180,7 @@ def _assemble(
     return MemoryPlan(
         slots={value_id: slots[value_id] for value_id in by_id},
         regions=regions,
-        peak_tick=_peak_tick(slots.values()),
+        peak_tick=_peak_tick(placed),
         capacity=capacity,
         method=work_region.method if work_region else "",
         work=sum(region.work for region in placed.values()),
@@ -182,10 +188,12 @@ def _assemble(
     )
 
 
-def _peak_tick(slots: Iterable[Slot]) -> int:
-    owners = [s for s in slots if s.region in ARENA_REGIONS and s.alias_of is None]
+def _peak_tick(placed: dict[str, _Placed]) -> int:
+    """When the blocks of the arena take the most bytes."""
+    arena = [region.blocks.blocks for name, region in placed.items() if name in ARENA_REGIONS]
+    blocks = [block for some in arena for block in some]
     return LiveProfile.of(
-        [slot.lifetime.start for slot in owners],
-        [slot.lifetime.end for slot in owners],
-        [slot.capacity for slot in owners],
+        [block.start for block in blocks],
+        [block.end for block in blocks],
+        [block.nbytes for block in blocks],
     ).peak_tick

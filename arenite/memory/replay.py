@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
 from arenite.memory.fit import within_capacity
@@ -63,10 +64,11 @@ class _Boxes:
         rows, box_of = rows[by_box], box_of[by_box]
         firsts = np.searchsorted(box_of, np.arange(len(first)))
         start, end = columns.start[rows], columns.end[rows]
-        births, deaths = start[firsts], end[firsts]
+        births, deaths = np.full(len(firsts), MAX_NUMBER), np.zeros(len(firsts), np.int64)
         lives = np.flatnonzero(start < end)
         np.minimum.at(births, box_of[lives], start[lives])
         np.maximum.at(deaths, box_of[lives], end[lives])
+        births = np.minimum(births, deaths)  # where no value ever lives
         if not len(firsts):
             nothing = np.empty(0, np.int64)
             return cls(rows, firsts, box_of, nothing, nothing, births, deaths, [])
@@ -163,8 +165,9 @@ class Replay:
     def resize(self, nbytes: Mapping[ValueId, int]) -> MemoryPlan:
         """The plan for values of these sizes; those not named keep theirs."""
         sizes = self.columns.nbytes.copy()
-        for value_id, size in nbytes.items():
-            if value_id not in self.columns.rows or size < 0:
+        for value_id, given in nbytes.items():
+            size = as_integer(f"the size of {value_id!r}", given)
+            if value_id not in self.columns.rows or not 0 <= size <= MAX_NUMBER:
                 raise InvalidArgument(f"{value_id!r} with {size} bytes is no value of the plan")
             sizes[self.columns.rows[value_id]] = size
         return self.resize_rows(sizes)
@@ -172,11 +175,14 @@ class Replay:
     def resize_rows(self, nbytes: Numbers) -> MemoryPlan:
         """The plan for values of these sizes, in the order of the plan.
 
-        An alias keeps its distance from its owner's first byte. DoesNotFit when the plan's
-        capacity is passed, InvalidArgument when a value would grow into a pinned one: plan anew.
+        An alias keeps its distance from its owner's first byte, and a value that never lives has
+        no bytes whatever its size. DoesNotFit when the plan's capacity is passed, InvalidArgument
+        when a value would grow into a pinned one: plan anew.
         """
         began = perf_counter()
         known = self.columns
+        if self._never_lives is not None:
+            nbytes = np.where(self._never_lives, known.nbytes, nbytes)
         self._check(nbytes)
         padded = -(-nbytes // known.alignment) * known.alignment
         capacity = np.where(self._is_alias, nbytes, padded)
@@ -213,6 +219,20 @@ class Replay:
         )
         return within_capacity(made)
 
+    @cached_property
+    def _never_lives(self) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        """Of each value whether neither it nor its owner nor any alias lives; None where all do."""
+        known = self.columns
+        lives = known.start < known.end
+        if lives.all():
+            return None
+        owners = np.where(self._is_alias, known.alias_of, np.arange(len(lives)))
+        for _ in range(len(owners).bit_length()):  # aliases of aliases
+            owners = owners[owners]
+        owner_lives = np.zeros(len(lives), np.bool_)
+        np.logical_or.at(owner_lives, owners, lives)
+        return ~owner_lives[owners]
+
     def _peak_tick(self, capacity: Numbers) -> int:
         boxes = [one.boxes for one in self._stacks if one.region.name in ARENA_REGIONS]
         if not boxes:
@@ -228,6 +248,9 @@ class Replay:
 
     def _check(self, nbytes: Numbers) -> None:
         known = self.columns
+        # As floats, since a sum of integers may come around to a small one.
+        if nbytes.sum(dtype=np.float64) > MAX_NUMBER:
+            raise InvalidArgument(f"all values together take more than {MAX_NUMBER} bytes")
         for row in np.flatnonzero(self._is_alias).tolist():
             owner = int(known.alias_of[row])
             end = int(known.offset[row] - known.offset[owner] + nbytes[row])

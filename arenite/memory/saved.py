@@ -5,15 +5,20 @@ Its JSON text is for people and other programs; this is the same, as columns.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
 from arenite.memory.plan import MADE_FOR, MemoryPlan, Price, Region
-from arenite.memory.values import MAX_NUMBER, REGIONS
+from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
 
 _ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "made_for", "reuse_edges")
 
@@ -27,7 +32,36 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
         "ids": list(columns.ids),
     }
     arrays = {name: getattr(columns, name) for name in ("region", "pinned", *NUMBERS)}
+    if plan.details:
+        texts = json.dumps([plan.details.get(one, "") for one in columns.ids])
+        arrays["details"] = np.frombuffer(texts.encode(), np.uint8)
     return flattened(data, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _Details(Mapping[ValueId, str]):
+    """What is known of values, read when someone asks: a start does not."""
+
+    ids: Sequence[ValueId]
+    content: NDArray[Any]
+
+    @cached_property
+    def _texts(self) -> dict[ValueId, str]:
+        try:
+            texts = json.loads(self.content.tobytes())
+            pairs = zip(self.ids, texts, strict=True)
+            return {one: str(text) for one, text in pairs if text}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidPlan(f"details of a saved plan that cannot be read: {error!r}") from None
+
+    def __getitem__(self, value_id: ValueId) -> str:
+        return self._texts[value_id]
+
+    def __iter__(self) -> Iterator[ValueId]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def plan_from_bytes(content: memoryview) -> MemoryPlan:
@@ -36,7 +70,9 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
     try:
         data, arrays = unflattened(content)
         about = dict(zip(_ABOUT, data["about"], strict=True))
+        _check_about(about)
         instead = data["instead"]
+        details = arrays.pop("details", None)
         columns = SlotColumns(data["ids"], **arrays)
         _check(columns)
         regions = {name: Region(name, *map(_number, some)) for name, *some in data["regions"]}
@@ -44,9 +80,10 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
             slots=columns,
             regions=regions,
             instead=None if instead is None else Price(*map(_number, instead)),
+            details={} if details is None else _Details(columns.ids, details),
             **about,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InvalidPlan(f"a saved plan that cannot be read: {error!r}") from None
     if not set(regions) <= set(REGIONS) or plan.made_for not in MADE_FOR:
         raise InvalidPlan(f"a saved plan of regions {list(regions)}, made for {plan.made_for!r}")
@@ -59,12 +96,26 @@ def _number(value: Any) -> int:
     return value
 
 
+def _check_about(about: dict[str, Any]) -> None:
+    for name in ("peak_tick", "work", "reuse_edges"):
+        _number(about[name])
+    if about["capacity"] is not None:
+        _number(about["capacity"])
+    if not isinstance(about["method"], str):
+        raise ValueError(f"method {about['method']!r} is no text")
+    seconds = about["seconds"]
+    if type(seconds) is not float or not 0 <= seconds <= MAX_NUMBER:
+        raise ValueError(f"{seconds!r} is no number of seconds")
+
+
 def _check(columns: SlotColumns) -> None:
     n = len(columns.ids)
     if len(columns.rows) != n or not all(type(one) in (int, str) for one in columns.ids):
         raise ValueError("a value is named twice, or by no name")
     if any(len(getattr(columns, name)) != n for name in ("region", "pinned", *NUMBERS)):
         raise ValueError(f"not every column has {n} rows")
+    if columns.region.dtype != np.uint8 or columns.pinned.dtype != np.bool_:
+        raise ValueError(f"regions are {columns.region.dtype}, pins {columns.pinned.dtype}")
     for name in NUMBERS:
         column, is_row = getattr(columns, name), name in ("alias_of", "took_over")
         if column.dtype != np.int64:
@@ -74,3 +125,8 @@ def _check(columns: SlotColumns) -> None:
             raise ValueError(f"column {name} has a number below {low} or above {high}")
     if bool((columns.region >= len(REGIONS)).any()) or bool((columns.start > columns.end).any()):
         raise ValueError("a slot is in no region, or ends before it begins")
+    owners = np.where(columns.alias_of == NO_ROW, np.arange(n), columns.alias_of)
+    for _ in range(n.bit_length()):  # aliases of aliases
+        owners = owners[owners]
+    if bool((columns.alias_of[owners] != NO_ROW).any()):
+        raise ValueError("a value is an alias of itself, through others")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ from arenite.memory.values import ARENA_REGIONS
 
 if TYPE_CHECKING:
     from arenite.memory.plan import MemoryPlan
+
+#: Boxes of a picture in a notebook, which keeps every output that it shows.
+NOTEBOOK_BOXES = 2000
+#: Columns of both tables that are numbers.
+_NUMBERS = {2, 3, 4}
 
 
 def printable(name: object) -> str:
@@ -53,20 +59,21 @@ def summary(plan: MemoryPlan) -> str:
     )
 
 
-def region_rows(plan: MemoryPlan) -> list[list[str]]:
+def region_rows(plan: MemoryPlan, amount: Callable[[int], str] = str) -> list[list[str]]:
+    """A row a region; `amount` is how bytes are written."""
     regions = [["region", "where", "bytes", "lower bound", "values"]]
     places = {"source": "outside, read once"}
     for region in plan.regions.values():
         count = sum(slot.region == region.name for slot in plan.slots.values())
         where = places.get(region.name, "outside")
         if region.name in ARENA_REGIONS:
-            where = f"arena from {region.base}"
-        row = [region.name, where, str(region.nbytes), str(region.lower_bound), str(count)]
-        regions.append(row)
+            where = f"arena from {amount(region.base) if region.base else 0}"
+        sizes = (amount(region.nbytes), amount(region.lower_bound))
+        regions.append([region.name, where, *sizes, str(count)])
     return regions
 
 
-def slot_rows(plan: MemoryPlan, limit: int) -> list[list[str]]:
+def slot_rows(plan: MemoryPlan, limit: int, amount: Callable[[int], str] = str) -> list[list[str]]:
     """The `limit` largest slots of the arena and around it."""
     slots = [["value", "region", "offset", "bytes", "live", "note"]]
     largest = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)[:limit]
@@ -75,7 +82,7 @@ def slot_rows(plan: MemoryPlan, limit: int) -> list[list[str]]:
         note = f"took over {printable(slot.took_over)}" if slot.took_over is not None else note
         live = f"[{slot.lifetime.start}, {slot.lifetime.end})"
         offset = f"{slot.offset} pinned" if slot.pinned else str(slot.offset)
-        slots.append([printable(slot.id), slot.region, offset, str(slot.nbytes), live, note])
+        slots.append([printable(slot.id), slot.region, offset, amount(slot.nbytes), live, note])
     return slots
 
 
@@ -86,13 +93,17 @@ def rest(plan: MemoryPlan, limit: int) -> list[str]:
 
 def plan_table(plan: MemoryPlan, limit: int) -> str:
     """The summary, the regions and the largest slots as aligned text."""
-    right = {2, 3, 4}
-    tables = (aligned(region_rows(plan), right), aligned(slot_rows(plan, limit), right))
+    tables = (aligned(region_rows(plan), _NUMBERS), aligned(slot_rows(plan, limit), _NUMBERS))
     return "\n\n".join([summary(plan), *tables, *rest(plan, limit)])
 
 
 def plan_html(plan: MemoryPlan, limit: int) -> str:
-    """The same for notebooks."""
-    tables = (html_table(region_rows(plan)), html_table(slot_rows(plan, limit)))
-    texts = [f"<p>{escape(text)}</p>" for text in (summary(plan), *rest(plan, limit))]
-    return "".join([texts[0], *tables, *texts[1:]])
+    """For notebooks: the picture, then regions and the largest slots."""
+    from arenite.memory.svg import draw
+
+    tables = (
+        html_table(region_rows(plan, readable_nbytes), _NUMBERS),
+        html_table(slot_rows(plan, limit, readable_nbytes), _NUMBERS),
+    )
+    texts = [f"<p>{escape(text)}</p>" for text in (price_line(plan), *rest(plan, limit))]
+    return "".join([draw(plan, NOTEBOOK_BOXES), texts[0], *tables, *texts[1:]])

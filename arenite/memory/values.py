@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 
+from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 
 ValueId = int | str
@@ -37,6 +38,8 @@ class Lifetime(_Span):
     __slots__ = ()
 
     def __new__(cls, start: int, end: int) -> Self:
+        if type(start) is not int or type(end) is not int:
+            start, end = as_integer("a tick", start), as_integer("a tick", end)
         if not 0 <= start <= end <= MAX_NUMBER:
             raise InvalidArgument(
                 f"lifetime [{start}, {end}) is not a span of ticks: it must have "
@@ -87,6 +90,10 @@ def check_values(values: Iterable[Value]) -> dict[ValueId, Value]:
     """The values by id, or InvalidArgument naming the first one that makes no sense."""
     by_id: dict[ValueId, Value] = {}
     for value in values:
+        if not isinstance(value, Value):
+            raise InvalidArgument(f"{value!r} is no Value")
+        if type(value.id) not in (int, str):
+            raise InvalidArgument(f"a value is called by a whole number or text, not {value.id!r}")
         if value.id in by_id:
             raise InvalidArgument(f"two values are called {value.id!r}; ids must be distinct")
         by_id[value.id] = value
@@ -103,6 +110,17 @@ def _check(value: Value, by_id: dict[ValueId, Value]) -> None:
     def wrong(reason: str) -> InvalidArgument:
         return InvalidArgument(f"value {value.id!r}: {reason}")
 
+    if not isinstance(value.lifetime, Lifetime):
+        raise wrong(f"its lifetime {value.lifetime!r} is no Lifetime")
+    if not isinstance(value.alias, Alias | None):
+        raise wrong(f"its alias {value.alias!r} is no Alias")
+    if not isinstance(value.takes_over, tuple | list):
+        raise wrong(f"the values it may take over are a tuple of ids, not {value.takes_over!r}")
+    inside = 0 if value.alias is None else value.alias.offset
+    for number in (value.nbytes, value.alignment, value.pin or 0, inside):
+        # A whole number of another type would not be saved as one.
+        if type(number) is not int:
+            raise wrong(f"{number!r} among its sizes and offsets is not an int")
     if not 0 <= value.nbytes <= MAX_NUMBER:
         raise wrong(f"its size of {value.nbytes} bytes is not within 0..{MAX_NUMBER}")
     alignment = value.alignment

@@ -220,7 +220,11 @@ def _cached(
         var_names=tuple(var.name for var in launch.sizes if isinstance(var, Var)),
         globals=tuple(int(value) for value in launch.arrays),
         outs=tuple(int(value) for value in launch.writes[: len(kernel.outputs)]),
-        ins=tuple(int(value) for value in launch.reads),
+        ins=tuple(
+            int(value)
+            for value, array in zip(launch.arrays, built.loops.arrays, strict=True)
+            if array.role != "out"  # results and scratch that are read back are read
+        ),
         host_parallel_safe=True,
         global_size=(built.tiles, 1, 1),
         local_size=None,

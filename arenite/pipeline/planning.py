@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from arenite.errors import DoesNotFit, InvalidArgument
-from arenite.memory import MemoryPlan, Price
+from arenite.memory import MemoryPlan, Price, ValueId
 from arenite.memory import plan as plan_memory
 from arenite.memory.fit import within_capacity
 from arenite.memory.plan import CONCURRENCY, MADE_FOR
@@ -28,7 +29,8 @@ def planned(
         raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")
     windows = Windows(program, is_shared)
     small = plan_memory(program.lifetimes(), memory)
-    small = replace(small, reuse_edges=windows.added_edges(small))
+    details = _details(program)
+    small = replace(small, reuse_edges=windows.added_edges(small), details=details)
     if made_for != CONCURRENCY:
         return small
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
@@ -47,4 +49,19 @@ def planned(
             plan=refusal.plan,
         ) from None
     price = Price(small.peak_nbytes, small.reuse_edges)
-    return replace(wide, made_for=CONCURRENCY, instead=price)
+    return replace(wide, made_for=CONCURRENCY, instead=price, details=details)
+
+
+def _details(program: Lowered) -> dict[ValueId, str]:
+    """Dtype and shape of each value, and the place in a model or a source that it comes from."""
+    places: dict[int, str] = {}
+    for launch in (*program.load, *program.launches):
+        for origin in launch.kernel.origins[:1]:
+            file = PurePath(origin.file).name
+            place = origin.name or (f"{file}:{origin.line}" if origin.line else file)
+            for number in (*launch.writes, *launch.scratch):
+                places.setdefault(number, f", from {place}")
+    return {
+        spec.name: f"{spec.dtype.name} [{', '.join(map(str, spec.shape))}]{places.get(number, '')}"
+        for number, spec in enumerate(program.values)
+    }

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from arenite.device.allocator import readable_nbytes
 from arenite.memory import MemoryPlan
 from arenite.memory.html import html_table
-from arenite.memory.tables import aligned
+from arenite.memory.tables import NOTEBOOK_BOXES, aligned
+
+#: Segments whose plans are drawn in a notebook: the largest.
+DRAWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +63,14 @@ class SegmentedPlan:
             }
         )
 
-    def _rows(self) -> list[list[str]]:
+    def _rows(self, amount: Callable[[int], str] = str) -> list[list[str]]:
         rows = [["segment", "planned for", "kernels", "arena bytes", "entered"]]
         rows += [
             [
                 str(one.number),
                 ", ".join(f"{name} up to {size}" for name, size in one.sizes.items()),
                 str(one.n_kernels),
-                str(one.plan.peak_nbytes),
+                amount(one.plan.peak_nbytes),
                 str(one.n_entered),
             ]
             for one in self.segments
@@ -73,7 +78,11 @@ class SegmentedPlan:
         return rows
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows())
+        from arenite.memory.svg import draw
+
+        largest = sorted(self.segments, key=lambda one: -one.plan.total_nbytes)[:DRAWN]
+        pictures = [draw(one.plan, NOTEBOOK_BOXES) for one in largest]
+        return html_table(self._rows(readable_nbytes), {2, 3, 4}) + "".join(pictures)
 
     def __str__(self) -> str:
         budget = "" if self.capacity is None else f" of {self.capacity}"

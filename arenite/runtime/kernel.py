@@ -44,7 +44,7 @@ class CachedKernel:
     var_names: tuple[str, ...]  # positional: sizes behind the arrays in the window
     globals: tuple[int, ...]  # values in the order of the kernel's array arguments
     outs: tuple[int, ...]
-    ins: tuple[int, ...]
+    ins: tuple[int, ...]  # all that is read: also results and scratch that are read back
     host_parallel_safe: bool
     global_size: tuple[Dim, Dim, Dim]
     local_size: tuple[Dim, Dim, Dim] | None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 from arenite import device
 from arenite.errors import InvalidArgument
-from arenite.hazards import BufferRange, Launch, Role
+from arenite.hazards import BufferRange, HazardKind, Launch, Role
 
 from .brute import View, hazard, programs
 
@@ -114,3 +116,25 @@ def test_launches_conflict_exactly_when_they_share_a_byte_that_one_writes(
         for other in launches:
             assert one.conflicts_with(other) == (hazard(one, other) is not None)
             assert one.conflicts_with(other) == other.conflicts_with(one)
+
+
+@pytest.mark.parametrize("role", ["write", "read", None, 1, HazardKind.WAW])
+def test_a_role_is_a_role(role: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"say Role\.READ or Role\.WRITE"):
+        BufferRange(1, 0, 64, role)
+
+
+@pytest.mark.parametrize("numbers", [(1, 0, 64.0), (1, 0.5, 64), ("1", 0, 64), (None, 0, 1)])
+def test_bytes_are_counted_in_whole_numbers(numbers: Any) -> None:
+    with pytest.raises(InvalidArgument, match="is not a whole number"):
+        BufferRange(numbers[0], numbers[1], numbers[2], Role.READ)
+    start: Any = np.int64(0)
+    assert BufferRange(1, start, 64, Role.READ).overlaps(BufferRange(1, 0, 1, Role.READ))
+
+
+def test_a_launch_keeps_ranges_that_can_be_looked_at_again() -> None:
+    ranges = [BufferRange(1, 0, 64, Role.WRITE)]
+    with pytest.raises(InvalidArgument, match="generator, which can't be looked at twice"):
+        Launch("a", (one for one in ranges))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="BufferRange, not 'x'"):
+        Launch("a", ("x",))  # type: ignore[arg-type]

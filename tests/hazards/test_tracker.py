@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arenite.errors import InvalidArgument
 from arenite.hazards import BufferRange, HazardTracker, Launch, Role
 
 from .brute import programs
@@ -122,3 +126,17 @@ def test_open_ranges_are_the_open_bytes_in_disjoint_stretches(launches: list[Lau
         for other in tracker.open_ranges():
             touching = one.end == other.start and one.storage_id == other.storage_id
             assert not (touching and one.role is other.role)
+
+
+def test_ranges_that_can_be_looked_at_once_only_are_refused_and_open_nothing() -> None:
+    tracker = HazardTracker()
+    ranges: Any = (one for one in [BufferRange(1, 0, 64, Role.WRITE)])
+    tuples: Any = [(1, 0, 64)]
+    for call in (tracker.check, tracker.add, tracker.conflicts):
+        with pytest.raises(InvalidArgument, match="generator, which can't be looked at twice"):
+            call(ranges)
+    assert (tracker.n_launches, tracker.open_ranges()) == (0, [])
+    for call in (tracker.check, tracker.add, tracker.conflicts):
+        with pytest.raises(InvalidArgument, match=r"BufferRange, not \(1, 0, 64\)"):
+            call(tuples)
+    assert tracker.n_launches == 0

@@ -285,3 +285,17 @@ def test_the_verifier_shares_no_code_with_what_it_judges() -> None:
             if isinstance(node, ast.ImportFrom) and node.module and "hazards" in node.module
         }
         assert imported <= {"arenite.hazards.ranges", "arenite.hazards.sweep"}
+
+
+def test_an_order_given_by_iterators_is_the_same_order() -> None:
+    bytes_of = (BufferRange(0, 0, 8, Role.WRITE),)
+    launches = [Launch("a", bytes_of), Launch("b", bytes_of)]
+    loops = [Loop(0, 2, back_edges=())]
+    wanted = Order(edges=((0, 1),), loops=tuple(loops))
+    given_once = Order(edges=iter([(0, 1)]), loops=iter(loops))  # type: ignore[arg-type]
+    assert given_once == wanted
+    race = find_race(launches, given_once)
+    assert race is not None
+    assert race == find_race(launches, wanted)
+    back = Loop(0, 2, back_edges=iter([(1, 0), (0, 0), (1, 1)]))  # type: ignore[arg-type]
+    assert find_race(launches, Order(edges=((0, 1),), loops=(back,))) is None

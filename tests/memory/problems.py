@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 from random import Random
 
 from hypothesis import strategies as st
 
-from arenite.memory import Alias, Lifetime, MemoryPlan, Slot, Value
+from arenite.memory import Alias, Lifetime, MemoryPlan, Slot, Value, ValueId
+from arenite.memory.values import ARENA_REGIONS
 
 
 @st.composite
 def values(draw: st.DrawFn, most: int = 12) -> list[Value]:
-    """Small values of every kind: aligned, aliased, taking over, in several regions."""
+    """Small values of every kind: aligned, aliased, in several regions, and such that may take over
+    others: some that die just then, some that don't."""
     made: list[Value] = []
     for k in range(draw(st.integers(0, most))):
         start = draw(st.integers(0, 8))
         lifetime = Lifetime(start, start + draw(st.integers(0, 5)))
         alignment = draw(st.sampled_from([1, 1, 2, 4, 8]))
         owners = [v for v in made if v.nbytes]
-        if owners and draw(st.integers(0, 4)) == 0:
+        if owners and draw(st.integers(0, 3)) == 0:
             owner = draw(st.sampled_from(owners))
-            offset = draw(st.integers(0, owner.nbytes))
+            offset = draw(st.one_of(st.just(0), st.integers(0, owner.nbytes)))
             nbytes = draw(st.integers(0, owner.nbytes - offset))
             alias = Alias(owner.id, offset)
             made.append(Value(f"v{k}", nbytes, lifetime, 1, owner.region, alias=alias))
             continue
-        region = draw(st.sampled_from(["work", "work", "work", "state", "packed", "io"]))
-        dying = [
-            v.id
-            for v in made
-            if v.region == region and v.lifetime.end == start + 1 and v.lifetime.start < start
-        ]
-        takes_over = tuple(draw(st.lists(st.sampled_from(dying), max_size=2))) if dying else ()
-        nbytes = draw(st.integers(0, 24))
+        region = draw(st.sampled_from(["work"] * 6 + ["state", "packed", "io"]))
+        takes_over: tuple[ValueId, ...] = ()
+        others = [v for v in made if v.region == region]
+        if others and draw(st.integers(0, 2)) > 0:
+            named = draw(st.lists(st.sampled_from(others), min_size=1, max_size=3))
+            takes_over = tuple(dict.fromkeys(v.id for v in named))
+            if named[0].lifetime.end and draw(st.booleans()):
+                birth = named[0].lifetime.end - 1
+                lifetime = Lifetime(birth, birth + draw(st.integers(0, 5)))
+        nbytes = draw(st.sampled_from([0, 1, 3, 8, 8, 8, 8, 16, 24]))
         made.append(Value(f"v{k}", nbytes, lifetime, alignment, region, takes_over=takes_over))
-    return made
+    return draw(st.permutations(made))
 
 
 def graph_like(n: int, seed: int, reach: float = 8, skips: float = 0.05) -> list[Value]:
@@ -55,34 +59,53 @@ def graph_like(n: int, seed: int, reach: float = 8, skips: float = 0.05) -> list
     ]
 
 
-def conflicts(plan: MemoryPlan, given: list[Value]) -> list[tuple[object, object]]:
-    """Pairs that share a byte at some tick and must not, found byte by byte and tick by tick."""
-    by_id = {value.id: value for value in given}
+def conflicts(plan: MemoryPlan) -> list[tuple[object, object]]:
+    """Pairs that use a byte at some tick and must not, found byte by byte and tick by tick.
 
-    def root(value: Value) -> Value:
-        while value.alias is not None:
-            value = by_id[value.alias.of]
-        return value
+    A byte is used by every value that lives and has it, and kept for an owner from the first tick
+    that it or an alias of it lives to the last.
+    """
+    roots = {name: _root(plan, name) for name in plan.slots}
+    ticks: dict[ValueId, list[int]] = {name: [] for name in roots.values()}
+    for slot in plan.slots.values():
+        ticks[roots[slot.id]] += range(slot.lifetime.start, slot.lifetime.end)
+    users: dict[tuple[str, int, int], list[Slot]] = {}
+    for slot in plan.slots.values():
+        when = set(range(slot.lifetime.start, slot.lifetime.end))
+        if slot.alias_of is None and ticks[slot.id]:
+            when.update(range(min(ticks[slot.id]), max(ticks[slot.id]) + 1))
+        space = "arena" if slot.region in ARENA_REGIONS else slot.region
+        for tick in when:
+            for byte in range(slot.offset, slot.offset + slot.capacity):
+                users.setdefault((space, byte, tick), []).append(slot)
 
-    wrong: list[tuple[object, object]] = []
-    for tick in range(16):
-        users: dict[tuple[str, int], Slot] = {}
-        live = [v for v in given if v.lifetime.start <= tick < v.lifetime.end]
-        for owner in {root(v).id: root(v) for v in live}.values():
-            slot = plan.slots[owner.id]
-            for byte in range(slot.offset, slot.offset + slot.nbytes):
-                space = "arena" if slot.region != "io" else "io"
-                other = users.setdefault((space, byte), slot)
-                if other is not slot and not _handed_over(plan, other, slot, tick):
-                    wrong.append((other.id, slot.id))
-    return wrong
+    def handed_over(old: Slot, new: Slot, tick: int) -> bool:
+        kin, mine = ticks[roots[old.id]], ticks[roots[new.id]]
+        taken = None if new.took_over is None else plan.slots[new.took_over]
+        return (
+            taken is not None
+            and roots[taken.id] == roots[old.id]
+            and (taken.offset, taken.capacity > 0) == (new.offset, True)
+            and min(kin) < max(kin) == tick == min(mine)
+            and new.lifetime.start == tick < new.lifetime.end
+            and taken.lifetime.start < tick < taken.lifetime.end
+            and (old.id == taken.id or not old.lifetime.start <= tick < old.lifetime.end)
+        )
+
+    return [
+        (one.id, other.id)
+        for (_, _, tick), there in users.items()
+        for one, other in combinations(there, 2)
+        if roots[one.id] != roots[other.id]
+        and not handed_over(one, other, tick)
+        and not handed_over(other, one, tick)
+    ]
 
 
-def _handed_over(plan: MemoryPlan, one: Slot, other: Slot, tick: int) -> bool:
-    old, new = (one, other) if other.took_over == one.id else (other, one)
-    aliases = [s for s in plan.slots.values() if s.alias_of is not None and s.block == old.block]
-    last = max([old.lifetime.end, *(s.lifetime.end for s in aliases if s.region == old.region)])
-    return new.took_over == old.id and new.lifetime.start == tick and last >= tick + 1
+def _root(plan: MemoryPlan, name: ValueId) -> ValueId:
+    while (above := plan.slots[name].alias_of) is not None:
+        name = above
+    return name
 
 
 def optimum(boxes: list[tuple[int, int, int]]) -> int:

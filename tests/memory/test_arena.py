@@ -96,6 +96,36 @@ def test_every_host_access_is_checked() -> None:
             call("x")
 
 
+def test_lengths_and_places_are_whole_numbers() -> None:
+    arena = Arena.from_plan("cpu", plan())
+    for call in (
+        lambda: arena.set_actual_len("b", 3.5),  # type: ignore[arg-type]
+        lambda: arena.set_actual_len("b", "3"),  # type: ignore[arg-type]
+        lambda: arena.read_bytes_range(0.0, 4),  # type: ignore[arg-type]
+        lambda: Arena.from_plan("cpu", plan(), scratch_nbytes=2.5),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidArgument, match="must be an integer"):
+            call()
+    for data in ("text", [1, 2]):
+        with pytest.raises(TypeMismatch, match="bytes or an array are needed"):
+            arena.write_bytes_range(0, data)  # type: ignore[arg-type]
+    arena.set_actual_len("b", np.int64(8))  # type: ignore[arg-type]
+    assert type(arena.len_of("b")) is int
+    assert arena.read_f32("b").shape == (2,)
+
+
+def test_a_buffer_that_begins_beside_the_alignment_of_a_value_is_refused() -> None:
+    storage = Buffer.allocate(device.get("cpu"), uint8, (256,))
+    for offset in (8, 32):
+        with pytest.raises(InvalidArgument, match="values that are aligned to 64 bytes"):
+            Arena(storage.view(offset, 128), plan())
+    assert Arena(storage.view(64, 128), plan()).offset("b") % 64 == 0
+    lazy = Buffer(device.get("cpu"), uint8, (128,))
+    assert Arena(lazy, plan()).buffer.is_allocated
+    loose = memory.plan([Value("a", 128, Lifetime(0, 1), alignment=8)])
+    assert Arena(storage.view(8, 128), loose).nbytes == 128
+
+
 def test_a_buffer_of_the_wrong_size_or_a_negative_tail_is_refused() -> None:
     small = Buffer.allocate(device.get("cpu"), uint8, (64,))
     with pytest.raises(SizeMismatch, match="needs 128 bytes"):

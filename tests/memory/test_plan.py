@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import InvalidPlan
-from arenite.memory import Alias, Lifetime, MemoryPlan, Value, svg
-from tests.memory.problems import conflicts, graph_like, values
+from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Value, ValueId
+from arenite.memory.saved import plan_from_bytes, plan_to_bytes
+from tests.memory.problems import conflicts, values
 
 
 def sample() -> MemoryPlan:
@@ -35,31 +37,110 @@ def with_slot(plan: MemoryPlan, name: str, **changes: Any) -> MemoryPlan:
     return replace(plan, slots={**plan.slots, name: plan.slots[name]._replace(**changes)})
 
 
-@settings(max_examples=200)
+@settings(max_examples=400, deadline=None)
 @given(values(), st.data())
-def test_the_validator_agrees_with_brute_force_on_moved_slots(
+def test_the_validator_agrees_with_brute_force_on_changed_slots(
     given_values: list[Value], data: st.DataObject
 ) -> None:
     plan = memory.plan(given_values, effort=2000)
-    owners = [v for v in given_values if v.alias is None and v.nbytes and v.region == "work"]
-    if not owners:
+    if not plan.slots:
         return
-    region = plan.regions["work"]
-    chosen = data.draw(st.sampled_from(owners))
-    slot = plan.slots[chosen.id]
-    room = region.nbytes - slot.capacity
-    steps = data.draw(st.integers(0, room // chosen.alignment))
-    offset = region.base + steps * chosen.alignment
-    if any(s.alias_of is not None or s.took_over is not None for s in plan.slots.values()):
-        return
-    moved = with_slot(plan, str(chosen.id), offset=offset)
-    padded = [v._replace(nbytes=v.padded_nbytes) for v in given_values]
-    full = replace(moved, slots={k: s._replace(nbytes=s.capacity) for k, s in moved.slots.items()})
-    if conflicts(full, padded):
+    slots = dict(plan.slots)
+    for _ in range(data.draw(st.integers(1, 3))):
+        slot = slots[data.draw(st.sampled_from([*slots]))]
+        what = data.draw(st.sampled_from(["offset", "lifetime", "took_over"]))
+        if what == "lifetime":
+            start = data.draw(st.integers(0, 8))
+            span = Lifetime(start, start + data.draw(st.integers(0, 5)))
+            slots[slot.id] = slot._replace(lifetime=span)
+        elif slot.alias_of is None and what == "took_over":
+            others = [k for k, s in slots.items() if s.region == slot.region]
+            slots[slot.id] = slot._replace(took_over=data.draw(st.sampled_from([None, *others])))
+        elif slot.alias_of is None:
+            region = plan.regions[slot.region]
+            room = (region.nbytes - slot.capacity) // slot.alignment
+            offset = region.base + slot.alignment * data.draw(st.integers(0, room))
+            for one in _family(slots, slot):
+                slots[one.id] = one._replace(offset=one.offset + offset - slot.offset)
+    # A block of its own for each owner: which values move together is not what is asked here.
+    owners = [slot for slot in slots.values() if slot.alias_of is None]
+    for number, owner in enumerate(owners):
+        for one in _family(slots, owner):
+            slots[one.id] = one._replace(block=number)
+    changed = replace(plan, slots=slots)
+    if conflicts(changed):
         with pytest.raises(InvalidPlan, match="share bytes"):
-            moved.verify()
+            changed.verify()
     else:
-        moved.verify()
+        changed.verify()
+
+
+def _family(slots: dict[ValueId, Slot], owner: Slot) -> list[Slot]:
+    found = [owner]
+    for one in found:
+        found += [slot for slot in slots.values() if slot.alias_of == one.id]
+    return found
+
+
+def by_hand(*slots: Slot) -> MemoryPlan:
+    return MemoryPlan({s.id: s for s in slots}, {"work": Region("work", 0, 256, 0)}, 0)
+
+
+def test_a_value_takes_over_another_only_in_that_ones_own_last_tick() -> None:
+    a = Slot("a", "work", 0, 64, 64, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 0, 64, 64, 64, Lifetime(2, 5), 0, took_over="a")
+    c = Slot("c", "work", 0, 64, 64, 64, Lifetime(4, 7), 0, took_over="a")
+    by_hand(a, b).verify()
+    with pytest.raises(InvalidPlan, match=r"'b' at .* and 'c' at .* both live at tick 4"):
+        by_hand(a, b, c).verify()
+    by_hand(a, b, c._replace(took_over="b")).verify()
+
+
+def test_taking_over_a_value_does_not_take_over_its_aliases() -> None:
+    a = Slot("a", "work", 0, 128, 128, 64, Lifetime(0, 2), 0)
+    v = Slot("v", "work", 64, 64, 64, 64, Lifetime(0, 4), 0, alias_of="a")
+    c = Slot("c", "work", 0, 128, 128, 64, Lifetime(3, 5), 0, took_over="a")
+    with pytest.raises(InvalidPlan, match=r"'a' at .* and 'c' at .* 3, through 'v' and 'c'"):
+        by_hand(a, v, c).verify()
+
+
+def test_what_is_left_of_bytes_taken_over_in_part_is_still_its_owners() -> None:
+    a = Slot("a", "work", 0, 128, 128, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 0, 64, 64, 64, Lifetime(2, 5), 0, took_over="a")
+    c = Slot("c", "work", 64, 64, 64, 64, Lifetime(2, 5), 1)
+    with pytest.raises(InvalidPlan, match=r"'a' at .* and 'c' at .* both live at tick 2"):
+        by_hand(a, b, c).verify()
+    by_hand(a, b, c._replace(lifetime=Lifetime(3, 5))).verify()
+
+
+def test_values_of_one_block_begin_together_because_they_are_moved_together() -> None:
+    a = Slot("a", "work", 0, 64, 64, 64, Lifetime(0, 3), 0)
+    b = Slot("b", "work", 64, 64, 64, 64, Lifetime(0, 3), 0)
+    with pytest.raises(InvalidPlan, match="block 0 of region work and don't begin together"):
+        by_hand(a, b).verify()
+    part = Slot("part", "work", 0, 64, 64, 64, Lifetime(0, 3), 1, alias_of="a")
+    with pytest.raises(InvalidPlan, match="'part' is not in the block of its owner"):
+        by_hand(a, part).verify()
+
+
+def test_validating_grows_with_the_values_not_with_their_pairs() -> None:
+    def compared(n: int) -> int:
+        slots = [Slot(k, "work", k, 1, 1, 1, Lifetime(k, 3 * n), k) for k in range(n)]
+        plan = MemoryPlan({s.id: s for s in slots}, {"work": Region("work", 0, n, 0)}, 0)
+        calls = 0
+
+        def count(_frame: Any, event: str, _arg: Any) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            plan.verify()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert compared(2000) < 2.5 * compared(1000)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +159,11 @@ def test_the_validator_agrees_with_brute_force_on_moved_slots(
         ("a", {"lifetime": Lifetime(0, 4)}, "share bytes"),
         ("half", {"lifetime": Lifetime(1, 4)}, "share bytes"),
         ("half", {"offset": 256 + 80}, "leaves the bytes of its owner 'a'"),
+        ("half", {"capacity": 128}, "room up to 448, leaves the bytes of its owner 'a'"),
         ("half", {"offset": 256, "alias_of": "c"}, "leaves the bytes of its owner 'c'"),
         ("half", {"region": "packed", "offset": 64}, "alias of 'a', not found"),
         ("half", {"alias_of": "gone"}, "alias of 'gone', not found"),
+        ("c", {"took_over": "gone"}, "took over 'gone', not found"),
         ("half", {"alias_of": "half"}, "alias of itself"),
     ],
 )
@@ -128,10 +211,13 @@ def test_the_validator_is_small_and_shares_no_code_with_the_planner() -> None:
     assert validator.__file__ is not None
     with open(validator.__file__) as file:
         lines = file.read().splitlines()
-    assert len(lines) < 100
+    assert len(lines) < 200
     imports = {line.split()[1] for line in lines if line.strip().startswith(("from", "import"))}
     assert imports == {
         "__future__",
+        "bisect",
+        "dataclasses",
+        "heapq",
         "itertools",
         "typing",
         "arenite.errors",
@@ -167,7 +253,15 @@ def saved() -> dict[str, Any]:
         (["slots", 1, "id"], "w", "twice"),
         (["regions", 0, "name"], "work", "twice"),
         (["method"], 3, "'method' must be text"),
+        (["seconds"], 10**400, "'seconds' must be a number"),
+        (["seconds"], float("inf"), "'seconds' must be a number"),
+        (["seconds"], float("nan"), "'seconds' must be a number"),
+        (["seconds"], -1, "'seconds' must be a number"),
+        (["seconds"], True, "'seconds' must be a number"),
+        (["seconds"], "1", "'seconds' must be a number"),
         (["slots", 4, "offset"], 256, "share bytes"),
+        (["slots", 1, "pinned"], "yes", "'pinned' must be true or false"),
+        (["slots", 1, "detail"], 7, "'detail' must be text"),
     ],
 )
 def test_a_damaged_saved_plan_is_refused(path: list[Any], wrong: Any, reason: str) -> None:
@@ -199,43 +293,31 @@ def test_a_plan_prints_as_a_table() -> None:
 def test_a_plan_is_a_table_in_notebooks_whatever_its_names() -> None:
     plan = memory.plan([Value("<script>", 64, Lifetime(0, 2)), Value("b", 32, Lifetime(1, 3))])
     page = ElementTree.fromstring(f"<div>{plan._repr_html_()}</div>")
-    cells = [[cell.text for cell in row] for row in page.iter("tr")]
-    assert ["<script>", "work", "0", "64", "[0, 2)"] in [row[:5] for row in cells]
+    rows = [[*row] for row in page.iter("tr")]
+    cells = [[cell.text for cell in row] for row in rows]
+    assert ["<script>", "work", "0", "64 bytes", "[0, 2)"] in [row[:5] for row in cells]
+    assert ["work", "arena from 0", "128 bytes", "128 bytes", "2"] in cells
+    for row in rows:
+        sides = ["right" if "right" in cell.get("style", "") else "left" for cell in row]
+        assert sides == ["left", "left", "right", "right", "right", "left"][: len(row)]
+    [picture] = page.iter("{http://www.w3.org/2000/svg}svg")
+    assert "made for memory" in "".join(page.itertext())
+    assert picture.get("viewBox")
+
+
+def test_what_else_is_known_of_values_is_saved_and_takes_no_part_in_comparing() -> None:
+    plan = replace(sample(), details={"a": "float32 [25], from é", "x": "int8 [64]"})
+    assert plan == sample()
+    assert MemoryPlan.from_json(plan.to_json()).details == plan.details
+    read = plan_from_bytes(memoryview(plan_to_bytes(plan)))
+    assert dict(read.details) == plan.details
+    assert "b" not in read.details
+    assert dict(plan_from_bytes(memoryview(plan_to_bytes(sample()))).details) == {}
+    damaged = plan_to_bytes(plan).replace(b'["", "float32', b'["", "float3"')
+    with pytest.raises(InvalidPlan, match="details of a saved plan"):
+        len(plan_from_bytes(memoryview(damaged)).details)
 
 
 def test_reuse_is_counted_in_bytes() -> None:
     one_after_another = [Value(k, 64, Lifetime(k, k + 1)) for k in range(5)]
     assert memory.plan(one_after_another).reused_nbytes == 4 * 64
-
-
-def test_the_drawing_has_one_named_box_a_value_and_both_lines() -> None:
-    plan = sample()
-    root = ElementTree.fromstring(plan.to_svg())
-    space = "{http://www.w3.org/2000/svg}"
-    boxes = [r for r in root.iter(f"{space}rect") if r.get("class") == "box"]
-    titles = [box.findtext(f"{space}title") or "" for box in boxes]
-    assert sorted(title.split()[0] for title in titles) == ["a", "b", "c", "w"]
-    assert any("took over a" in title for title in titles)
-    classes = {line.get("class") for line in root.iter(f"{space}line")}
-    assert {"peak", "bound"} <= classes
-    wide = next(b for b, t in zip(boxes, titles, strict=True) if t.startswith("w"))
-    tall = next(b for b, t in zip(boxes, titles, strict=True) if t.startswith("c"))
-    assert float(wide.get("width", 0)) > float(tall.get("width", 0))
-    assert float(wide.get("y", 0)) > float(tall.get("y", 0)), "bytes go up"
-
-
-def test_names_from_strangers_cannot_break_the_drawing() -> None:
-    names = ["<script>", "a&b", '"', "\x00\x1b", "\ud800", "\ufffe", "x" * 400, "]]>"]
-    plan = memory.plan([Value(name, 640, Lifetime(0, 9)) for name in names])
-    root = ElementTree.fromstring(plan.to_svg().encode("utf-8"))
-    assert not list(root.iter("script"))
-
-
-def test_a_drawing_of_a_huge_plan_leaves_the_smallest_out_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(svg, "MAX_BOXES", 10)
-    text = memory.plan(graph_like(50, 1)).to_svg()
-    assert text.count('class="box"') == 10
-    assert "the largest 10 are drawn" in text
-    assert "0 values" in memory.plan([]).to_svg()

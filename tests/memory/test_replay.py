@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from arenite import memory
 from arenite.errors import DoesNotFit, InvalidArgument
 from arenite.memory import Alias, Lifetime, Region, Replay, Value
-from tests.memory.problems import graph_like, values
+from tests.memory.problems import conflicts, graph_like, values
 
 
 @settings(max_examples=300, deadline=None)
@@ -25,8 +25,26 @@ def test_any_new_sizes_give_a_sound_plan(given_values: list[Value], data: st.Dat
     sizes = {v: data.draw(st.integers(0, 40)) for v in free}
     new = Replay(plan).resize(sizes)
     new.verify()
-    assert all(new.slots[v].nbytes == size for v, size in sizes.items())
+    assert conflicts(new) == []
+    used = {slot.id for tick in range(20) for slot in plan.live_at(tick)}
+    assert all(new.slots[v].nbytes == size for v, size in sizes.items() if v in used)
+    assert all(new.slots[v].nbytes == 0 for v in sizes if v not in used)
     assert list(new.slots) == list(plan.slots)
+
+
+def test_an_owner_that_never_lives_is_there_as_long_as_its_aliases() -> None:
+    plan = memory.plan(
+        [
+            Value("part", 64, Lifetime(0, 2), alias=Alias("owner")),
+            Value("owner", 64, Lifetime(5, 5)),
+            Value("never", 64, Lifetime(9, 9), alias=Alias("owner")),
+            Value("late", 64, Lifetime(4, 6)),
+            Value("later", 64, Lifetime(2, 7)),
+        ]
+    )
+    new = Replay(plan).resize({"late": 128, "later": 128})
+    new.verify()
+    assert (plan.peak_nbytes, new.peak_nbytes) == (128, 256)
 
 
 def test_sizes_that_all_double_double_the_peak_at_most() -> None:
@@ -121,5 +139,13 @@ def test_what_cannot_be_kept_is_refused() -> None:
         Replay(pinned).resize({"z": 1})
     with pytest.raises(InvalidArgument, match="no value of the plan"):
         Replay(pinned).resize({"a": -1})
+    for size in (3.5, "3"):
+        with pytest.raises(InvalidArgument, match="the size of 'a' must be an integer"):
+            Replay(pinned).resize({"a": size})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="no value of the plan"):
+        Replay(pinned).resize({"a": 2**70})
+    many = memory.plan([Value(k, 64, Lifetime(0, 1)) for k in range(32)])
+    with pytest.raises(InvalidArgument, match="all values together"):
+        Replay(many).resize(dict.fromkeys(range(32), 2**59))
     with pytest.raises(DoesNotFit, match="within 128 bytes"):
         Replay(pinned).resize({"p": 128})

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.device.allocator import readable_nbytes
 from arenite.dtype import BY_NAME
 from arenite.errors import IndexOutOfRange, RunFailed, ShapeMismatch, TypeMismatch
 from arenite.ir import Var, reference
@@ -253,4 +254,5 @@ def test_kernels_and_plans_are_tables() -> None:
                 assert kernel.entry_point in text
                 assert kernel.border in text
                 assert str(kernel.writes_nbytes) in text
-        assert f"<td>{program.plan.slots['out0'].nbytes}</td>" in program.plan._repr_html_()
+        size = readable_nbytes(program.plan.slots["out0"].nbytes)
+        assert f'<td style="text-align: right">{size}</td>' in program.plan._repr_html_()

@@ -249,7 +249,9 @@ def test_segments_are_shown_and_counted() -> None:
         assert {one.name.split()[1] for one in profile.kernels} == {"0", "1", "2"}
         assert json.loads(profile.to_chrome_trace())["traceEvents"]
         assert program.passes
-        assert "up to 256" in plan._repr_html_()
+        page = plan._repr_html_()
+        assert "up to 256" in page
+        assert page.count("</svg>") == len(plan.segments)
         assert "ends here because" in str(program.kernels)
         assert "3 segments" in repr(program)
 
