@@ -6,7 +6,6 @@ returns new arrays. Sizes that are variables are read off the inputs' shapes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import locks
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, check_fit, check_targets, write_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
@@ -66,11 +65,11 @@ class Executable(Closing):
         self._hosts = HostCalls(outline, compiled, self._assembly.first_cell)
         # A signal handler may run in the middle of a run, on its thread: it gets past the lock, and
         # is told.
-        self._lock = threading.RLock()
+        self._lock = locks.reentrant()
         self._is_running = False
         self._failure: str | None = None
         self._is_closed = False
-        forks.watch(self)
+        locks.watch(self)
         self._is_short = self._assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._arguments = Arguments(outline.inputs, outline.vars)
         self._handover = Handover(outline, self._binder, self._arguments)
@@ -403,4 +402,4 @@ class Executable(Closing):
         if self._is_running:
             self._failure = "it was running when the process forked"
             self._quick = None
-        self._lock, self._is_running = threading.RLock(), False
+        self._is_running = False

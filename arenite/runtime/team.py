@@ -11,9 +11,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import threading
 from typing import NamedTuple
 
+from arenite import locks
 from arenite.errors import InvalidArgument, OutOfMemory
 from arenite.runtime.layout import Team as Layout
 from arenite.runtime.layout import Worker
@@ -41,7 +41,7 @@ class Team:
     """Threads 1, 2, ...; `lock` is held by whoever runs on them."""
 
     def __init__(self, code: TeamCode, pin: bool = True) -> None:
-        self.lock = threading.Lock()
+        self.lock = locks.exclusive()
         self.pins = pin
         self._code = code
         self._threads: list[int] = []  # pthread_t
