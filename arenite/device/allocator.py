@@ -97,6 +97,15 @@ class Allocator(ABC):
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
         """Fill all of `target` (contiguous, writable) from `offset`; done when it returns."""
 
+    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+        """A copy of `nbytes` bytes from `offset` on."""
+        copied = bytearray(nbytes)
+        self.copyout(raw, offset, memoryview(copied))
+        return bytes(copied)
+
+    def check(self) -> None:  # noqa: B027 - memory of most devices stays what it is
+        """Raise where the memory is no longer what it was, because someone else has changed it."""
+
     @property
     @abstractmethod
     def stats(self) -> AllocatorStats:

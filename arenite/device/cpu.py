@@ -23,7 +23,7 @@ from arenite.device.allocator import (
     as_integer,
     readable_nbytes,
 )
-from arenite.device.host import mapping_of, read_host, write_host
+from arenite.device.host import host_address, mapping_of, read_host, write_host
 from arenite.device.raw import HostMemory, Mapping, RawBuffer
 from arenite.errors import InvalidArgument, OutOfMemory
 
@@ -123,6 +123,9 @@ class CpuAllocator(Allocator):
 
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
         read_host(raw, offset, target)
+
+    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+        return ctypes.string_at(host_address(raw, offset, nbytes), nbytes)
 
     def trim(self) -> int:
         """Give pooled memory back to the system; returns how many bytes that were (0 from within

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from arenite import locks
 from arenite.device.allocator import Allocator, BufferOptions
 from arenite.device.host import host_address
+from arenite.device.known import KNOWN
 from arenite.device.raw import BorrowedMemory, RawBuffer
 
 _storage_ids = itertools.count(1)
@@ -29,7 +30,10 @@ _storage_ids = itertools.count(1)
 class Storage:
     """At most one allocation; `id` is never reused."""
 
-    __slots__ = ("_lock", "_made", "allocator", "id", "nbytes", "options", "raw")
+    __slots__ = (
+        *("__weakref__", "_is_known", "_lock", "_made"),
+        *("allocator", "id", "nbytes", "options", "raw"),
+    )
 
     def __init__(self, allocator: Allocator, nbytes: int, options: BufferOptions) -> None:
         self.allocator = allocator
@@ -37,6 +41,7 @@ class Storage:
         self.options = options
         self.id = next(_storage_ids)
         self.raw: RawBuffer | None = None
+        self._is_known = False
         self._lock = locks.reentrant()
         #: The memory and what frees it, under one key: only the first that is put there stays.
         self._made: dict[None, tuple[RawBuffer, NDArray[np.uint8] | None]] = {}
@@ -49,6 +54,7 @@ class Storage:
         storage = cls(allocator, raw.nbytes, BufferOptions())
         storage._made[None] = (raw, None if release is None else _calling_at_end(release))
         storage.raw = raw
+        storage.make_known()
         return storage
 
     def ensure(self) -> RawBuffer:
@@ -67,8 +73,15 @@ class Storage:
         """The bytes as an array that keeps this storage; only a writable one can be written,
         whatever is done to its flags."""
         assert self.raw is not None
+        self.make_known()
         address = host_address(self.raw, offset, nbytes)
         return np.asarray(cast(Any, HostSpan(self, address, nbytes, not writable)))
+
+    def make_known(self) -> None:
+        """Have the memory recognised when it comes back: its address is handed out."""
+        if not self._is_known:
+            KNOWN.add(self)
+            self._is_known = True
 
 
 def _calling_at_end(function: Callable[..., object], *arguments: object) -> NDArray[np.uint8]:

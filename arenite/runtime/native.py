@@ -35,7 +35,7 @@ POLL_SECONDS = 0.05
 REFRESH_EPOCHS = 2**30
 #: The sources whose text decides what the runtime image is.
 _SOURCES = (
-    *("driver_ir", "entry_ir", "eval_ir", "ir_text", "layout"),
+    *("driver_ir", "entry_ir", "eval_ir", "guard_ir", "ir_text", "layout"),
     *("quick_ir", "table", "team_ir", "wait_ir"),
 )
 
@@ -70,6 +70,7 @@ class Runtime:
         self.code = code
         self.run_serial_at, self.run_parallel_at = address["run_serial"], address["run_parallel"]
         self.quick_at = address["quick"]
+        self.bus_error_at = address["bus_error"]
         self.run_serial: _Entry = signature(self.run_serial_at)
         self.run_parallel: _Entry = signature(self.run_parallel_at)
         self.run_serial_profiled: _Entry = signature(address["run_serial_profiled"])

@@ -72,8 +72,10 @@ class Team:
         cpus = _cpus_after_this_one()
         if n_threads > len(cpus):
             self._set(Layout.YIELD_CLOCKS, int(YIELD_SECONDS * self._code.clocks_per_second))
-        # Signals are for Python's threads: workers are born with all of them blocked.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        # Signals are for Python's threads: workers are born with all of them blocked, but for the
+        # one of a mapped file that was cut short, which is handled where it happens.
+        blocked = signal.valid_signals() - {signal.SIGBUS}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
             while self.n_threads < n_threads:
                 self._start(self.n_threads, cpus[self.n_threads % len(cpus)])
