@@ -159,9 +159,9 @@ assert told == [] and not turn.was_cut_short
 
 def test_a_turn_is_refused_on_its_own_thread_and_given_again_afterwards() -> None:
     turn = locks.Turn("the thing")
-    with turn.take(), pytest.raises(RunFailed, match="the thing is busy on this very thread"):
-        with turn.take():
-            raise AssertionError
+    is_busy = pytest.raises(RunFailed, match="the thing is busy on this very thread")
+    with turn.take(), is_busy, turn.take():
+        raise AssertionError
     with pytest.raises(KeyError), turn.take():
         raise KeyError
     with turn.take():

@@ -111,8 +111,8 @@ class Buffer:
 
     @classmethod
     def from_dlpack(cls, producer: Any) -> Buffer:
-        """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous. Bytes that
-        a storage is known for are a view of it, as with `from_array`."""
+        """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous. Of bytes
+        that a storage is known for it is a view, as with `from_array`."""
         from arenite.device import dlpack
 
         taken = dlpack.take(producer)

@@ -33,7 +33,6 @@ from arenite.errors import (
     ReadOnly,
 )
 
-
 Read = TypeVar("Read", int, bytes)
 
 

@@ -101,11 +101,22 @@ class VariantCache:
             return Variants(tuple(kept), self._n_compiled, self._n_dropped)
 
     def close(self) -> None:
-        """Close all that are kept, and compile no more."""
+        """Close all that are kept, and compile no more. Called from within a run of one it raises,
+        as that one does, and nothing is closed that is needed."""
         with self._lock:
             self._is_closed = True
-        for one in self.snapshot():
-            one.executable.close()
+            kept = [*self._kept.items()]
+        closed = []
+        try:
+            for key, one in kept:
+                one.executable.close()
+                closed.append(key)
+        except RunFailed:
+            with self._lock:
+                self._is_closed = False
+                for key in closed:
+                    self._kept.pop(key, None)
+            raise
 
     def _find(self, key: str) -> Variant | None:
         with self._lock:
