@@ -74,7 +74,7 @@ def test_what_is_found_is_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: 
     [choice] = tuned["choices"].values()
     assert "tile 8x" in choice
     # As a test in another process that shares the cache does when it is over.
-    code = "from arenite.pipeline import choices as c; [c.keep_choice(x, None) for x in c.all_choices()]"
+    code = "from arenite.pipeline.choices import *; [keep_choice(c, None) for c in all_choices()]"
     subprocess.run([sys.executable, "-c", code], check=True)
     a, b = np.ones((100, 64), np.float32), np.ones((64, 96), np.float32)
     with arenite.compile(lambda x, y: x @ y, a, b) as program:
