@@ -17,6 +17,7 @@ import stat
 import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
 from arenite.device.allocator import Allocator, AllocatorStats, BufferOptions, Ledger, as_integer
@@ -126,7 +127,7 @@ class DiskAllocator(Allocator):
         at = host_address(raw, offset, target.nbytes) - self.mapping.address
         left = target
         while left.nbytes:
-            n = self._read(lambda at=at, left=left: os.preadv(self.descriptor, [left], at))
+            n = self._read(partial(os.preadv, self.descriptor, [left], at))
             at, left = at + n, left[n:]
         self.check()
 
@@ -135,7 +136,7 @@ class DiskAllocator(Allocator):
         parts: list[bytes] = []
         left = nbytes
         while left:
-            parts.append(self._read(lambda at=at, left=left: os.pread(self.descriptor, left, at)))
+            parts.append(self._read(partial(os.pread, self.descriptor, left, at)))
             at, left = at + len(parts[-1]), left - len(parts[-1])
         self.check()
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -64,9 +64,11 @@ class KnownMemory:
         return None if found is None else found()
 
     def _sweep(self) -> None:
-        alive = {start: ref for start, ref in self._by_start.items() if ref() is not None}
-        self._by_start, self._starts = alive, sorted(alive)
-        self._n_sweep = max(64, 2 * len(alive))
+        for start, ref in list(self._by_start.items()):
+            if ref() is None:
+                del self._by_start[start]
+        self._starts = sorted(self._by_start)
+        self._n_sweep = max(64, 2 * len(self._starts))
 
 
 KNOWN = KnownMemory()
