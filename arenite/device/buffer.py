@@ -11,8 +11,7 @@ once; nothing leaves the storage; whatever was handed out keeps the storage aliv
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NoReturn, TypeAlias, overload
 
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 from arenite.device.allocator import Allocator, BufferOptions, as_integer
 from arenite.device.cpu import CPU
 from arenite.device.host import BytesLike, bytes_of, target_bytes_of
-from arenite.device.known import KNOWN
-from arenite.device.raw import BorrowedMemory, MappedFile, RawBuffer
+from arenite.device.raw import MappedFile, RawBuffer
+from arenite.device.shapes import checked_shape, flat_shape
 from arenite.device.storage import Storage
 from arenite.dtype import DType, uint8
 from arenite.dtype import of as dtype_of
@@ -42,8 +41,6 @@ DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
 
 # What a copy between two devices that the host cannot reach takes of host memory.
 STAGING_NBYTES = 4 * 2**20
-
-MAX_AXES = 64  # as NumPy's arrays have them
 
 _DEFAULT_OPTIONS = BufferOptions()
 _buffer_ids = itertools.count(1)
@@ -74,7 +71,7 @@ class Buffer:
     ) -> None:
         """Nothing is allocated yet; a request the device can never serve raises now."""
         dtype = dtype_of(dtype)
-        shape = _checked_shape(shape)
+        shape = checked_shape(shape)
         nbytes = dtype.nbytes(shape)
         allocator.check_request(nbytes, options)
         self._set(Storage(allocator, nbytes, options), 0, nbytes, dtype, shape)
@@ -104,10 +101,11 @@ class Buffer:
                 f"the array of shape {array.shape} has strides {array.strides} and is not "
                 "C-contiguous; copy it first (numpy.ascontiguousarray)"
             )
-        dtype, shape = dtype_of(array.dtype), _checked_shape(array.shape)
+        dtype, shape = dtype_of(array.dtype), checked_shape(array.shape)
         address: int = array.__array_interface__["data"][0]
         read_only = not array.flags.writeable
-        return cls._at(address, array.nbytes, dtype, shape, read_only, owner=array)
+        storage, offset = Storage.at(address, array.nbytes, owner=array)
+        return cls._over(storage, offset, array.nbytes, dtype, shape, read_only)
 
     @classmethod
     def from_dlpack(cls, producer: Any) -> Buffer:
@@ -116,10 +114,8 @@ class Buffer:
         from arenite.device import dlpack
 
         taken = dlpack.take(producer)
-        return cls._at(
-            *(taken.address, taken.nbytes, taken.dtype, taken.shape, taken.read_only),
-            release=taken.release,
-        )
+        storage, offset = Storage.at(taken.address, taken.nbytes, release=taken.release)
+        return cls._over(storage, offset, taken.nbytes, taken.dtype, taken.shape, taken.read_only)
 
     def view(
         self,
@@ -137,9 +133,9 @@ class Buffer:
             )
         dtype = dtype_of(dtype)
         if shape is None:
-            shape = _flat_shape(dtype, nbytes)
+            shape = flat_shape(dtype, nbytes)
         else:
-            shape = _checked_shape(shape)
+            shape = checked_shape(shape)
             if dtype.nbytes(shape) != nbytes:
                 raise InvalidView(
                     f"{dtype} of shape {shape} takes {dtype.nbytes(shape)} bytes; the view has "
@@ -148,27 +144,6 @@ class Buffer:
         return Buffer._over(
             *(self._storage, self._offset + offset, nbytes, dtype, shape), self._is_read_only
         )
-
-    @classmethod
-    def _at(
-        cls,
-        address: int,
-        nbytes: int,
-        dtype: DType,
-        shape: tuple[int, ...],
-        read_only: bool,
-        owner: object = None,
-        release: Callable[[], object] | None = None,
-    ) -> Buffer:
-        """Host memory of someone else, or our own that came back; then nobody else is needed."""
-        storage = KNOWN.find(address, nbytes)
-        if storage is None or storage.raw is None or storage.raw.address is None:
-            raw = BorrowedMemory(nbytes, address, True, False, owner)
-            storage = Storage.borrowed(CPU, raw, release)
-            return cls._over(storage, 0, nbytes, dtype, shape, read_only)
-        if release is not None:
-            release()
-        return cls._over(storage, address - storage.raw.address, nbytes, dtype, shape, read_only)
 
     @classmethod
     def _over(
@@ -467,23 +442,3 @@ class Buffer:
 
     def _shared_array(self) -> NDArray[Any]:
         return self._typed_array(self._shape, writable=not self._reads_only())
-
-
-def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    try:
-        sizes = tuple(map(operator.index, shape))
-    except TypeError:
-        raise InvalidArgument(f"a shape is a sequence of integers, not {shape!r}") from None
-    if len(sizes) > MAX_AXES:
-        raise InvalidArgument(f"a shape has at most {MAX_AXES} sizes, not {len(sizes)}")
-    return sizes
-
-
-def _flat_shape(dtype: DType, nbytes: int) -> tuple[int]:
-    count, rest = divmod(nbytes * 8, dtype.bits)
-    if rest:
-        raise InvalidView(
-            f"{nbytes} bytes are no whole number of {dtype} "
-            f"{'blocks' if dtype.is_block else 'elements'} of {dtype.bits} bits"
-        )
-    return (count * dtype.block_length,)

@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.device.shapes import MAX_AXES
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, TypeMismatch
 
 CPU_DEVICE = (1, 0)  # kDLCPU, the first of them
 VERSION = (1, 1)  # the first that has the float8 kinds
 FLAG_READ_ONLY = 1
-MAX_AXES = 64  # as NumPy's arrays have them
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.device.allocator import Allocator, BufferOptions
+from arenite.device.cpu import CPU
 from arenite.device.host import host_address
 from arenite.device.known import KNOWN
 from arenite.device.raw import BorrowedMemory, RawBuffer
@@ -47,15 +48,26 @@ class Storage:
         self._made: dict[None, tuple[RawBuffer, NDArray[np.uint8] | None]] = {}
 
     @classmethod
-    def borrowed(
-        cls, allocator: Allocator, raw: BorrowedMemory, release: Callable[[], object] | None
-    ) -> Storage:
-        """Over memory that exists; `release` is called once when the storage goes."""
-        storage = cls(allocator, raw.nbytes, BufferOptions())
+    def at(
+        cls,
+        address: int,
+        nbytes: int,
+        owner: object = None,
+        release: Callable[[], object] | None = None,
+    ) -> tuple[Storage, int]:
+        """The storage of some host memory, and where in it that begins. Memory that is known is of
+        the storage that it is known for; else it is borrowed from its owner, and `release` called
+        once when the storage goes."""
+        known = KNOWN.find(address, nbytes)
+        if known is not None and known.raw is not None and known.raw.address is not None:
+            if release is not None:
+                release()
+            return known, address - known.raw.address
+        storage = cls(CPU, nbytes, BufferOptions())
+        storage.raw = raw = BorrowedMemory(nbytes, address, True, False, owner)
         storage._made[None] = (raw, None if release is None else _calling_at_end(release))
-        storage.raw = raw
         storage.make_known()
-        return storage
+        return storage, 0
 
     def ensure(self) -> RawBuffer:
         """The memory, allocated now where it is not yet, once however many threads ask."""

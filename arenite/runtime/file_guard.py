@@ -76,16 +76,19 @@ class FileGuard:
             self._install()
             slots = {file: slot for file in files if (slot := self._slot_of(file)) is not None}
             before = {file: self._faults(slot) for file, slot in slots.items()}
-            for slot in slots.values():
-                self._count(slot, 1)
+        counted: list[int] = []
         try:
+            with self._lock:
+                for slot in slots.values():
+                    counted.append(slot)
+                    self._count(slot, 1)
             yield
         except AreniteError:
             self._raise_faults(slots, before, on_failure)
             raise
         finally:
             with self._lock:
-                for slot in slots.values():
+                for slot in counted:
                     self._count(slot, -1)
                 self._restore(slots, before)
         self._raise_faults(slots, before, on_failure)
