@@ -95,8 +95,10 @@ class FileGuard:
 
     def forget_after_fork(self) -> None:
         """In a forked process: what other threads were reading is not read here."""
-        for slot in self._slots.values():
+        for file, slot in list(self._slots.items()):
             self._set(_record(slot) + Layout.ACTIVE, 0)
+            if self._faults(slot):  # zeros may still be there
+                map_at(file.mapping.address, file.mapping.nbytes, file.descriptor)
 
     def _install(self) -> None:
         """Make the handler the first to hear of a fault; others may have come before it since."""

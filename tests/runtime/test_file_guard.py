@@ -158,6 +158,48 @@ function.close()
     )
 
 
+def test_a_run_that_could_not_read_a_file_that_is_as_it_was_spoils_the_program(
+    weights: Path,
+) -> None:
+    passes(
+        """
+from arenite.errors import RunFailed
+times, nbytes, calls = os.stat(path).st_mtime_ns, os.path.getsize(path), 0
+def before(x):
+    global calls
+    calls += 1
+    if calls == 1:
+        cut()
+    return x
+def after(y):  # as if a disk had not given the bytes
+    os.truncate(path, nbytes)
+    os.utime(path, ns=(times, times))
+    return y
+w = opened()
+def body(x):
+    sums = (w * arenite.host_call(before, x, x)).sum(axis=1)
+    return arenite.host_call(after, sums, sums)
+x = np.ones(512, np.float32)
+with arenite.compile(body, arenite.spec((512,)), threads=1) as function:
+    try:
+        function(x)
+        raise AssertionError
+    except FileChanged as error:
+        assert path in str(error) and "could not be read" in str(error), error
+    try:
+        function(x)
+        raise AssertionError
+    except RunFailed as error:
+        assert path in str(error) and "reset()" in str(error), error
+    function.reset()
+    half = np.array(w).astype(np.float64).sum(axis=1)
+    assert half[0] and not half[-1]  # the mapping is the file's again
+    np.testing.assert_allclose(function(x), half, atol=1e-3)
+""",
+        weights,
+    )
+
+
 @pytest.mark.parametrize("has_run", [False, True])
 def test_outside_of_runs_the_signal_does_what_it_always_did(weights: Path, has_run: bool) -> None:
     done = run(
