@@ -244,5 +244,6 @@ class SegmentedExecutable(Closing):
             self._open.close()
 
     def forget_after_fork(self) -> None:
-        """In a forked process: a run in progress is another process's now."""
-        self._is_running, self._running = False, None
+        """In a forked process: a run of another thread is another process's now."""
+        if not locks.is_mine(self._lock):
+            self._is_running, self._running = False, None

@@ -408,8 +408,7 @@ class Executable(Closing):
         return "; its states may be half written: reset_state() or load() them"
 
     def forget_after_fork(self) -> None:
-        """In a forked process: a run in progress is another process's now."""
-        if self._is_running:
-            self._failure = "it was running when the process forked"
-            self._quick = None
-        self._is_running = False
+        """In a forked process: a run of another thread is another process's now."""
+        if self._is_running and not locks.is_mine(self._lock):
+            self._fail("it was running when the process forked")
+            self._is_running = False

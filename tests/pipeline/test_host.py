@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -152,3 +154,30 @@ def test_closing_a_program_in_segments_from_within_leaves_it_open() -> None:
         for _ in range(2):
             assert program(x).tolist() == [2.0] * 6
     assert n_refused == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_process_forked_by_the_function_goes_on_with_the_run(threads: int) -> None:
+    child = 0
+
+    def function(a: Array) -> Array:
+        nonlocal child
+        child = child or os.fork()
+        if child == 0:
+            child = -1
+            signal.alarm(60)
+        return a + 1
+
+    x = np.ones(3, np.float32)
+    with arenite.compile(
+        lambda x: arenite.host_call(function, x, x * 2) * 2, x, threads=threads
+    ) as program:
+        is_right = False
+        try:
+            is_right = program(x).tolist() == program(x).tolist() == [6.0] * 3
+        finally:
+            if child == -1:
+                os._exit(0 if is_right else 1)
+        assert is_right
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
