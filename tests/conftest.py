@@ -56,6 +56,16 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def own_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tuning finds in this process is kept apart, in the shared cache: a test that tunes, and
+    takes back what it found, would take back another worker's too."""
+    from arenite.pipeline import choices
+
+    shared = choices._choices_key
+    monkeypatch.setattr(choices, "_choices_key", lambda: f"{os.getpid():016x}{shared()}")
+
+
 @pytest.fixture(scope="session")
 def smollm2(cache_folder: Path) -> Path:
     """SmolLM2-135M-Instruct in Q4_1, from the user's own models, fetched where it is not there

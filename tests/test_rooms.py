@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "arenite"
 ROOMS = [
     "lazy",
     "errors",
+    "locks",
     "dtype",
     "device",
     "hazards",

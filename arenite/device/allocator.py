@@ -2,23 +2,27 @@
 
 In: requests of so many bytes with options. Out: RawBuffers, and statistics of what is live.
 What must hold: `free` may be called by the garbage collector, in any thread, at any moment, also
-while that same thread is inside the allocator; so it never waits. `Ledger` makes that easy:
+while that same thread is inside the allocator; so it never waits. So may `allocate`, by a finaliser
+or a signal handler: it neither waits for itself nor touches what is half done. `Ledger` makes both
+easy:
 
-    free ──► returned (a deque) ──► taken back by whoever holds the lock, or gets it without waiting
+    free ──► pending (a deque) ──► done by whoever holds the lock, or gets it without waiting
+    allocate, inside of allocate ──► pending ──► counted on the way out
 """
 
 from __future__ import annotations
 
 import operator
-import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
+from arenite import locks
 from arenite.device.raw import RawBuffer
-from arenite.errors import AreniteError, InvalidArgument
+from arenite.errors import InvalidArgument
 
 MIN_ALIGNMENT = 64
 
@@ -93,6 +97,15 @@ class Allocator(ABC):
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
         """Fill all of `target` (contiguous, writable) from `offset`; done when it returns."""
 
+    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+        """A copy of `nbytes` bytes from `offset` on."""
+        copied = bytearray(nbytes)
+        self.copyout(raw, offset, memoryview(copied))
+        return bytes(copied)
+
+    def check(self) -> None:  # noqa: B027 - memory of most devices stays what it is
+        """Raise where the memory is no longer what it was, because someone else has changed it."""
+
     @property
     @abstractmethod
     def stats(self) -> AllocatorStats:
@@ -116,75 +129,108 @@ class Ledger(Generic[Raw]):
     """What is live and how many bytes it takes, under one lock.
 
     `reclaim` is called under the lock with each handle that came back, exactly once for each
-    `add`. It must not refer to whoever owns the ledger, or the two would need the collector to go.
+    `add`; `forget` where an exception, or a fork, left the middle of what it did: nothing that was
+    kept for reuse is to be trusted then. They must not refer to whoever owns the ledger, or the two
+    would need the collector to go.
     """
 
-    def __init__(self, reclaim: Callable[[Raw], None]) -> None:
+    def __init__(
+        self, reclaim: Callable[[Raw], None], forget: Callable[[], None] = lambda: None
+    ) -> None:
         self._reclaim = reclaim
-        self._lock = threading.Lock()
-        self._holder: int | None = None  # the thread inside `locked`
-        self._returned: deque[RawBuffer] = deque()
+        self._forget = forget
+        self._lock = locks.reentrant()
+        self._depth = 0  # how often the thread that has the lock is inside `locked`
+        self._pending: deque[Callable[[], object]] = deque()  # steps, in order
         self._live: dict[RawBuffer, int] = {}
         self.live_nbytes = 0
         self.peak_nbytes = 0
+        locks.watch(self)
 
     @property
     def n_live(self) -> int:
         return len(self._live)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[bool]:
         """Everything that was freed before has been taken back inside, and everything freed
-        meanwhile (the collector runs where it likes) is taken back on the way out."""
-        if self._holder == threading.get_ident():
-            raise AreniteError(
-                "the allocator was entered again from within, by a finaliser that the garbage "
-                "collector ran there: a __del__ method may free buffers, not allocate them"
-            )
+        meanwhile (the collector runs where it likes) is taken back on the way out.
+
+        True: alone. False: inside of what this same thread is in the middle of, in a finaliser or
+        a signal handler; nothing but `add` and `postpone` may be used then.
+        """
         try:
-            with self._lock:
-                self._holder = threading.get_ident()
-                try:
-                    self._take_back()
-                    yield
-                finally:
-                    self._holder = None
+            with self._entered() as is_alone:
+                if is_alone:
+                    self._do_pending()
+                yield is_alone
         finally:
             self._settle()
 
+    @contextmanager
+    def _entered(self) -> Iterator[bool]:
+        with self._lock:
+            outside = self._depth
+            try:
+                self._depth = outside + 1
+                yield outside == 0
+            except BaseException:
+                if outside == 0:
+                    self._put_in_order()
+                raise
+            finally:
+                self._depth = outside
+
     def add(self, raw: Raw, nbytes: int) -> None:
         """Count a handle as live. To be called under the lock."""
+        self.postpone(partial(self._add, raw, nbytes))
+
+    def postpone(self, step: Callable[[], object]) -> None:
+        """Do this under the lock: now, or at the end of what this thread is in the middle of."""
+        if self._depth > 1:
+            self._pending.append(step)
+        else:
+            step()
+
+    def give_back(self, raw: RawBuffer) -> None:
+        """Never waits: where the lock is taken, its holder settles after letting go."""
+        self._pending.append(partial(self._take_back, raw))
+        self._settle()
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: a thread in the middle of the books is not here to go on."""
+        if self._depth and not locks.is_mine(self._lock):
+            self._depth = 0
+            self._put_in_order()
+
+    def _settle(self) -> None:
+        while self._pending and self._lock.acquire(blocking=False):
+            try:
+                if self._depth:
+                    return  # this very thread is inside, and settles on its way out
+                with self._entered():
+                    self._do_pending()
+            finally:
+                self._lock.release()
+
+    def _do_pending(self) -> None:
+        while self._pending:
+            self._pending.popleft()()
+
+    def _take_back(self, raw: RawBuffer) -> None:
+        nbytes = self._live.pop(raw, None)
+        if nbytes is not None:
+            self.live_nbytes -= nbytes
+            self._reclaim(raw)  # type: ignore[arg-type]  # what is live came from `add`
+
+    def _add(self, raw: Raw, nbytes: int) -> None:
         self._live[raw] = nbytes
         self.live_nbytes += nbytes
         self.peak_nbytes = max(self.peak_nbytes, self.live_nbytes)
 
-    def give_back(self, raw: RawBuffer) -> None:
-        """Never waits: where the lock is taken, its holder settles after letting go."""
-        self._returned.append(raw)
-        self._settle()
-
-    def hold(self) -> None:
-        """Take the lock, so that a fork finds the books in order."""
-        self._lock.acquire()
-
-    def let_go(self) -> None:
-        self._lock.release()
-        self._settle()
-
-    def _settle(self) -> None:
-        while self._returned and self._lock.acquire(blocking=False):
-            try:
-                self._take_back()
-            finally:
-                self._lock.release()
-
-    def _take_back(self) -> None:
-        while self._returned:
-            raw = self._returned.popleft()
-            nbytes = self._live.pop(raw, None)
-            if nbytes is not None:
-                self.live_nbytes -= nbytes
-                self._reclaim(raw)  # type: ignore[arg-type]  # what is live came from `add`
+    def _put_in_order(self) -> None:
+        self._forget()
+        self.live_nbytes = sum(self._live.values())
 
 
 def as_integer(what: str, value: object) -> int:

@@ -11,10 +11,9 @@ once; nothing leaves the storage; whatever was handed out keeps the storage aliv
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 from arenite.device.allocator import Allocator, BufferOptions, as_integer
 from arenite.device.cpu import CPU
 from arenite.device.host import BytesLike, bytes_of, target_bytes_of
-from arenite.device.raw import BorrowedMemory, RawBuffer
+from arenite.device.raw import MappedFile, RawBuffer
+from arenite.device.shapes import checked_shape, flat_shape
 from arenite.device.storage import Storage
 from arenite.dtype import DType, uint8
 from arenite.dtype import of as dtype_of
@@ -31,6 +31,7 @@ from arenite.errors import (
     InvalidView,
     NotAllocated,
     NotCpuAccessible,
+    NotSupported,
     ReadOnly,
     SizeMismatch,
     TypeMismatch,
@@ -48,7 +49,10 @@ _buffer_ids = itertools.count(1)
 class Buffer:
     """A handle on some bytes of a storage. `id` is the handle's, `storage_id` the storage's."""
 
-    __slots__ = ("__weakref__", "_dtype", "_id", "_nbytes", "_offset", "_shape", "_storage")
+    __slots__ = (
+        *("__weakref__", "_dtype", "_id", "_is_read_only"),
+        *("_nbytes", "_offset", "_shape", "_storage"),
+    )
 
     _storage: Storage
     _offset: int
@@ -56,6 +60,7 @@ class Buffer:
     _dtype: DType
     _shape: tuple[int, ...]
     _id: int
+    _is_read_only: bool  # through this handle; the storage may be so for all
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class Buffer:
     ) -> None:
         """Nothing is allocated yet; a request the device can never serve raises now."""
         dtype = dtype_of(dtype)
-        shape = _checked_shape(shape)
+        shape = checked_shape(shape)
         nbytes = dtype.nbytes(shape)
         allocator.check_request(nbytes, options)
         self._set(Storage(allocator, nbytes, options), 0, nbytes, dtype, shape)
@@ -87,7 +92,8 @@ class Buffer:
     @classmethod
     def from_array(cls, array: NDArray[Any]) -> Buffer:
         """Borrow a C-contiguous NumPy array: no copy, read-only where it is. The buffer keeps the
-        array; two buffers borrowed from one array are two storages over the same bytes."""
+        memory. An array over bytes that a storage is known for (those of another buffer, or of an
+        array that was borrowed before) is a view of that storage."""
         if not isinstance(array, np.ndarray):
             raise TypeMismatch(f"a NumPy array is needed, not {type(array).__name__}")
         if not array.flags.c_contiguous:
@@ -95,22 +101,21 @@ class Buffer:
                 f"the array of shape {array.shape} has strides {array.strides} and is not "
                 "C-contiguous; copy it first (numpy.ascontiguousarray)"
             )
+        dtype, shape = dtype_of(array.dtype), checked_shape(array.shape)
         address: int = array.__array_interface__["data"][0]
-        raw = BorrowedMemory(array.nbytes, address, True, not array.flags.writeable, array)
-        return cls._over(
-            Storage.borrowed(CPU, raw, None), 0, raw.nbytes, dtype_of(array.dtype), array.shape
-        )
+        read_only = not array.flags.writeable
+        storage, offset = Storage.at(address, array.nbytes, owner=array)
+        return cls._over(storage, offset, array.nbytes, dtype, shape, read_only)
 
     @classmethod
     def from_dlpack(cls, producer: Any) -> Buffer:
-        """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous."""
+        """Borrow the array of any object that speaks DLPack, on the CPU and C-contiguous. Of bytes
+        that a storage is known for it is a view, as with `from_array`."""
         from arenite.device import dlpack
 
         taken = dlpack.take(producer)
-        nbytes = taken.dtype.nbytes(taken.shape)
-        raw = BorrowedMemory(nbytes, taken.address, True, taken.read_only, taken.release)
-        storage = Storage.borrowed(CPU, raw, taken.release)
-        return cls._over(storage, 0, nbytes, taken.dtype, taken.shape)
+        storage, offset = Storage.at(taken.address, taken.nbytes, release=taken.release)
+        return cls._over(storage, offset, taken.nbytes, taken.dtype, taken.shape, taken.read_only)
 
     def view(
         self,
@@ -128,32 +133,47 @@ class Buffer:
             )
         dtype = dtype_of(dtype)
         if shape is None:
-            shape = _flat_shape(dtype, nbytes)
+            shape = flat_shape(dtype, nbytes)
         else:
-            shape = _checked_shape(shape)
+            shape = checked_shape(shape)
             if dtype.nbytes(shape) != nbytes:
                 raise InvalidView(
                     f"{dtype} of shape {shape} takes {dtype.nbytes(shape)} bytes; the view has "
                     f"{nbytes}"
                 )
-        return Buffer._over(self._storage, self._offset + offset, nbytes, dtype, shape)
+        return Buffer._over(
+            *(self._storage, self._offset + offset, nbytes, dtype, shape), self._is_read_only
+        )
 
     @classmethod
     def _over(
-        cls, storage: Storage, offset: int, nbytes: int, dtype: DType, shape: tuple[int, ...]
+        cls,
+        storage: Storage,
+        offset: int,
+        nbytes: int,
+        dtype: DType,
+        shape: tuple[int, ...],
+        read_only: bool = False,
     ) -> Buffer:
         buffer = cls.__new__(cls)
-        buffer._set(storage, offset, nbytes, dtype, shape)
+        buffer._set(storage, offset, nbytes, dtype, shape, read_only)
         return buffer
 
     def _set(
-        self, storage: Storage, offset: int, nbytes: int, dtype: DType, shape: tuple[int, ...]
+        self,
+        storage: Storage,
+        offset: int,
+        nbytes: int,
+        dtype: DType,
+        shape: tuple[int, ...],
+        read_only: bool = False,
     ) -> None:
         self._storage = storage
         self._offset = offset
         self._nbytes = nbytes
         self._dtype = dtype
         self._shape = shape
+        self._is_read_only = read_only
         self._id = next(_buffer_ids)
 
     @property
@@ -207,6 +227,7 @@ class Buffer:
         raw = self._allocated()
         if raw.address is None:
             raise NotCpuAccessible(f"{self!r} has no flat address")
+        self._storage.make_known()
         return raw.address + self._offset
 
     def ensure_allocated(self) -> None:
@@ -214,13 +235,21 @@ class Buffer:
         self._storage.ensure()
 
     def as_host_bytes(self) -> memoryview:
+        """The bytes in place, read-only. Of a mapped file see `as_array`."""
         return self._bytes_array(writable=False).data
 
     def as_host_bytes_mut(self) -> memoryview:
+        """The bytes in place, writable. No kernel may be using them meanwhile."""
         return self._bytes_array(writable=True).data
 
     def as_array(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """The elements in their shape, read-only."""
+        """The elements in their shape and in place, read-only.
+
+        Of a mapped file the array is the file: FileChanged is raised here where it has changed
+        since it was opened, but nothing can be checked any more when the array is read. Who cuts
+        the file short afterwards ends the process that reads there (SIGBUS); `copyout` and
+        `copy_from` read without that risk.
+        """
         self._check_dtype(dtype)
         return self._typed_array(self._shape, writable=False)
 
@@ -266,21 +295,22 @@ class Buffer:
                 raise SizeMismatch(f"{self!r} has {self._nbytes} bytes, the target {data.nbytes}")
             self.allocator.copyout(raw, self._offset, data)
             return None
-        if raw.cpu_accessible:
-            return bytes(self.as_host_bytes())
-        copied = bytearray(self._nbytes)
-        self.allocator.copyout(raw, self._offset, memoryview(copied))
-        return bytes(copied)
+        return self.allocator.read(raw, self._offset, self._nbytes)
 
     def copy_from(self, source: Buffer) -> None:
         """Copy all bytes of `source`, from any device to any device; the two may overlap."""
+        if not isinstance(source, Buffer):
+            raise TypeMismatch(
+                f"copy_from takes another Buffer, not {type(source).__name__}; copyin takes bytes "
+                "and arrays"
+            )
         if source.nbytes != self._nbytes:
             raise SizeMismatch(f"{source!r} has {source.nbytes} bytes, {self!r} {self._nbytes}")
         source_raw = source._allocated()
         raw = self._writable_raw()
         if raw.cpu_accessible:
             source.allocator.copyout(source_raw, source.offset, self.as_host_bytes_mut())
-        elif source_raw.cpu_accessible:
+        elif source_raw.cpu_accessible and not isinstance(source_raw, MappedFile):
             self.allocator.copyin(raw, self._offset, source.as_host_bytes())
         else:
             self._copy_staged(raw, source, source_raw)
@@ -335,11 +365,32 @@ class Buffer:
     ) -> Any:
         if stream is not None:
             raise InvalidArgument(f"host memory has no streams; stream must be None, not {stream}")
-        data = self._bytes_array(writable=not self._allocated().read_only)
+        data = self._bytes_array(writable=not self._reads_only())
         from arenite.device import dlpack
 
         return dlpack.export(
             data, self._dtype, self._shape, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __copy__(self) -> Buffer:
+        """Another handle on the same bytes."""
+        return Buffer._over(
+            *(self._storage, self._offset, self._nbytes, self._dtype, self._shape),
+            self._is_read_only,
+        )
+
+    def __deepcopy__(self, memo: object) -> Buffer:
+        """The bytes in memory of their own, on the same device; those of a file on the CPU."""
+        allocator = CPU if self._storage.ensure().read_only else self.allocator
+        options = BufferOptions(alignment=self._storage.options.alignment)
+        copied = Buffer(allocator, self._dtype, self._shape, options)
+        copied.copy_from(self)
+        return copied
+
+    def __reduce__(self) -> NoReturn:
+        raise NotSupported(
+            f"{self!r} is a handle on memory of this process and can't be pickled; pickle its "
+            "content (copyout()), dtype and shape instead"
         )
 
     def __repr__(self) -> str:
@@ -360,9 +411,12 @@ class Buffer:
             raise NotAllocated(f"{self!r}: call ensure_allocated() or copyin() first")
         return raw
 
+    def _reads_only(self) -> bool:
+        return self._is_read_only or self._allocated().read_only
+
     def _writable_raw(self) -> RawBuffer:
         raw = self._storage.ensure()
-        if raw.read_only:
+        if self._reads_only():
             raise ReadOnly(f"{self!r} is read-only; copy it to the cpu and write there")
         return raw
 
@@ -373,30 +427,18 @@ class Buffer:
             )
 
     def _bytes_array(self, writable: bool) -> NDArray[np.uint8]:
-        raw = self._allocated()
-        if writable and raw.read_only:
+        if writable and self._reads_only():
             raise ReadOnly(f"{self!r} is read-only; copy it to the cpu and write there")
+        self._allocated()
+        self.allocator.check()
         return self._storage.host_array(self._offset, self._nbytes, writable)
 
     def _typed_array(self, shape: tuple[int, ...], writable: bool) -> NDArray[Any]:
-        return np.ndarray(shape, self._dtype.to_numpy(), buffer=self._bytes_array(writable))
+        data = self._bytes_array(writable)
+        try:
+            return np.ndarray(shape, self._dtype.to_numpy(), buffer=data)
+        except (OverflowError, ValueError) as error:  # no elements, and sizes that are huge
+            raise InvalidArgument(f"NumPy has no array of shape {shape}: {error}") from None
 
     def _shared_array(self) -> NDArray[Any]:
-        return self._typed_array(self._shape, writable=not self._allocated().read_only)
-
-
-def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    try:
-        return tuple(map(operator.index, shape))
-    except TypeError:
-        raise InvalidArgument(f"a shape is a sequence of integers, not {shape!r}") from None
-
-
-def _flat_shape(dtype: DType, nbytes: int) -> tuple[int]:
-    count, rest = divmod(nbytes * 8, dtype.bits)
-    if rest:
-        raise InvalidView(
-            f"{nbytes} bytes are no whole number of {dtype} "
-            f"{'blocks' if dtype.is_block else 'elements'} of {dtype.bits} bits"
-        )
-    return (count * dtype.block_length,)
+        return self._typed_array(self._shape, writable=not self._reads_only())

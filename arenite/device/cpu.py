@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-import os
 from collections import OrderedDict, deque
+from functools import partial
 
 from arenite.device.allocator import (
     MIN_ALIGNMENT,
@@ -23,7 +23,7 @@ from arenite.device.allocator import (
     as_integer,
     readable_nbytes,
 )
-from arenite.device.host import mapping_of, read_host, write_host
+from arenite.device.host import host_address, mapping_of, read_host, write_host
 from arenite.device.raw import HostMemory, Mapping, RawBuffer
 from arenite.errors import InvalidArgument, OutOfMemory
 
@@ -61,6 +61,15 @@ class Pool:
         self._forget(mapping)
         return mapping
 
+    def limit(self, cap_nbytes: int) -> None:
+        """Keep at most so many bytes from now on."""
+        self.cap_nbytes = cap_nbytes
+        self.shrink(cap_nbytes)
+
+    def clear(self) -> None:
+        """Unmap everything, also where another method ended in the middle."""
+        self._oldest_first, self._by_nbytes, self.nbytes = OrderedDict(), {}, 0
+
     def shrink(self, to_nbytes: int) -> int:
         """Unmap the oldest until at most `to_nbytes` are left; returns the bytes unmapped."""
         before = self.nbytes
@@ -83,7 +92,7 @@ class CpuAllocator(Allocator):
 
     def __init__(self, pool_cap_nbytes: int = DEFAULT_POOL_CAP_NBYTES) -> None:
         self._pool = Pool(_checked_cap(pool_cap_nbytes))
-        self.ledger: Ledger[HostMemory] = Ledger(self._pool.put)
+        self.ledger: Ledger[HostMemory] = Ledger(self._pool.put, self._pool.clear)
         self._hits = 0
         self._misses = 0
 
@@ -93,14 +102,12 @@ class CpuAllocator(Allocator):
         mapped_nbytes = max(1, -(-nbytes // PAGE_NBYTES)) * PAGE_NBYTES
         if alignment > PAGE_NBYTES:
             mapped_nbytes += alignment - PAGE_NBYTES  # an aligned address is somewhere within
-        with self.ledger.locked():
-            mapping = self._pool.take(mapped_nbytes)
+        with self.ledger.locked() as is_alone:
+            mapping = self._pool.take(mapped_nbytes) if is_alone else None
             is_fresh = mapping is None
             if mapping is None:
-                mapping = self._map(nbytes, mapped_nbytes)
-                self._misses += 1
-            else:
-                self._hits += 1
+                mapping = self._map(nbytes, mapped_nbytes, is_alone)
+            self.ledger.postpone(partial(self._count, is_fresh))
             address = -(-mapping.address // alignment) * alignment
             raw = HostMemory(nbytes, address, True, False, mapping)
             self.ledger.add(raw, mapped_nbytes)
@@ -117,9 +124,17 @@ class CpuAllocator(Allocator):
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
         read_host(raw, offset, target)
 
+    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+        return ctypes.string_at(host_address(raw, offset, nbytes), nbytes)
+
     def trim(self) -> int:
-        with self.ledger.locked():
-            return self._pool.shrink(0)
+        """Give pooled memory back to the system; returns how many bytes that were (0 from within
+        the allocator, which then does it on the way out)."""
+        with self.ledger.locked() as is_alone:
+            if is_alone:
+                return self._pool.shrink(0)
+            self.ledger.postpone(partial(self._pool.shrink, 0))
+            return 0
 
     @property
     def pool_cap_nbytes(self) -> int:
@@ -128,9 +143,9 @@ class CpuAllocator(Allocator):
 
     @pool_cap_nbytes.setter
     def pool_cap_nbytes(self, cap_nbytes: int) -> None:
+        cap_nbytes = _checked_cap(cap_nbytes)
         with self.ledger.locked():
-            self._pool.cap_nbytes = _checked_cap(cap_nbytes)
-            self._pool.shrink(cap_nbytes)
+            self.ledger.postpone(partial(self._pool.limit, cap_nbytes))
 
     @property
     def stats(self) -> AllocatorStats:
@@ -145,11 +160,17 @@ class CpuAllocator(Allocator):
                 misses=self._misses,
             )
 
-    def _map(self, nbytes: int, mapped_nbytes: int) -> Mapping:
+    def _count(self, is_fresh: bool) -> None:
+        if is_fresh:
+            self._misses += 1
+        else:
+            self._hits += 1
+
+    def _map(self, nbytes: int, mapped_nbytes: int, may_shrink: bool) -> Mapping:
         try:
             return _new_mapping(mapped_nbytes)
         except (OSError, OverflowError):
-            given_back = self._pool.shrink(0)
+            given_back = self._pool.shrink(0) if may_shrink else 0
         try:
             return _new_mapping(mapped_nbytes)
         except (OSError, OverflowError) as error:
@@ -200,8 +221,3 @@ def _checked_cap(cap_nbytes: int) -> int:
 
 
 CPU = CpuAllocator()
-
-# A child forked while another thread is inside the allocator would find its lock taken for ever.
-os.register_at_fork(
-    before=CPU.ledger.hold, after_in_parent=CPU.ledger.let_go, after_in_child=CPU.ledger.let_go
-)

@@ -3,9 +3,10 @@
 In: a path. Out: buffers that are regions of the file, zero-copy, at any offset, so typed views may
 be misaligned. The file is mapped once; its bytes stay readable until the last buffer, view and
 array over them has gone, also when the path is unlinked or replaced meanwhile. A file that is cut
-short or rewritten in place changes under the mapping (reading past its new end kills the process):
-`check()` tells whether that has happened. No descriptor is held while the file is in use, except
-that before Python 3.13 the mmap module keeps one of its own for each mapping.
+short or rewritten in place changes under the mapping, and reading past its new end would kill the
+process. So a descriptor of the very file is held: `check()` asks it whether that has happened, and
+copies read through it, which at the end of a file give fewer bytes and no signal. Programs that
+read the mapping itself are guarded by the runtime (docs/decisions/0004-mapped-files.md).
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import mmap
 import os
 import stat
 import sys
-from typing import NamedTuple, NoReturn
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, NoReturn, TypeVar
 
 from arenite.device.allocator import Allocator, AllocatorStats, BufferOptions, Ledger, as_integer
 from arenite.device.buffer import Buffer
-from arenite.device.host import mapping_of, read_host
+from arenite.device.host import host_address, mapping_of
 from arenite.device.raw import MappedFile, Mapping, RawBuffer
 from arenite.dtype import uint8
 from arenite.errors import (
@@ -29,6 +33,8 @@ from arenite.errors import (
     InvalidView,
     ReadOnly,
 )
+
+Read = TypeVar("Read", int, bytes)
 
 
 class FileIdentity(NamedTuple):
@@ -50,7 +56,8 @@ class DiskAllocator(Allocator):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = f"disk:{os.fspath(path)}"
         self.path = os.path.abspath(path)
-        self._mapping, self.identity = _map_file(self.path)
+        self.descriptor, self.mapping, self.identity = _map_file(self.path)
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
         self._ledger: Ledger[MappedFile] = Ledger(_let_go)
 
     @property
@@ -63,12 +70,14 @@ class DiskAllocator(Allocator):
         return Buffer.allocate(self, uint8, (self.nbytes,))
 
     def check(self) -> None:
-        """Raise FileChanged where the path no longer leads to the file as it was opened."""
+        """Raise FileChanged where the file was written to since it was opened: cut short, rewritten
+        in place, appended to, or given another time of change. A path that leads to another file by
+        now is no change: what was opened is still there."""
         try:
-            now = FileIdentity.of(os.stat(self.path))
+            now = FileIdentity.of(os.fstat(self.descriptor))
         except OSError as error:
             raise FileChanged(
-                f"{self.path} was opened and cannot be found any more: {error.strerror}"
+                f"{self.path} was opened and cannot be asked for any more: {error.strerror}"
             ) from None
         if now != self.identity:
             changes = ", ".join(
@@ -76,15 +85,18 @@ class DiskAllocator(Allocator):
                 for name, old, new in zip(now._fields, self.identity, now, strict=True)
                 if new != old
             )
-            raise FileChanged(f"{self.path} changed since it was opened: {changes}; open it again")
+            raise FileChanged(
+                f"{self.path} changed since it was opened: {changes}; open it again (to put a new "
+                "file in its place unnoticed, write it beside the old one and rename it)"
+            )
 
     def drop_pages(self, address: int, nbytes: int) -> None:
         """Let the system have the memory of the whole pages in a region back; whoever reads there
         again reads the file."""
-        first = -(-(address - self._mapping.address) // mmap.PAGESIZE) * mmap.PAGESIZE
-        last = (address + nbytes - self._mapping.address) // mmap.PAGESIZE * mmap.PAGESIZE
+        first = -(-(address - self.mapping.address) // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (address + nbytes - self.mapping.address) // mmap.PAGESIZE * mmap.PAGESIZE
         if first < last and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+            self.mapping.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def check_request(self, nbytes: int, options: BufferOptions) -> None:
         if as_integer("nbytes", nbytes) < 0:
@@ -99,8 +111,8 @@ class DiskAllocator(Allocator):
 
     def allocate(self, nbytes: int, options: BufferOptions) -> MappedFile:
         self.check_request(nbytes, options)
-        address = self._mapping.address + options.file_offset
-        raw = MappedFile(nbytes, address, True, True, self._mapping)
+        address = self.mapping.address + options.file_offset
+        raw = MappedFile(nbytes, address, True, True, self.mapping)
         with self._ledger.locked():
             self._ledger.add(raw, nbytes)
         return raw
@@ -112,7 +124,33 @@ class DiskAllocator(Allocator):
         self._refuse_writing(f"a copy of {source.nbytes} bytes was asked for")
 
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
-        read_host(raw, offset, target)
+        at = host_address(raw, offset, target.nbytes) - self.mapping.address
+        left = target
+        while left.nbytes:
+            n = self._read(partial(os.preadv, self.descriptor, [left], at))
+            at, left = at + n, left[n:]
+        self.check()
+
+    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+        at = host_address(raw, offset, nbytes) - self.mapping.address
+        parts: list[bytes] = []
+        left = nbytes
+        while left:
+            parts.append(self._read(partial(os.pread, self.descriptor, left, at)))
+            at, left = at + len(parts[-1]), left - len(parts[-1])
+        self.check()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read(self, read: Callable[[], Read]) -> Read:
+        """What was read, at least a byte of it."""
+        try:
+            found = read()
+        except OSError as error:
+            raise FileChanged(f"{self.path} can't be read: {error.strerror}") from None
+        if not found:
+            self.check()
+            raise FileChanged(f"{self.path} ended before its {self.nbytes} bytes were read")
+        return found
 
     @property
     def stats(self) -> AllocatorStats:
@@ -134,7 +172,8 @@ def _let_go(raw: MappedFile) -> None:
     """A region needs no more than to be forgotten: the handle's death lets the mapping go."""
 
 
-def _map_file(path: str) -> tuple[Mapping, FileIdentity]:
+def _map_file(path: str) -> tuple[int, Mapping, FileIdentity]:
+    """A descriptor, which is the caller's to close, the mapping, and what the file is now."""
     try:
         # Before opening: a FIFO would block and opening a device node may do things to it.
         _check_regular(path, os.stat(path))
@@ -144,9 +183,11 @@ def _map_file(path: str) -> tuple[Mapping, FileIdentity]:
             _check_regular(path, status)
             if status.st_size == 0:
                 raise InvalidFile(f"{path} is empty: there is nothing to map")
-            return mapping_of(_map_readonly(descriptor, status.st_size)), FileIdentity.of(status)
-        finally:
+            mapping = mapping_of(_map_readonly(descriptor, status.st_size))
+            return descriptor, mapping, FileIdentity.of(status)
+        except BaseException:
             os.close(descriptor)
+            raise
     except OSError as error:
         raise FileMissing(f"{path} cannot be opened: {error.strerror}") from error
     except ValueError as error:

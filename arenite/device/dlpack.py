@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.device.shapes import MAX_AXES
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, TypeMismatch
 
@@ -45,6 +46,7 @@ class Borrowed:
     dtype: DType
     shape: tuple[int, ...]
     address: int
+    nbytes: int
     read_only: bool
     release: Callable[[], object] | None
 
@@ -207,17 +209,22 @@ def _borrow(
             f"DLPack type code {element.code} with {element.bits} bits in {element.lanes} lanes "
             "has no Arenite counterpart"
         )
+    if not 0 <= tensor.ndim <= MAX_AXES or (tensor.ndim and not tensor.shape):
+        raise InvalidArgument(f"the array has {tensor.ndim} axes, or none that are listed")
     shape = tuple(tensor.shape[: tensor.ndim])
+    nbytes = dtype.nbytes(shape)  # negative sizes are refused
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     if strides is not None and not _is_contiguous(shape, strides):
         raise InvalidArgument(
             f"the array of shape {shape} has strides {strides} (in elements) and is not "
             "C-contiguous; copy it first"
         )
+    if not tensor.data and nbytes:
+        raise InvalidArgument(f"the array of shape {shape} has no memory (its data is NULL)")
     address = (tensor.data or 0) + tensor.byte_offset
     release = partial(_Deleter(managed.deleter), pointer) if managed.deleter else None
     _rename(capsule, used_name)  # from here on the deleter is ours to call
-    return Borrowed(dtype, shape, address, read_only, release)
+    return Borrowed(dtype, shape, address, nbytes, read_only, release)
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -82,11 +82,16 @@ def bytes_of(source: BytesLike) -> memoryview:
 
 def target_bytes_of(target: BytesLike) -> memoryview:
     """The bytes of an object that is to be filled in place; read-only where it is."""
-    in_c_order = (
-        target.flags.c_contiguous
-        if isinstance(target, np.ndarray)
-        else memoryview(target).c_contiguous
-    )
+    try:
+        in_c_order = (
+            target.flags.c_contiguous
+            if isinstance(target, np.ndarray)
+            else memoryview(target).c_contiguous
+        )
+    except TypeError:
+        raise TypeMismatch(
+            f"a target is a writable bytes-like object or an array, not {type(target).__name__}"
+        ) from None
     if not in_c_order:
         raise InvalidArgument("a target must be C-contiguous to be filled in place")
     return bytes_of(target)

@@ -16,11 +16,13 @@ _NOT_IN_THIS_VERSION = {"cuda": "CUDA", "webgpu": "WebGPU"}
 
 
 def get(name: str) -> Allocator:
-    """The device of that name: "cpu" is one for the process, "disk:PATH" opens PATH anew."""
+    """The device of that name: "cpu" is one for the process, "disk:PATH" opens PATH anew. Kinds are
+    known in capitals too, "CPU" or "CUDA:0"."""
     if not isinstance(name, str):
         raise InvalidArgument(f"a device name is a string, not {name!r}; known: {_KNOWN}")
-    kind, _, rest = name.partition(":")
-    if name == "cpu":
+    kind, colon, rest = name.partition(":")
+    kind = kind.lower()
+    if kind == "cpu" and not colon:
         return CPU
     if kind == "disk":
         if not rest:

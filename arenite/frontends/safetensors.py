@@ -151,7 +151,7 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
     file = DiskAllocator(path).file()
     if file.nbytes < 8:
         raise InvalidFile(f"{path} is no safetensors file: it has {file.nbytes} bytes, not even 8")
-    length = int.from_bytes(file.as_host_bytes()[:8], "little")
+    length = int.from_bytes(file.view(0, 8).copyout(), "little")
     if length > file.nbytes - 8:
         raise InvalidFile(
             f"{path}, byte 0: a header of {length} bytes is announced and {file.nbytes - 8} are "
@@ -176,7 +176,7 @@ def _parsed(file: Buffer, start: int, nbytes: int | None, where: str) -> dict[st
     nbytes = file.nbytes if nbytes is None else nbytes
     if nbytes > MAX_JSON_NBYTES:
         raise InvalidFile(f"{where} has {nbytes} bytes; at most {MAX_JSON_NBYTES} are read")
-    raw = bytes(file.as_host_bytes()[start : start + nbytes])
+    raw = file.view(start, nbytes).copyout()
     # Brackets bound how many objects the parser makes; a tensor has one brace and two brackets.
     if raw.count(b"{") > MAX_TENSORS or raw.count(b"[") > 2 * MAX_TENSORS:
         raise InvalidFile(f"{where} has more parts than {MAX_TENSORS} tensors need")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from arenite.device.buffer import Buffer
 from arenite.device.registry import get
 from arenite.dtype import DType
@@ -49,7 +51,7 @@ class StoredTensor:
             return self.file.view(self.offset, self.nbytes, self.dtype, self.shape)
         from arenite.dtype.blocks import byteswapped
 
-        raw = self.file.view(self.offset, self.nbytes).as_array()
+        raw = np.frombuffer(self.file.view(self.offset, self.nbytes).copyout(), np.uint8)
         copy = Buffer(get("cpu"), self.dtype, self.shape)
         copy.copyin(byteswapped(raw, self.dtype))
         return copy

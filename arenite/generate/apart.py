@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from arenite.pipeline.identity import identity
@@ -49,7 +51,7 @@ def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
     try:
         child = subprocess.Popen(
             [sys.executable, "-c", code + "apart.main()", path, options],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # ends with this process, however it ends
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -57,6 +59,7 @@ def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
     except OSError as problem:
         _log.info("no child can be started: %s", problem)
         return False
+    assert child.stdin is not None
     assert child.stdout is not None
     try:
         for line in child.stdout:
@@ -66,11 +69,24 @@ def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
     finally:
         child.kill()
         child.wait()
+        child.stdin.close()
         child.stdout.close()
+
+
+def end_with_parent() -> None:
+    """Have this process end when standard input does: nobody waits for its work any more."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def main() -> None:
     """The child: plan and compile; what goes on is told on standard output, a line a step."""
+    end_with_parent()
     from arenite.frontends.language import LanguageFile
     from arenite.generate.model import COMPILING, Settings
     from arenite.pipeline import compile_graph

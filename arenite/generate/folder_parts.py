@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from arenite import locks
 from arenite.errors import FileMissing, InvalidFile
 from arenite.generate.bpe import bytes_of_characters
 from arenite.generate.folder_check import check_tokenizer
@@ -35,7 +35,8 @@ class LibraryEncoder:
         self._library = library
         self._path = path
         self._specials = specials
-        self._lock = Lock()  # whether special tokens are looked for is a state of the library's
+        # Whether special tokens are looked for is a state of the library's.
+        self._lock = locks.reentrant()
         steps = _steps(library.decoder)
         self._is_byte_level = "ByteLevel" in steps
         self._has_bytes = "ByteFallback" in steps
@@ -77,8 +78,14 @@ class LibraryEncoder:
 
     def _run(self, text: str, *, special: bool) -> list[int]:
         with self._lock, _faults_of(self._path, "can't encode this text"):
-            self._library.encode_special_tokens = not special
-            return list(self._library.encode(text, add_special_tokens=False).ids)
+            library = self._library
+            before = library.encode_special_tokens
+            try:
+                library.encode_special_tokens = not special
+                return list(library.encode(text, add_special_tokens=False).ids)
+            finally:
+                # This may be a signal handler, in the middle of another text on the same thread.
+                library.encode_special_tokens = before
 
 
 @contextmanager

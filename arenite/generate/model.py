@@ -7,7 +7,6 @@ values of the context, work. Sizes of blocks are bound, not compiled.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import locks
 from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, NotSupported
@@ -126,7 +126,7 @@ class LanguageModel(Closing):
             raise
         #: What the states hold: keys and values of these tokens.
         self._held: list[int] = []
-        self._lock = threading.Lock()
+        self._turn = locks.Turn("this model")
 
     @property
     def name(self) -> str:
@@ -205,7 +205,8 @@ class LanguageModel(Closing):
     def advance(self, before: Sequence[int], new: Sequence[int]) -> Logits:
         """The logits after tokens that were fed and new ones, of which those the states do not
         hold are computed."""
-        with self._lock:
+        with self._turn.take():
+            self._recover()
             held = self._held
             known = n_shared(held, before)
             del held[known:]
@@ -239,9 +240,18 @@ class LanguageModel(Closing):
         if len(tokens) > self.context:
             # The last token ends every text.
             tokens = [*tokens[: self.context - 1], tokens[-1]]
-        with self._lock:
+        with self._turn.take():
+            self._recover()
             [row] = self.executable(np.array(tokens, np.int64))
         return row
+
+    def _recover(self) -> None:
+        """In a process that was forked while another thread fed this model: what that thread was
+        computing is not here, and what the states hold is not known."""
+        if self._turn.was_cut_short:
+            self._turn.was_cut_short = False
+            self._held.clear()
+            self.executable.reset()
 
     def _need_text(self) -> None:
         if self.file.is_embedding:

@@ -10,12 +10,11 @@ origin survives. Nothing here follows inputs recursively: graphs are deeper than
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
+from arenite import locks
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Dim, ceildiv, product
@@ -70,13 +69,7 @@ _set_dtype = Node.__dict__["dtype"].__set__
 # Keys hold the ids of inputs, not the inputs: a node keeps its inputs alive, so an id stands for
 # one node as long as the entry exists, and a dying node's key frees nothing, which would recurse.
 _interned: weakref.WeakValueDictionary[Hashable, Node] = weakref.WeakValueDictionary()
-_intern_lock = threading.RLock()
-# A child forked while another thread makes a node would find the lock taken for ever.
-os.register_at_fork(
-    before=_intern_lock.acquire,
-    after_in_parent=_intern_lock.release,
-    after_in_child=_intern_lock.release,
-)
+_intern_lock = locks.reentrant()
 
 
 def intern(

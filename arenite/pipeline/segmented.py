@@ -7,7 +7,6 @@ To its caller it is an Executable.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.graph import Graph
 from arenite.ir.outline import Port
@@ -25,7 +25,6 @@ from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
-from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, check_targets, write_to
 from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
@@ -66,11 +65,11 @@ class SegmentedExecutable(Closing):
             for node in graph.states
         }
         self._peak_nbytes = 0
-        self._lock = threading.RLock()
+        self._lock = locks.reentrant()
         self._running: SegmentedRun | None = None
         self._is_running = False
         self._is_closed = False
-        forks.watch(self)
+        locks.watch(self)
         self._compile_bounded()
 
     def _compile_bounded(self) -> None:
@@ -245,5 +244,6 @@ class SegmentedExecutable(Closing):
             self._open.close()
 
     def forget_after_fork(self) -> None:
-        """In a forked process: a run in progress is another process's now."""
-        self._lock, self._is_running, self._running = threading.RLock(), False, None
+        """In a forked process: a run of another thread is another process's now."""
+        if not locks.is_mine(self._lock):
+            self._is_running, self._running = False, None

@@ -27,6 +27,7 @@ from arenite.runtime.arrays import Results, address_of
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.compiled import Compiled
 from arenite.runtime.constants import constants_of
+from arenite.runtime.file_guard import MappedFiles
 from arenite.runtime.later import LaterMapping
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
@@ -70,7 +71,8 @@ class Binder:
         self._resizer = Resizer(
             frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
         )
-        self.constants = constants_of(outline, compiled)
+        self.constants, files = constants_of(outline, compiled)
+        self.files = MappedFiles(files)
         self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]
         #: New arrays for the outputs, by number of the value.
         self.results = {

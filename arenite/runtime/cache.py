@@ -19,13 +19,12 @@ import logging
 import os
 import re
 import stat
-import threading
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from arenite import __version__
+from arenite import __version__, locks
 from arenite.errors import DamagedCache, InvalidArgument
 from arenite.runtime.model_file import (
     Content,
@@ -75,14 +74,15 @@ class Cache:
     def __init__(self, folder: str | Path, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> None:
         self.cap_nbytes = cap_nbytes
         self._memory: dict[str, bytes] = {}
-        self._builders: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._builders: dict[str, locks.Turn] = {}
+        self._lock = locks.reentrant()
         self._held: set[int] = set()  # descriptors of lock files
         self._folder: str | None = os.fspath(folder)
         self._why_in_memory = ""
         problem = _make_private(self._folder)
         if problem:
             self._go_in_memory(problem)
+        locks.watch(self)
 
     @property
     def folder(self) -> Path | None:
@@ -184,8 +184,7 @@ class Cache:
         return n
 
     def forget_after_fork(self) -> None:
-        """In a forked process: threads that held locks are not here, their lock files are."""
-        self._lock = threading.Lock()
+        """In a forked process: threads that held keys are not here, their lock files are."""
         self._builders = {}
         for descriptor in self._held:
             with suppress(OSError):
@@ -201,13 +200,14 @@ class Cache:
     def holding(self, key: str) -> Iterator[None]:
         """While it lasts nobody else builds or holds this key, in any thread or process."""
         with self._lock:
-            mine = self._builders.setdefault(key, threading.Lock())
-        with mine:
+            mine = self._builders.setdefault(key, locks.Turn(f"cache entry {key[:16]}"))
+        with mine.take():
             descriptor = self._lock_file(key)
             try:
                 yield
             finally:
-                if descriptor is not None:
+                # One that is not held any more is the parent's: this process was forked meanwhile.
+                if descriptor is not None and descriptor in self._held:
                     # While it is held: who opened it before finds another inode and tries again.
                     with suppress(OSError):
                         os.unlink(self._lock_path(key))
@@ -314,9 +314,7 @@ def kernels() -> Cache | None:
 
 @lru_cache(maxsize=16)
 def _cache_at(folder: str, cap_nbytes: int = DEFAULT_CAP_NBYTES) -> Cache:
-    cache = Cache(folder, cap_nbytes)
-    os.register_at_fork(after_in_child=cache.forget_after_fork)
-    return cache
+    return Cache(folder, cap_nbytes)
 
 
 def _make_private(folder: str) -> str:

@@ -13,12 +13,12 @@ import os
 import selectors
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from arenite import locks
 from arenite.codegen.identity import compiler_identity, host_identity
 from arenite.codegen.llvm import compile_object, functions_defined
 from arenite.codegen.target import Target
@@ -77,7 +77,8 @@ class CompilePool:
         self.n_children = n_children or default_n_threads()
         self.idle_seconds = idle_seconds
         self._idle: list[Child] = []
-        self._lock = threading.Lock()
+        self._lock = locks.reentrant()
+        locks.watch(self)
 
     def compile_modules(
         self,
@@ -129,8 +130,7 @@ class CompilePool:
             child.end()
 
     def forget_after_fork(self) -> None:
-        """In a forked process: the children are the parent's, and so is the lock's state."""
-        self._lock = threading.Lock()
+        """In a forked process: the children are the parent's."""
         idle, self._idle = self._idle, []
         for child in idle:
             child.close_pipes()
@@ -327,4 +327,3 @@ def _start(idle_seconds: float) -> Child:
 
 _POOL = CompilePool()
 atexit.register(_POOL.close)
-os.register_at_fork(after_in_child=_POOL.forget_after_fork)

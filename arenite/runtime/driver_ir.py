@@ -9,7 +9,7 @@ time stamps, so that the normal path has none. Memory is laid out as in `layout`
 from __future__ import annotations
 
 from arenite.codegen.target import Target
-from arenite.runtime import quick_ir, team_ir, wait_ir
+from arenite.runtime import guard_ir, quick_ir, team_ir, wait_ir
 from arenite.runtime.entry_ir import (
     CLOCK_EVERY_NS,
     ENTRY_NS,
@@ -58,6 +58,7 @@ def runtime_module(target: Target) -> str:
             _run(module, parallel, profiled)
     _cancel(module)
     quick_ir.quick(module)
+    guard_ir.bus_error(module, target)
     team_ir.worker(module)
     team_ir.stop(module)
     _copy(module)

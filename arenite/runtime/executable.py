@@ -6,7 +6,6 @@ returns new arrays. Sizes that are variables are read off the inputs' shapes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import locks
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.runtime import forks
 from arenite.runtime.arguments import Arguments, check_fit, check_targets, write_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
@@ -61,16 +60,17 @@ class Executable(Closing):
         self.threads = chosen_n_threads(threads)
         self._values = compiled.values
         self._binder = Binder(outline, compiled)
+        self._reads_files = bool(self._binder.files)
         self._load_step = LoadStep(outline, self._binder)
         self._assembly = self._binder.assembly
         self._hosts = HostCalls(outline, compiled, self._assembly.first_cell)
         # A signal handler may run in the middle of a run, on its thread: it gets past the lock, and
         # is told.
-        self._lock = threading.RLock()
+        self._lock = locks.reentrant()
         self._is_running = False
         self._failure: str | None = None
         self._is_closed = False
-        forks.watch(self)
+        locks.watch(self)
         self._is_short = self._assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._arguments = Arguments(outline.inputs, outline.vars)
         self._handover = Handover(outline, self._binder, self._arguments)
@@ -148,7 +148,11 @@ class Executable(Closing):
                 return None
             try:
                 self._is_running = True
-                returned, results = quick.run(arrays, self.threads)
+                if self._reads_files:
+                    with self._binder.files.reading(self._fail):
+                        returned, results = quick.run(arrays, self.threads)
+                else:
+                    returned, results = quick.run(arrays, self.threads)
                 if returned > END:
                     self._check_outcome(quick.table.outcome(returned))
             finally:
@@ -158,7 +162,7 @@ class Executable(Closing):
     def pack(self, on_progress: OnPacked | None = None) -> None:
         """Do now what the first run does first: all that depends on constants alone, such as
         weights that are packed. `on_progress(done, total)` hears of its parts."""
-        with self._turn():
+        with self._turn(), self._binder.files.reading(self._fail):
             self._load_step.run(self.threads, self._check_outcome, on_progress)
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
@@ -178,16 +182,17 @@ class Executable(Closing):
             try:
                 self._is_running = True
                 handover = self._handover
-                binding, arrays = self._bound_for(arrays)
-                results = handover.prepare(binding, arrays)
-                if out is not None and handover.keeps_shapes:
-                    check_fit(out, results)
-                outcome = binding.table.run(self.threads, binding.bind, self._is_short)
-                if outcome.kind is OutcomeKind.SEGMENT:
-                    outcome = self._go_on(binding, outcome)
-                if outcome.kind is not OutcomeKind.END:
-                    self._check_outcome(outcome)
-                results = handover.finished(binding, results)
+                with self._binder.files.reading(self._fail):
+                    binding, arrays = self._bound_for(arrays)
+                    results = handover.prepare(binding, arrays)
+                    if out is not None and handover.keeps_shapes:
+                        check_fit(out, results)
+                    outcome = binding.table.run(self.threads, binding.bind, self._is_short)
+                    if outcome.kind is OutcomeKind.SEGMENT:
+                        outcome = self._go_on(binding, outcome)
+                    if outcome.kind is not OutcomeKind.END:
+                        self._check_outcome(outcome)
+                    results = handover.finished(binding, results)
                 self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
             finally:
                 self._is_running = False
@@ -290,7 +295,7 @@ class Executable(Closing):
         from arenite.runtime.profile import Profile
         from arenite.runtime.stamps import Stamps
 
-        with self._turn():
+        with self._turn(), self._binder.files.reading(self._fail):
             self._check_failure()
             binding, fitting = self._bound_for([np.asarray(array) for array in arrays])
             held = self._handover.prepare(binding, fitting)
@@ -308,7 +313,7 @@ class Executable(Closing):
         debugging."""
         from arenite.runtime.checked import BoundPart, BoundProgram, run_checked
 
-        with self._turn():
+        with self._turn(), self._binder.files.reading(self._fail):
             self._check_failure()
             binding, fitting = self._bound_for([np.asarray(array) for array in arrays])
             given = {
@@ -388,9 +393,13 @@ class Executable(Closing):
             number = None if outcome.site is None else launch_at.get(outcome.site)
             kernel = None if number is None else (kernels or self.kernels)[number]
             error = error_of(kernel, outcome, self._about_state())
-            self._failure = str(error)
-            self._quick = None
+            self._fail(str(error))
             raise error
+
+    def _fail(self, why: str) -> None:
+        """Run no more before `reset()`."""
+        self._failure = why
+        self._quick = None
 
     def _about_state(self) -> str:
         """What to know about states after a run that did not come to its end."""
@@ -399,8 +408,7 @@ class Executable(Closing):
         return "; its states may be half written: reset_state() or load() them"
 
     def forget_after_fork(self) -> None:
-        """In a forked process: a run in progress is another process's now."""
-        if self._is_running:
-            self._failure = "it was running when the process forked"
-            self._quick = None
-        self._lock, self._is_running = threading.RLock(), False
+        """In a forked process: a run of another thread is another process's now."""
+        if self._is_running and not locks.is_mine(self._lock):
+            self._fail("it was running when the process forked")
+            self._is_running = False

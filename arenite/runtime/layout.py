@@ -97,6 +97,26 @@ class Imports:
     NBYTES = 64
 
 
+class Guard:
+    """What the handler of SIGBUS knows: a head, then a record for each guarded file."""
+
+    N_RECORDS = 0
+    SYSCALL = 8
+    SIGACTION = 16
+    RAISE = 24
+    PAGE_MASK = 32
+    N_PASSED = 40  # signals left to the handler that was there before
+    BEFORE = 64  # that handler's `struct sigaction`
+    DEFAULT = 256  # the system's own: zeros
+    RECORDS = 512
+
+    START = 0  # in a record: addresses of the mapping, whole pages
+    END = 8
+    ACTIVE = 16  # runs that read it now
+    FAULTS = 24  # how often it was not there
+    RECORD_NBYTES = 32
+
+
 class Quick:
     """What a quick entry knows: a head, then for each array what it must be like."""
 

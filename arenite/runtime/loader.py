@@ -23,6 +23,7 @@ _libc.mmap.argtypes = [
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
+_MAP_FIXED = 0x10  # the mmap module does not have it
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _READ_EXECUTE = mmap.PROT_READ | mmap.PROT_EXEC
@@ -73,6 +74,12 @@ def load_code(image: bytes | memoryview, permanent: bool = False) -> LoadedCode:
 def map_memory(nbytes: int) -> int:
     """The address of zeroed memory that is never unmapped: what threads wait on."""
     return _map(_whole_pages(nbytes), _READ_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+
+
+def map_at(address: int, nbytes: int, descriptor: int) -> None:
+    """Map a file, read-only, over what is mapped at an address."""
+    flags = mmap.MAP_SHARED | _MAP_FIXED
+    _libc.mmap(address, nbytes, mmap.PROT_READ, flags, descriptor, 0)
 
 
 def _map_and_protect(view: memoryview) -> int:

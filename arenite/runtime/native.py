@@ -12,9 +12,7 @@ import atexit
 import ctypes
 import os
 import sys
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite import locks
 from arenite.codegen.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.runtime import cache, layout
@@ -36,7 +35,7 @@ POLL_SECONDS = 0.05
 REFRESH_EPOCHS = 2**30
 #: The sources whose text decides what the runtime image is.
 _SOURCES = (
-    *("driver_ir", "entry_ir", "eval_ir", "ir_text", "layout"),
+    *("driver_ir", "entry_ir", "eval_ir", "guard_ir", "ir_text", "layout"),
     *("quick_ir", "table", "team_ir", "wait_ir"),
 )
 
@@ -71,6 +70,7 @@ class Runtime:
         self.code = code
         self.run_serial_at, self.run_parallel_at = address["run_serial"], address["run_parallel"]
         self.quick_at = address["quick"]
+        self.bus_error_at = address["bus_error"]
         self.run_serial: _Entry = signature(self.run_serial_at)
         self.run_parallel: _Entry = signature(self.run_parallel_at)
         self.run_serial_profiled: _Entry = signature(address["run_serial_profiled"])
@@ -109,7 +109,8 @@ class BoundTable:
         self.table = table
         self.registers = registers
         self._runtime = runtime()
-        self._lock = threading.Lock()
+        self._lock = locks.reentrant()
+        self._is_running = False
         self._was_forked = False
         self._syncs = aligned_empty(max(table.n_syncs, 1) * layout.LINE_NBYTES, np.uint8)
         self._memory = aligned_empty(Run.NBYTES, np.uint8)
@@ -135,7 +136,7 @@ class BoundTable:
         ):
             self._words[offset // 8] = value
         self._halves[Run.REFRESH_AFTER // 4] = refresh_after
-        _BOUND.add(self)
+        locks.watch(self)
 
     def run(
         self,
@@ -153,16 +154,22 @@ class BoundTable:
         with self._lock:
             if self._was_forked:
                 raise RunFailed("this table was running when the process forked; bind it anew")
-            if bind != self._bind:
-                self._halves[Run.BIND_FIRST // 4], self._halves[Run.BIND_COUNT // 4] = bind
-                self._bind = bind
-            if keep_gil is not self._keeps_gil:
-                self._words[Run.KEEP_GIL // 8] = keep_gil
-                self._keeps_gil = keep_gil
-            if threads == 1 and stamps is None:
-                returned = self._runtime.run_serial(self.address)
-            else:
-                returned = self._run_with(threads, stamps)
+            if self._is_running:
+                raise RunFailed("this table is in the middle of a run on this very thread")
+            try:
+                self._is_running = True
+                if bind != self._bind:
+                    self._halves[Run.BIND_FIRST // 4], self._halves[Run.BIND_COUNT // 4] = bind
+                    self._bind = bind
+                if keep_gil is not self._keeps_gil:
+                    self._words[Run.KEEP_GIL // 8] = keep_gil
+                    self._keeps_gil = keep_gil
+                if threads == 1 and stamps is None:
+                    returned = self._runtime.run_serial(self.address)
+                else:
+                    returned = self._run_with(threads, stamps)
+            finally:
+                self._is_running = False
             return _END if returned == layout.END else self.outcome(returned)
 
     def cancel(self) -> None:
@@ -194,8 +201,7 @@ class BoundTable:
 
     def forget_after_fork(self) -> None:
         """In a forked process: a run in progress is another process's now."""
-        self._was_forked = self._lock.locked()
-        self._lock = threading.Lock()
+        self._was_forked, self._is_running = self._is_running, False
 
     def _run_with(self, threads: int, stamps: Stamps | None) -> int:
         if not 1 <= threads <= MAX_THREADS:
@@ -236,10 +242,9 @@ class BoundTable:
         return Outcome(kind)
 
 
-_lock = threading.Lock()
+_lock = locks.reentrant()
 _runtime: Runtime | None = None
 _team: Team | None = None
-_BOUND: weakref.WeakSet[BoundTable] = weakref.WeakSet()
 
 
 def runtime() -> Runtime:
@@ -344,12 +349,9 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _forget_after_fork() -> None:
-    """The child has no workers, and no thread that could let go of a lock."""
-    global _lock, _team
-    _lock = threading.Lock()
+    """The child has no workers."""
+    global _team
     _team = None
-    for bound in list(_BOUND):
-        bound.forget_after_fork()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

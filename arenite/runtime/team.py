@@ -11,9 +11,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import threading
 from typing import NamedTuple
 
+from arenite import locks
 from arenite.errors import InvalidArgument, OutOfMemory
 from arenite.runtime.layout import Team as Layout
 from arenite.runtime.layout import Worker
@@ -41,7 +41,7 @@ class Team:
     """Threads 1, 2, ...; `lock` is held by whoever runs on them."""
 
     def __init__(self, code: TeamCode, pin: bool = True) -> None:
-        self.lock = threading.Lock()
+        self.lock = locks.exclusive()
         self.pins = pin
         self._code = code
         self._threads: list[int] = []  # pthread_t
@@ -72,8 +72,10 @@ class Team:
         cpus = _cpus_after_this_one()
         if n_threads > len(cpus):
             self._set(Layout.YIELD_CLOCKS, int(YIELD_SECONDS * self._code.clocks_per_second))
-        # Signals are for Python's threads: workers are born with all of them blocked.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        # Signals are for Python's threads: workers are born with all of them blocked, but for the
+        # one of a mapped file that was cut short, which is handled where it happens.
+        blocked = signal.valid_signals() - {signal.SIGBUS}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
             while self.n_threads < n_threads:
                 self._start(self.n_threads, cpus[self.n_threads % len(cpus)])

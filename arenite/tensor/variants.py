@@ -6,14 +6,13 @@ the values and kept; of those kept too many the least recently used goes. Counte
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from arenite import locks
 from arenite.errors import RunFailed
 from arenite.memory.tables import aligned
-from arenite.runtime import forks
 
 if TYPE_CHECKING:
     from arenite.runtime.executable import Executable
@@ -31,7 +30,7 @@ class Variant:
     structure: Any  # of what the function returned, for `structure.put_together`
     n_calls: int = 0
     last_use: int = 0  # counted over all variants
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _lock: locks.ReentrantLock = field(default_factory=locks.reentrant, init=False, repr=False)
 
     def count_call(self) -> None:
         with self._lock:
@@ -81,9 +80,8 @@ class VariantCache:
         self._n_uses = self._n_compiled = self._n_dropped = 0
         self._is_closed = False
         # Around the books; a signal handler may call on the thread that has it.
-        self._lock = threading.RLock()
-        self._compiling = threading.Lock()
-        forks.watch(self)
+        self._lock = locks.reentrant()
+        self._compiling = locks.reentrant()
 
     def obtain(self, values: tuple[Any, ...]) -> Variant:
         """The variant for these values, compiled if it is not there."""
@@ -103,15 +101,22 @@ class VariantCache:
             return Variants(tuple(kept), self._n_compiled, self._n_dropped)
 
     def close(self) -> None:
-        """Close all that are kept, and compile no more."""
+        """Close all that are kept, and compile no more. Called from within a run of one it raises,
+        as that one does, and nothing is closed that is needed."""
         with self._lock:
             self._is_closed = True
-        for one in self.snapshot():
-            one.executable.close()
-
-    def forget_after_fork(self) -> None:
-        """In a forked process: no thread is here to let go of a lock."""
-        self._lock, self._compiling = threading.RLock(), threading.Lock()
+            kept = [*self._kept.items()]
+        closed = []
+        try:
+            for key, one in kept:
+                one.executable.close()
+                closed.append(key)
+        except RunFailed:
+            with self._lock:
+                self._is_closed = False
+                for key in closed:
+                    self._kept.pop(key, None)
+            raise
 
     def _find(self, key: str) -> Variant | None:
         with self._lock:

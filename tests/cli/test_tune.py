@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short(own_choices: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Races are short, and choices do not stay."""
     monkeypatch.setattr(tune, "RACE_SECONDS", 0.0)
     monkeypatch.setattr(tune, "ROUNDS", tune.FIRST_ROUNDS)
@@ -72,6 +73,9 @@ def test_what_is_found_is_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: 
     [tuned] = json.loads(capsys.readouterr().out)["tuned"]
     [choice] = tuned["choices"].values()
     assert "tile 8x" in choice
+    # As a test in another process that shares the cache does when it is over.
+    code = "from arenite.pipeline.choices import *; [keep_choice(c, None) for c in all_choices()]"
+    subprocess.run([sys.executable, "-c", code], check=True)
     a, b = np.ones((100, 64), np.float32), np.ones((64, 96), np.float32)
     with arenite.compile(lambda x, y: x @ y, a, b) as program:
         assert choices.choices_of(program.executable.graph) == tuned["choices"]

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
 import threading
 from array import array as machine_array
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from arenite.device import Buffer, CpuAllocator
+from arenite.device import Buffer, BufferOptions, CpuAllocator, DiskAllocator
+from arenite.device.known import KNOWN
 from arenite.dtype import BY_NAME, float32, uint8
-from arenite.errors import InvalidArgument, NotAllocated, ReadOnly, SizeMismatch, TypeMismatch
+from arenite.errors import (
+    InvalidArgument,
+    NotAllocated,
+    NotSupported,
+    ReadOnly,
+    SizeMismatch,
+    TypeMismatch,
+)
+from arenite.hazards import BufferRange, Role
 from tests.device.allocators import CountingAllocator, filled
 
 # Allocation
@@ -275,3 +288,135 @@ def test_every_dtype_can_be_stored(cpu: CpuAllocator, name: str) -> None:
             buffer.as_array()
         with pytest.raises(TypeMismatch, match="uint8"):
             np.asarray(buffer)
+
+
+# Copies of handles, and what leaves the types
+
+
+def test_a_copy_of_a_handle_is_another_handle_on_the_same_bytes(cpu: CpuAllocator) -> None:
+    buffer = Buffer.allocate(cpu, float32, (2, 3))
+    twin = copy.copy(buffer)
+    assert twin.id != buffer.id
+    assert twin.storage_id == buffer.storage_id
+    twin.copyin(np.ones((2, 3), np.float32))
+    assert buffer.as_array().sum() == 6
+    part = copy.copy(buffer.view(12, 12, float32))
+    assert (part.offset, part.shape) == (12, (3,))
+
+
+def test_a_deep_copy_has_bytes_of_its_own(cpu: CpuAllocator, tmp_path: Path) -> None:
+    buffer = Buffer(cpu, float32, (2, 3), BufferOptions(zeroed=True))
+    own = copy.deepcopy(buffer.view(12, 12, float32))
+    assert own.storage_id != buffer.storage_id
+    assert (own.allocator, own.total_nbytes) == (cpu, 12)
+    own.copyin(np.ones(3, np.float32))
+    assert buffer.as_array().sum() == 0
+    (tmp_path / "file").write_bytes(b"abcd")
+    of_file = copy.deepcopy(DiskAllocator(tmp_path / "file").file())
+    of_file.copyin(b"efgh")
+    assert (tmp_path / "file").read_bytes() == b"abcd"
+
+
+def test_a_handle_is_not_pickled(cpu: CpuAllocator) -> None:
+    with pytest.raises(NotSupported, match="copyout"):
+        pickle.dumps(Buffer.allocate(cpu, float32, (2, 3)))
+
+
+def test_what_is_no_buffer_and_no_target_is_refused(cpu: CpuAllocator) -> None:
+    buffer = Buffer.allocate(cpu, float32, (2,))
+    for other in (np.ones(2, np.float32), bytes(8), None):
+        with pytest.raises(TypeMismatch, match="copyin takes"):
+            buffer.copy_from(cast(Any, other))
+    for target in ([0, 0], "text", 8, object()):
+        with pytest.raises(TypeMismatch, match=type(target).__name__):
+            buffer.copyout(cast(Any, target))
+
+
+def test_a_shape_that_no_array_has_is_refused(cpu: CpuAllocator) -> None:
+    shape = (1,) * 65
+    with pytest.raises(InvalidArgument, match="at most 64 sizes"):
+        Buffer(cpu, uint8, shape)
+    with pytest.raises(InvalidArgument, match="at most 64 sizes"):
+        Buffer(cpu, uint8, (1,)).view(0, 1, uint8, shape)
+    for huge in ((0, 2**63), (0, 2**70), (2**62, 0, 8)):
+        with pytest.raises(InvalidArgument, match="no array of shape"):
+            Buffer.allocate(cpu, uint8, huge).as_array()
+    assert Buffer.allocate(cpu, uint8, (1,) * 64).as_array().ndim == 64
+
+
+# Memory that comes back
+
+
+def ways_back() -> list[Callable[[Buffer], Buffer]]:
+    return [
+        Buffer.from_dlpack,
+        lambda buffer: Buffer.from_array(buffer.as_array_mut()),
+        lambda buffer: Buffer.from_array(np.asarray(buffer)),
+        lambda buffer: Buffer.from_array(np.from_dlpack(buffer)),
+        lambda buffer: Buffer.from_dlpack(np.from_dlpack(buffer)),
+        lambda buffer: Buffer.from_array(np.frombuffer(buffer.as_host_bytes_mut(), np.float32)),
+        lambda buffer: Buffer.from_array(
+            np.ctypeslib.as_array((ctypes.c_float * 6).from_address(buffer.raw_ptr))
+        ),
+    ]
+
+
+@pytest.mark.parametrize("way", range(len(ways_back())))
+def test_memory_that_is_ours_is_recognised(cpu: CpuAllocator, way: int) -> None:
+    whole = Buffer.allocate(cpu, float32, (10,))
+    part = whole.view(8, 24, float32)
+    back = ways_back()[way](part)
+    assert back.id != part.id
+    assert (back.storage_id, back.offset, back.nbytes) == (whole.storage_id, 8, 24)
+    back.copyin(np.arange(6, dtype=np.float32))
+    np.testing.assert_array_equal(whole.as_array()[2:8], np.arange(6))
+    written = BufferRange.of(back, Role.WRITE)
+    assert written.conflicts_with(BufferRange.of(whole.view(28, 4), Role.READ))
+    assert not written.conflicts_with(BufferRange.of(whole.view(32, 8), Role.READ))
+    del whole, part
+    assert cpu.stats.n_live == 1  # `back` is as good a holder as any
+    del back
+    assert cpu.stats.n_live == 0
+
+
+def test_memory_that_comes_back_read_only_stays_so(cpu: CpuAllocator) -> None:
+    buffer = Buffer.allocate(cpu, float32, (4,))
+    back = Buffer.from_array(buffer.as_array())
+    for handle in (back, back.view(0, 4), copy.copy(back)):
+        with pytest.raises(ReadOnly):
+            handle.as_host_bytes_mut()
+        with pytest.raises(ReadOnly):
+            handle.copyin(bytes(handle.nbytes))
+        assert not np.asarray(handle).flags.writeable
+    buffer.copyin(np.ones(4, np.float32))
+    assert back.as_array().sum() == 4
+
+
+def test_an_array_that_is_borrowed_twice_is_one_storage() -> None:
+    array = np.arange(8, dtype=np.float32)
+    whole, part = Buffer.from_array(array), Buffer.from_array(array[2:4])
+    assert part.storage_id == whole.storage_id
+    assert part.offset == 8
+    read_only = array[4:]
+    read_only.flags.writeable = False
+    first, again = Buffer.from_array(read_only), Buffer.from_array(array[4:])
+    assert first.storage_id == again.storage_id
+    again.copyin(np.zeros(4, np.float32))
+    with pytest.raises(ReadOnly):
+        first.as_array_mut()
+
+
+def test_memory_that_was_given_back_and_is_used_anew_is_another_storage() -> None:
+    cpu = CpuAllocator()
+    ids = []
+    for _ in range(200):
+        buffer = Buffer.allocate(cpu, float32, (4,))
+        back = Buffer.from_array(buffer.as_array_mut())
+        assert back.storage_id == buffer.storage_id
+        ids.append(back.storage_id)
+    assert len(set(ids)) == 200
+    assert cpu.stats.hits >= 190
+    foreign = [Buffer.from_array(np.ones(n + 1)) for n in range(300)]
+    assert len({one.storage_id for one in foreign}) == 300
+    del foreign
+    assert len(KNOWN._starts) <= 2 * 400  # those that have gone are forgotten

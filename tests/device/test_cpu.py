@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from arenite.device import Buffer, BufferOptions, CpuAllocator, RawBuffer
 from arenite.device.allocator import readable_nbytes
 from arenite.device.cpu import PAGE_NBYTES
-from arenite.errors import AreniteError, InvalidArgument, InvalidView, OutOfMemory
+from arenite.errors import InvalidArgument, InvalidView, OutOfMemory
 
 PAGE = PAGE_NBYTES
 PLAIN = BufferOptions()
@@ -314,23 +314,6 @@ def test_freeing_while_another_thread_is_inside_does_not_wait() -> None:
         assert in_daemon_thread(buffers.clear)
         assert cpu.ledger.n_live == 1
     assert cpu.ledger.n_live == 0
-
-
-def test_allocating_from_within_the_allocator_is_an_error_and_no_deadlock() -> None:
-    cpu = CpuAllocator()
-    caught: list[AreniteError] = []
-
-    def enter_twice() -> None:
-        try:
-            with cpu.ledger.locked():
-                cpu.allocate(1, PLAIN)
-        except AreniteError as error:
-            caught.append(error)
-
-    assert in_daemon_thread(enter_twice)
-    assert "__del__" in str(caught[0])
-    cpu.free(cpu.allocate(1, PLAIN))
-    assert cpu.stats.n_live == 0
 
 
 def test_books_balance_under_threads_and_collections() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -187,36 +188,98 @@ def test_an_unchanged_file_passes_the_check(path: Path) -> None:
     disk.check()
 
 
-def test_growth_a_new_time_replacement_and_loss_are_noticed(path: Path) -> None:
-    disk = DiskAllocator(path)
+def grow(path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"more")
-    with pytest.raises(FileChanged, match="nbytes was 10240 and is 10244"):
-        disk.check()
 
-    disk = DiskAllocator(path)
+
+def rewrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"other")
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def touch(path: Path) -> None:
     os.utime(path, ns=(1, 1))
-    with pytest.raises(FileChanged, match="mtime_ns"):
-        disk.check()
 
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (grow, "nbytes was 10240 and is 10244"),
+        (touch, "mtime_ns was"),
+        (rewrite, "mtime_ns was"),
+        (cut, "nbytes was 10240 and is 100"),
+    ],
+)
+def test_a_file_that_was_written_to_is_an_error_wherever_it_is_read(
+    path: Path, change: Callable[[Path], None], said: str
+) -> None:
     disk = DiskAllocator(path)
+    file = disk.file()
+    view = file.view(8192, 400, "float32", (100,))
+    change(path)
+    copy = Buffer(device.get("cpu"), "float32", (100,))
+    reads: list[Callable[[], object]] = [
+        *(disk.check, file.copyout, view.copyout, view.as_array, view.as_slice, view.as_host_bytes),
+        lambda: view.copyout(bytearray(400)),
+        lambda: copy.copy_from(view),
+        lambda: np.asarray(view),
+        lambda: np.from_dlpack(view),
+    ]
+    for read in reads:
+        with pytest.raises(FileChanged, match=rf"weights\.bin changed.*{said}.*open it again"):
+            read()
+    assert DiskAllocator(path).file().copyout() == path.read_bytes()
+
+
+def replaced(path: Path) -> None:
     other = path.with_suffix(".new")
-    other.write_bytes(path.read_bytes())
-    os.utime(other, ns=(1, 1))
+    other.write_bytes(b"other")
     other.replace(path)
-    with pytest.raises(FileChanged, match="inode"):
-        disk.check()
 
+
+@pytest.mark.parametrize("change", [replaced, Path.unlink])
+def test_a_file_whose_name_goes_to_another_or_nowhere_is_still_the_file(
+    path: Path, change: Callable[[Path], None]
+) -> None:
     disk = DiskAllocator(path)
-    path.unlink()
-    with pytest.raises(FileChanged, match=r"weights\.bin.*No such file"):
-        disk.check()
-
-
-def test_a_file_that_was_unlinked_stays_readable(path: Path) -> None:
-    file = DiskAllocator(path).file()
-    path.unlink()
+    file = disk.file()
+    change(path)
+    disk.check()
     assert file.copyout() == CONTENT
+    assert bytes(file.as_host_bytes()) == CONTENT
+    copy = Buffer(device.get("cpu"), "uint8", (len(CONTENT),))
+    copy.copy_from(file)
+    assert copy.copyout() == CONTENT
+
+
+def test_a_file_that_ends_while_it_is_copied_is_an_error_and_no_signal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preadv = os.preadv
+
+    def cutting(descriptor: int, targets: list[memoryview], at: int) -> int:
+        n = preadv(descriptor, [targets[0][:1000]], at)
+        cut(path)
+        return n
+
+    file = DiskAllocator(path).file()
+    monkeypatch.setattr(os, "preadv", cutting)
+    with pytest.raises(FileChanged, match="nbytes was 10240 and is 100"):
+        file.copyout(bytearray(len(CONTENT)))
+
+
+def test_descriptors_go_with_the_allocator(path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    files = [DiskAllocator(path) for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) > before
+    del files
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 # Lifetime

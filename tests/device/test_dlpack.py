@@ -102,9 +102,9 @@ class Producer:
         strides = changes.pop("strides", (4, 1))
         self.strides = (ctypes.c_int64 * 2)(*strides) if strides else None
         tensor = Tensor(
-            data=self.memory.ctypes.data,
+            data=changes.pop("data", self.memory.ctypes.data),
             device_type=changes.pop("device_type", 1),
-            ndim=2,
+            ndim=changes.pop("ndim", 2),
             code=changes.pop("code", 2),
             bits=changes.pop("bits", 32),
             lanes=changes.pop("lanes", 1),
@@ -344,13 +344,27 @@ def test_the_read_only_flag_is_heeded() -> None:
         (lambda: Producer(lanes=2), "2 lanes"),
         (lambda: Producer(strides=(1, 3)), "C-contiguous"),
         (lambda: Producer(name=b"something"), "no DLPack capsule"),
+        (lambda: Producer(shape=(-3, 4)), "negative size"),
+        (lambda: Producer(shape=(-3, -4), strides=None), "negative size"),
+        (lambda: Producer(ndim=65), "65 axes"),
+        (lambda: Producer(ndim=-1), "-1 axes"),
+        (lambda: Producer(data=None), "NULL"),
     ],
 )
 def test_what_cannot_be_taken_is_not_deleted(make: Callable[[], Producer], complaint: str) -> None:
     producer = make()
+    given = Through(producer.__dlpack__())
+    given.__dlpack_device__ = producer.__dlpack_device__  # type: ignore[method-assign]
+    named = repr(given.capsule)
     with pytest.raises(InvalidArgument, match=complaint):
-        Buffer.from_dlpack(producer)
+        Buffer.from_dlpack(given)
     assert producer.n_deleted == 0
+    # By its name the capsule knows that it has not been taken and is its own to delete.
+    assert repr(given.capsule) == named
+
+
+def test_no_elements_need_no_memory() -> None:
+    assert Buffer.from_dlpack(Producer(data=None, shape=(0, 4))).copyout() == b""
 
 
 def test_only_what_speaks_dlpack_comes_in() -> None:

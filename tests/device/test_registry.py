@@ -12,25 +12,25 @@ from arenite.errors import DeviceUnavailable, InvalidArgument
 
 
 def test_the_cpu_is_one_for_the_process() -> None:
-    assert device.get("cpu") is device.get("cpu")
+    assert device.get("cpu") is device.get("cpu") is device.get("CPU")
     assert device.get("cpu").name == "cpu"
 
 
 def test_a_disk_is_opened_anew_each_time(tmp_path: Path) -> None:
     path = tmp_path / "weights:with colon.bin"
     path.write_bytes(b"abc")
-    first, second = device.get(f"disk:{path}"), device.get(f"disk:{path}")
+    first, second = device.get(f"disk:{path}"), device.get(f"DISK:{path}")
     assert first is not second
     assert first.name == second.name == f"disk:{path}"
 
 
-@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:1", "webgpu", "webgpu:0"])
+@pytest.mark.parametrize("name", ["cuda", "CUDA:0", "cuda:1", "webgpu", "WEBGPU", "WebGPU:0"])
 def test_devices_of_later_versions_give_the_reason(name: str) -> None:
     with pytest.raises(DeviceUnavailable, match=f'{name}.*this version.*use "cpu"'):
         device.get(name)
 
 
-@pytest.mark.parametrize("name", ["", "tpu", "CPU", "cpu:0", "cudax:0"])
+@pytest.mark.parametrize("name", ["", "tpu", "TPU:0", "cpu:0", "CPU:", "cudax:0"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(DeviceUnavailable, match=r'"cpu", "disk:PATH"'):
         device.get(name)

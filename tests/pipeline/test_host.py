@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Var
-from arenite.errors import HostCallFailed, TypeMismatch
+from arenite.errors import HostCallFailed, RunFailed, TypeMismatch
+from arenite.pipeline.segmented import SegmentedExecutable
+from arenite.tensor import concat
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(9)
@@ -103,3 +107,77 @@ def test_errors_of_the_function_come_through_and_leave_it_usable() -> None:
 def test_what_numpy_cannot_hold_is_refused() -> None:
     with pytest.raises(TypeMismatch, match="int4"):
         arenite.host_call(turned, arenite.spec((3,), "int4"), np.ones(3))
+
+
+def test_closing_from_within_is_refused_and_leaves_it_open() -> None:
+    refused: list[RunFailed] = []
+
+    def function(a: Array) -> Array:
+        for one in (program, program.variants[0].executable):
+            with pytest.raises(RunFailed, match="in the middle of a run") as caught:
+                one.close()
+            refused.append(caught.value)
+        return a + 1
+
+    def body(x: Any, k: Any) -> Any:
+        return arenite.host_call(function, x, x) * k
+
+    x = np.ones(3, np.float32)
+    with arenite.compile(body, x, arenite.static) as program:
+        assert program(x, 3).tolist() == [6.0] * 3  # another variant is open meanwhile
+        for k in (2, 3, 2):
+            assert program(x, k).tolist() == [2.0 * k] * 3
+        assert len(refused) == 8
+    with pytest.raises(RunFailed, match="was closed"):
+        program(x, 2)
+
+
+def test_closing_a_program_in_segments_from_within_leaves_it_open() -> None:
+    n_refused = 0
+
+    def function(a: Array) -> Array:
+        nonlocal n_refused
+        with pytest.raises(RunFailed, match="in the middle of a run"):
+            program.close()
+        n_refused += 1
+        return a + 1
+
+    def body(x: Any) -> Any:
+        begun = arenite.host_call(function, x, x)
+        return arenite.while_loop(
+            lambda v: v.sum() < 10, lambda v: concat([v, v]), begun, grows=True
+        )
+
+    x = np.ones(3, np.float32)
+    with arenite.compile(body, x) as program:
+        assert isinstance(program.executable, SegmentedExecutable)
+        for _ in range(2):
+            assert program(x).tolist() == [2.0] * 6
+    assert n_refused == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_process_forked_by_the_function_goes_on_with_the_run(threads: int) -> None:
+    child = 0
+
+    def function(a: Array) -> Array:
+        nonlocal child
+        child = child or os.fork()
+        if child == 0:
+            child = -1
+            signal.alarm(60)
+        return a + 1
+
+    x = np.ones(3, np.float32)
+    with arenite.compile(
+        lambda x: arenite.host_call(function, x, x * 2) * 2, x, threads=threads
+    ) as program:
+        is_right = False
+        try:
+            is_right = program(x).tolist() == program(x).tolist() == [6.0] * 3
+        finally:
+            if child == -1:
+                os._exit(0 if is_right else 1)
+        assert is_right
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

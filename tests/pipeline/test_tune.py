@@ -37,7 +37,7 @@ THREADS = (1, 3)
 
 
 @pytest.fixture(autouse=True)
-def untuned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def untuned(own_choices: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even small kernels are dealt out to threads; races are short; choices do not stay."""
     monkeypatch.setattr(assemble, "SHARED_FROM_NS", 0)
     monkeypatch.setattr(tune, "RACE_SECONDS", 0.0)

@@ -6,6 +6,7 @@ import struct
 from functools import cache
 from typing import Literal, NoReturn
 
+from arenite.device import Buffer
 from arenite.errors import InvalidFile
 from arenite.frontends.stored import quoted
 
@@ -21,13 +22,21 @@ _kind = cache(struct.Struct)
 class Cursor:
     """A position in a file's bytes. `what` in each call names what is read, for the error."""
 
-    __slots__ = ("data", "order", "path", "position")
+    __slots__ = ("data", "file", "order", "path", "position")
 
-    def __init__(self, data: memoryview, path: str, order: ByteOrder, position: int) -> None:
-        self.data = data
+    def __init__(
+        self, file: Buffer, data: memoryview, path: str, order: ByteOrder, position: int
+    ) -> None:
+        self.file = file
+        self.data = data  # its bytes, mapped
         self.path = path
         self.order: ByteOrder = order
         self.position = position
+
+    def section(self, start: int, end: int) -> bytes:
+        """A copy of some bytes, for reading long after the file was opened: FileChanged where it is
+        no longer what it was."""
+        return self.file.view(start, end - start).copyout()
 
     @property
     def left(self) -> int:

@@ -120,12 +120,13 @@ class MetadataArray:
         return self.length
 
     def numbers(self) -> NDArray[Any]:
-        """Numbers or flags as an array: in place where byte order and alignment allow."""
+        """Numbers or flags as an array."""
         if self.kind not in SCALARS:
             self._cursor().fail(f"{self.place} holds {KINDS[self.kind]}, not numbers")
         _, code = SCALARS[self.kind]
         stored = np.dtype(self.source.order + code)
-        found = np.frombuffer(self.source.data, stored, self.length, self.start)
+        section = self.source.section(self.start, self.start + self.length * stored.itemsize)
+        found = np.frombuffer(section, stored)
         if self.kind == BOOL:
             if found.size and found.max() > 1:
                 self._cursor().fail(f"{self.place} holds a flag that is neither 0 nor 1")
@@ -143,7 +144,7 @@ class MetadataArray:
         cursor = self._cursor()
         if self.kind != STRING:
             cursor.fail(f"{self.place} holds {KINDS[self.kind]}, not text")
-        section = bytes(cursor.data[self.start : self.end])
+        section = cursor.section(self.start, self.end)
         # Bounds were checked when the file was opened.
         stored = np.concatenate([[0], text_ends(section, 0, self.length, cursor.order)])
         is_text = np.ones(len(section), np.bool_)
@@ -184,7 +185,9 @@ class MetadataArray:
         return [walk.array(2).tolist() for _ in range(self.length)]
 
     def _cursor(self) -> Cursor:
-        return Cursor(self.source.data, self.source.path, self.source.order, self.start)
+        source = self.source
+        source.file.allocator.check()
+        return Cursor(source.file, source.data, source.path, source.order, self.start)
 
 
 Value: TypeAlias = bool | int | float | str | MetadataArray

@@ -66,7 +66,7 @@ def read_part(path: str | os.PathLike[str]) -> Part:
         shown = bytes(data[:4])
         raise InvalidFile(f"{name} is no GGUF file: it starts with {shown!r}, not {MAGIC!r}")
     version, order = _version_and_order(data, name)
-    cursor = Cursor(data, name, order, 8)
+    cursor = Cursor(file, data, name, order, 8)
     n_tensors = cursor.count("tensors", LEAST_TENSOR_NBYTES, MAX_TENSORS)
     n_keys = cursor.count("keys", LEAST_KEY_NBYTES, MAX_KEYS)
     metadata = read_metadata(cursor, n_keys)
