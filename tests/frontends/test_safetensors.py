@@ -203,15 +203,15 @@ def test_a_wrong_entry_is_told_apart(tmp_path: Path, change: dict[str, Any], rea
         ({"__metadata__": {"a": 1}}, 0, "does not map text to text"),
         ({"__metadata__": []}, 0, "does not map text to text"),
         ([], 0, "no JSON object"),
-        (b"", 0, "no valid JSON"),
-        (b"{", 0, "no valid JSON"),
+        (b"", 0, "is not JSON"),
+        (b"{", 0, "is not JSON"),
         (b'{"a": NaN}', 0, "NaN is no JSON number"),
-        (b'{"\xff": 1}', 0, "no valid JSON: 'utf-8'"),
+        (b'{"\xff": 1}', 0, "is not JSON: 'utf-8'"),
         (b'{"t": 1, "t": 2}', 0, "'t' is there twice"),
-        (b'{"t": ' + b"9" * 5000 + b"}", 0, "no valid JSON"),
+        (b'{"t": ' + b"9" * 5000 + b"}", 0, "is not JSON"),
         (b"[" * 300_000, 0, "nests too deep"),
-        (b"[" * 600_000, 0, "more parts than 262144 tensors need"),
-        (b'{"a":' * 300_000, 0, "more parts"),
+        (b"[" * 1_600_000, 0, "some 1600000 values and 0 keys; at most 1572864 and 524288 are read"),
+        (b'{"a":' * 1_600_000, 0, "some 1600000 values"),
     ],
 )
 def test_a_wrong_header_is_told_apart(
@@ -233,7 +233,7 @@ def test_a_header_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     path = write(tmp_path / "lie.safetensors", b"{}", length=2**30)
     with path.open("r+b") as file:
         file.truncate(2**30 + 8)  # sparse
-    with pytest.raises(InvalidFile, match="has 1073741824 bytes; at most 33554432 are read"):
+    with pytest.raises(InvalidFile, match="has 1073741824 bytes; at most 16777216 are read"):
         SafetensorsFile.open(path)
 
 

@@ -57,9 +57,9 @@ class _Entry(NamedTuple):
     at: int  # where the header says it, for errors
 
 
-def read_part(path: str | os.PathLike[str]) -> Part:
-    """Map a file and read its header."""
-    file = DiskAllocator(path).file()
+def read_part(path: str | os.PathLike[str], mapped: DiskAllocator | None = None) -> Part:
+    """Map a file, unless it is mapped already, and read its header."""
+    file = (mapped or DiskAllocator(path)).file()
     data = file.as_host_bytes()
     name = os.fspath(path)
     if data[:4] != MAGIC:
