@@ -210,7 +210,11 @@ def test_a_wrong_entry_is_told_apart(tmp_path: Path, change: dict[str, Any], rea
         (b'{"t": 1, "t": 2}', 0, "'t' is there twice"),
         (b'{"t": ' + b"9" * 5000 + b"}", 0, "is not JSON"),
         (b"[" * 300_000, 0, "nests too deep"),
-        (b"[" * 1_600_000, 0, "some 1600000 values and 0 keys; at most 1572864 and 524288 are read"),
+        (
+            b"[" * 1_600_000,
+            0,
+            "some 1600000 values and 0 keys; at most 1572864 and 524288 are read",
+        ),
         (b'{"a":' * 1_600_000, 0, "some 1600000 values"),
     ],
 )

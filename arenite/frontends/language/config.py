@@ -279,7 +279,7 @@ def _pooling(folder: str) -> str:
     chosen = [way for way in ways if config.flag(f"{prefix}{way}", False)]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise NotSupported(
-            f"{config.path}: rows are pooled by {quoted(' and '.join(chosen) or 'nothing')}; one of "
-            f"{', '.join(POOLINGS)} is known"
+            f"{config.path}: rows are pooled by {quoted(' and '.join(chosen) or 'nothing')}; one "
+            f"of {', '.join(POOLINGS)} is known"
         )
     return POOLINGS[chosen[0]]
