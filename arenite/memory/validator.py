@@ -52,10 +52,7 @@ def _check_bounds(plan: MemoryPlan, slot: Slot, low: int, high: int) -> None:
 
 
 def _check_overlaps(owners: list[Slot], spans: dict[object, tuple[int, int]]) -> None:
-    """A pass over time: each slot against those alive at its birth. Where no two share bytes at
-    any time, as weights and states do not, a look at the addresses is enough."""
-    if _are_disjoint(owners):
-        return
+    """A pass over time: each slot against those alive at its birth."""
     alive: list[Slot] = []
     for slot in sorted(owners, key=lambda s: spans[s.id]):
         birth, death = spans[slot.id]
@@ -72,12 +69,6 @@ def _check_overlaps(owners: list[Slot], spans: dict[object, tuple[int, int]]) ->
                     f"[{slot.offset}, {slot.end}) share bytes and both live at tick {birth}"
                 )
         alive.append(slot)
-
-
-def _are_disjoint(slots: list[Slot]) -> bool:
-    """Whether no two of these share a byte, whenever they live."""
-    placed = sorted((s for s in slots if s.capacity), key=lambda s: s.offset)
-    return all(lower.end <= upper.offset for lower, upper in pairwise(placed))
 
 
 def _spans_with_aliases(plan: MemoryPlan) -> dict[object, tuple[int, int]]:

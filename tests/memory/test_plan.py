@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import InvalidPlan
-from arenite.memory import Alias, Lifetime, MemoryPlan, Slot, Value, svg
+from arenite.memory import Alias, Lifetime, MemoryPlan, Value, svg
 from tests.memory.problems import conflicts, graph_like, values
 
 
@@ -120,25 +120,6 @@ def test_the_validator_sees_regions_that_overlap() -> None:
     packed = plan.regions["packed"]._replace(nbytes=300)
     with pytest.raises(InvalidPlan, match="regions packed and work overlap"):
         replace(plan, regions={**plan.regions, "packed": packed}).verify()
-
-
-def test_values_that_never_share_bytes_are_compared_with_their_neighbours_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All weights live for ever: each against each is 50 million pairs of 10,000."""
-    plan = memory.plan([Value(k, 64, Lifetime(0, 9), region="packed") for k in range(300)])
-    n_ends = 0
-
-    def counted(slot: Slot) -> int:
-        nonlocal n_ends
-        n_ends += 1
-        return slot.offset + slot.capacity
-
-    monkeypatch.setattr(Slot, "end", property(counted))
-    plan.verify()
-    assert n_ends <= 4 * len(plan.slots)
-    with pytest.raises(InvalidPlan, match="share bytes and both live"):
-        replace(plan, slots={**plan.slots, 7: plan.slots[7]._replace(offset=64)}).verify()
 
 
 def test_the_validator_is_small_and_shares_no_code_with_the_planner() -> None:
