@@ -58,6 +58,10 @@ FILES: dict[str, tuple[dict[str, Any], str]] = {
         {"post_processor": template(["a", "$"], [0] * 100_000)},
         "puts 100000 tokens around a text",
     ),
+    "a token that is none": (
+        {"post_processor": template(["a", "$"], [3])},
+        "puts token 3 around a text; the vocabulary has 3",
+    ),
     "chunks of nothing": ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "non-zero"),
     "100,000 added tokens": (
         {"added_tokens": [{"id": k, "content": f"x{k}"} for k in range(3, 100_003)]},

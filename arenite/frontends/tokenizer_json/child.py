@@ -103,6 +103,10 @@ def _facts(library: Tokenizer, path: str, names: list[str]) -> Facts:
         )
     added = library.get_added_tokens_decoder()
     n_tokens = 1 + max(library.get_vocab(with_added_tokens=True).values(), default=-1)
+    if any(token >= n_tokens for token in probe.ids):
+        raise InvalidFile(
+            f"{path} puts token {max(probe.ids)} around a text; the vocabulary has {n_tokens}"
+        )
     texts = [
         (added[token].content if token in added else library.id_to_token(token) or "").encode()
         for token in range(n_tokens)

@@ -197,7 +197,9 @@ class _Child:
         self._finalizer()
 
     def forget(self) -> None:
+        """It is another process's child: nobody waits for it here."""
         self._finalizer.detach()
+        self._process.returncode = 0
         _close_pipes(self._process)
 
 
