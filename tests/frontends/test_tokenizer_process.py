@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,16 @@ def test_a_child_ends_with_its_tokenizer(tmp_path: Path) -> None:
         os.kill(child, 0)
 
 
+def test_a_folder_is_found_again_from_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(write(tmp_path)).parent)
+    tokenizer = TokenizerProcess(tmp_path.name, [])
+    tokenizer.close()
+    monkeypatch.chdir("/")
+    assert tokenizer.encode("a", special=False) == [0]
+
+
 def test_a_file_that_changed_is_not_taken_for_the_first(
     words: TokenizerProcess, tmp_path: Path
 ) -> None:
@@ -183,6 +194,14 @@ def test_a_file_that_changed_is_not_taken_for_the_first(
     write(tmp_path, model=WORDS | {"vocab": {"b": 0, "a": 1, "[UNK]": 2}})
     with pytest.raises(FileChanged, match=r"tokenizer\.json changed"):
         words.encode("b", special=False)
+
+
+def test_a_system_that_starts_no_process_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with pytest.raises(RunFailed, match="no process can be started .*: No such file"):
+        TokenizerProcess(write(tmp_path), [])
 
 
 def test_an_interrupted_text_does_not_answer_the_next(

@@ -42,7 +42,7 @@ class TokenizerProcess:
     def __init__(self, folder: str, names: Sequence[str]) -> None:
         """`names`: tokens whose ids are asked for."""
         self.path = os.path.join(folder, NAME)
-        self._folder = folder
+        self._folder = os.path.abspath(folder)  # it is read again from wherever that is then
         self._names = list(names)
         self._digest: bytes | None = None  # of the file, once it was read
         self._child: _Child | None = None
@@ -149,14 +149,19 @@ class _Child:
             f"import sys; sys.path[:] = {sys.path!r}; "
             "from arenite.frontends.tokenizer_json.child import main; main()"
         )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for this process
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process
+            )
+        except OSError as error:
+            raise RunFailed(
+                f"no process can be started to run a tokenizer.json: {error.strerror}"
+            ) from error
         self._finalizer = finalize(self, _end, self._process)
 
     @property
