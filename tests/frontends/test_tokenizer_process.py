@@ -200,7 +200,7 @@ def test_a_system_that_starts_no_process_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
-    with pytest.raises(RunFailed, match="no process can be started .*: No such file"):
+    with pytest.raises(RunFailed, match=r"no process can be started .*: No such file"):
         TokenizerProcess(write(tmp_path), [])
 
 
