@@ -10,6 +10,9 @@ from arenite.errors import FileMissing, InvalidArgument
 from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.source import Kind, ModelFile, Source
 from arenite.frontends.gguf.file import shard_names
+from arenite.frontends.stored import quoted
+
+MAX_LENGTH = 4096  # of a path, as systems have it
 
 _WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PYPI = re.compile(rf"(?P<origin>{_WORD})(?:==(?P<version>[A-Za-z0-9.!+_-]+))?/(?P<file>.+)")
@@ -29,6 +32,8 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
     name = os.fspath(model)
     if not name:
         raise InvalidArgument("the name of the model is empty")
+    if len(name) > MAX_LENGTH:
+        raise InvalidArgument(f"{quoted(name)} is no model: no path or name is so long")
     for kind, (pattern, form) in _FORMS.items():
         if name.startswith(f"{kind.value}:"):
             found = pattern.fullmatch(name.removeprefix(f"{kind.value}:"))
@@ -39,7 +44,7 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
     if short is not None:
         return short
     path = Path(name)
-    if path.exists():
+    if os.path.exists(path):  # also where no file can have such a name
         return path
     raise FileMissing(
         f"{name!r} is no file here and no name in the catalogue ({', '.join(CATALOGUE)}); a model "

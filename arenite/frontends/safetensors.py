@@ -9,26 +9,32 @@ exactly once, as the format demands; each fault is one InvalidFile with file, pl
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 from arenite import dtype as dtypes
 from arenite.device import Buffer, DiskAllocator
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import FileMissing, InvalidFile, NotSupported
+from arenite.frontends.folder_files import is_inside, map_inside
+from arenite.frontends.json_text import Pairs, parsed_object
 from arenite.frontends.stored import StoredTensor, quoted
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 INDEX_SUFFIX = ".safetensors.index.json"
-MAX_JSON_NBYTES = 32 * 2**20  # of a header or an index
-MAX_TENSORS = 2**18
+#: Of headers: four times what the largest files have. So reading one takes less than 200 MB.
+MAX_HEADER_NBYTES = 2**24
+MAX_TENSORS = 2**17
+#: Of an index, which has the tensors of all shards: models with many experts have some 200,000.
+MAX_INDEX_NBYTES = 2**25
+MAX_INDEX_TENSORS = 2**18
+MAX_SHARED = 2**12
 MAX_AXES = 32
 MAX_BITS = 2**63  # of one tensor, sizes of zero counted as one
 IS_SWAPPED = sys.byteorder == "big"  # data is little-endian
@@ -60,6 +66,17 @@ DTYPES = {
 }
 
 
+_FIELDS = {"dtype", "shape", "data_offsets"}
+
+
+class _Entry(NamedTuple):
+    """What a header says of a tensor; lists of sizes are tuples, anything else is as it was."""
+
+    dtype: object
+    shape: object
+    data_offsets: object
+
+
 @dataclass(frozen=True, repr=False)
 class SafetensorsFile:
     """A model's tensors; the files stay mapped while anyone holds their buffers."""
@@ -73,10 +90,16 @@ class SafetensorsFile:
     def open(cls, path: str | os.PathLike[str]) -> SafetensorsFile:
         """Map a file or all shards of an index; a folder is searched for either."""
         given = os.fspath(path)
-        found = _in_folder(given) if os.path.isdir(given) else given
-        if found.endswith(INDEX_SUFFIX):
-            return _open_shards(found)
-        metadata, tensors = _read_file(found)
+        if not os.path.isdir(given):
+            if given.endswith(INDEX_SUFFIX):
+                return _open_shards(given, DiskAllocator(given).file())
+            metadata, tensors = _read_file(given, DiskAllocator(given).file())
+            return cls(given, metadata, tensors, (given,))
+        name = _in_folder(given)
+        found, file = os.path.join(given, name), map_inside(given, name).file()
+        if name == INDEX:
+            return _open_shards(found, file)
+        metadata, tensors = _read_file(found, file)
         return cls(given, metadata, tensors, (found,))
 
     @property
@@ -94,18 +117,21 @@ class SafetensorsFile:
 
 def _in_folder(folder: str) -> str:
     for name in (INDEX, SINGLE):
-        if os.path.exists(os.path.join(folder, name)):
-            return os.path.join(folder, name)
+        if is_inside(folder, name):
+            return name
     raise FileMissing(f"{folder} has neither {INDEX} nor {SINGLE}; name the file to open")
 
 
-def _open_shards(index: str) -> SafetensorsFile:
+def _open_shards(index: str, opened: Buffer) -> SafetensorsFile:
     where = f"{index}: the index"
-    parsed = _parsed(DiskAllocator(index).file(), 0, None, where)
+    if opened.nbytes > MAX_INDEX_NBYTES:
+        _refuse_long(where, opened.nbytes, MAX_INDEX_NBYTES)
+    raw = memoryview(opened.copyout())
+    parsed = _parsed(raw, where, MAX_INDEX_TENSORS, MAX_INDEX_TENSORS)
     places = parsed.get("weight_map")
     if not isinstance(places, dict) or not places:
         raise InvalidFile(f"{where} has no 'weight_map' of tensors to files")
-    folder = os.path.dirname(index)
+    folder = os.path.dirname(index) or "."
     by_file: dict[str, list[str]] = {}
     for tensor, file in places.items():
         by_file.setdefault(_checked_shard(where, tensor, file), []).append(tensor)
@@ -114,7 +140,7 @@ def _open_shards(index: str) -> SafetensorsFile:
     paths = []
     for file in sorted(by_file):
         path = os.path.join(folder, file)
-        found = _read_shard(index, path)
+        found = _read_file(path, _shard(index, folder, file))
         metadata = metadata or found[0]
         paths.append(path)
         for name in by_file[file]:
@@ -139,16 +165,15 @@ def _checked_shard(where: str, tensor: str, file: object) -> str:
     return file
 
 
-def _read_shard(index: str, path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
+def _shard(index: str, folder: str, name: str) -> Buffer:
     try:
-        return _read_file(path)
+        return map_inside(folder, name).file()
     except FileMissing as error:
         raise FileMissing(f"{index} lists several shards, and {error}") from error
 
 
-def _read_file(path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
+def _read_file(path: str, file: Buffer) -> tuple[dict[str, str], dict[str, StoredTensor]]:
     """Metadata and tensors of one file."""
-    file = DiskAllocator(path).file()
     if file.nbytes < 8:
         raise InvalidFile(f"{path} is no safetensors file: it has {file.nbytes} bytes, not even 8")
     length = int.from_bytes(file.view(0, 8).copyout(), "little")
@@ -158,11 +183,17 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
             "left: cut short, or no safetensors file"
         )
     where = f"{path}: the header"
-    header = _parsed(file, 8, length, where)
+    if length > MAX_HEADER_NBYTES:
+        _refuse_long(where, length, MAX_HEADER_NBYTES)
+    # A tensor with four axes has three lists and objects, nine values in these, and four keys.
+    raw = memoryview(file.view(8, length).copyout())
+    header = _parsed(raw, where, 12 * MAX_TENSORS, 4 * MAX_TENSORS)
     metadata = header.pop("__metadata__", None)
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise InvalidFile(f"{where} has '__metadata__' that does not map text to text")
+    if len(header) > MAX_TENSORS:
+        raise InvalidFile(f"{where} has {len(header)} tensors; at most {MAX_TENSORS} are read")
     data_offset = 8 + length
     tensors = {
         name: _place(where, name, entry, data_offset, file) for name, entry in header.items()
@@ -171,57 +202,57 @@ def _read_file(path: str) -> tuple[dict[str, str], dict[str, StoredTensor]]:
     return metadata, tensors
 
 
-def _parsed(file: Buffer, start: int, nbytes: int | None, where: str) -> dict[str, Any]:
-    """The JSON object in some bytes of a file, sizes checked before it is parsed."""
-    nbytes = file.nbytes if nbytes is None else nbytes
-    if nbytes > MAX_JSON_NBYTES:
-        raise InvalidFile(f"{where} has {nbytes} bytes; at most {MAX_JSON_NBYTES} are read")
-    raw = file.view(start, nbytes).copyout()
-    # Brackets bound how many objects the parser makes; a tensor has one brace and two brackets.
-    if raw.count(b"{") > MAX_TENSORS or raw.count(b"[") > 2 * MAX_TENSORS:
-        raise InvalidFile(f"{where} has more parts than {MAX_TENSORS} tensors need")
+def _refuse_long(where: str, nbytes: int, most: int) -> NoReturn:
+    raise InvalidFile(f"{where} has {nbytes} bytes; at most {most} are read")
+
+
+def _parsed(raw: memoryview, where: str, max_values: int, max_keys: int) -> dict[str, Any]:
+    """The JSON object in some bytes of a file, with tensors as entries."""
+    kept: dict[object, Any] = {}
+
+    def same(value: Any) -> Any:
+        """One object for what many tensors share: types, shapes, names of files."""
+        return kept.setdefault(value, value) if len(kept) < MAX_SHARED else value
+
+    def of_pairs(pairs: Pairs) -> Any:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise ValueError(f"{quoted(twice)} is there twice")
+        if found.keys() != _FIELDS or any(isinstance(v, _Entry) for v in found.values()):
+            for key, value in pairs:
+                if isinstance(value, str):
+                    found[key] = same(value)
+            return found
+        dtype, shape, places = (found[field] for field in ("dtype", "shape", "data_offsets"))
+        if isinstance(dtype, str):
+            dtype = same(dtype)
+        if _is_sizes(shape):
+            shape = same(tuple(shape))
+        return _Entry(dtype, shape, tuple(places) if _is_sizes(places) else places)
 
     def no_number(text: str) -> NoReturn:
         raise ValueError(f"{text} is no JSON number")
 
-    try:
-        parsed = json.loads(
-            raw.decode(), object_pairs_hook=_without_repeats, parse_constant=no_number
-        )
-    except RecursionError:
-        raise InvalidFile(f"{where} nests too deep") from None
-    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
-        raise InvalidFile(f"{where} is no valid JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise InvalidFile(f"{where} is no JSON object")
-    return parsed
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{quoted(twice)} is there twice")
-    return found
+    return parsed_object(raw, where, max_values, max_keys, of_pairs, no_number)
 
 
 def _place(where: str, name: str, entry: object, data_offset: int, file: Buffer) -> StoredTensor:
     what = f"{where} has tensor {quoted(name)}"
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+    if not isinstance(entry, _Entry):
         raise InvalidFile(f"{what}, which needs exactly dtype, shape and data_offsets")
-    if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
+    if not isinstance(entry.dtype, str) or entry.dtype not in DTYPES:
         raise NotSupported(
-            f"{what} of dtype {quoted(str(entry['dtype']))}; known: {', '.join(DTYPES)}"
+            f"{what} of dtype {quoted(str(entry.dtype))}; known: {', '.join(DTYPES)}"
         )
-    dtype = DTYPES[entry["dtype"]]
-    shape, offsets = entry["shape"], entry["data_offsets"]
-    if not _is_sizes(shape) or len(shape) > MAX_AXES:
+    dtype, shape = DTYPES[entry.dtype], entry.shape
+    if type(shape) is not tuple or len(shape) > MAX_AXES:
         raise InvalidFile(f"{what}, whose shape is no list of at most {MAX_AXES} sizes")
-    if not _is_sizes(offsets) or len(offsets) != 2:
+    if type(entry.data_offsets) is not tuple or len(entry.data_offsets) != 2:
         raise InvalidFile(f"{what}, whose data_offsets are no two byte offsets")
-    begin, end = offsets
+    begin, end = entry.data_offsets
     if prod(max(size, 1) for size in shape) * dtype.bits > MAX_BITS:
-        raise InvalidFile(f"{what} of shape {tuple(shape)}, too large for any memory")
+        raise InvalidFile(f"{what} of shape {shape}, too large for any memory")
     if not begin <= end <= file.nbytes - data_offset:
         raise InvalidFile(
             f"{what} at {begin} to {end} of {file.nbytes - data_offset} bytes of data: cut short "
@@ -230,12 +261,12 @@ def _place(where: str, name: str, entry: object, data_offset: int, file: Buffer)
     nbytes = dtype.nbytes(shape)
     if end - begin != nbytes:
         raise InvalidFile(
-            f"{what}: {dtype} of shape {tuple(shape)} takes {nbytes} bytes and has {end - begin}"
+            f"{what}: {dtype} of shape {shape} takes {nbytes} bytes and has {end - begin}"
         )
-    return StoredTensor(name, dtype, tuple(shape), data_offset + begin, nbytes, file, IS_SWAPPED)
+    return StoredTensor(name, dtype, shape, data_offset + begin, nbytes, file, IS_SWAPPED)
 
 
-def _is_sizes(value: object) -> bool:
+def _is_sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(
         type(size) is int and 0 <= size < 2**63 for size in value
     )

@@ -1,65 +1,61 @@
-"""Tokenizers in a folder as Hugging Face lays it out: tokenizer.json, read and run by its library,
-with tokenizer_config.json, special_tokens_map.json and chat_template.jinja beside it.
+"""Tokenizers in a folder as Hugging Face lays it out: tokenizer.json, run by its library in a
+process of its own, with tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from arenite import locks
-from arenite.errors import FileMissing, InvalidFile
+import numpy as np
+
+from arenite.errors import InvalidFile
+from arenite.frontends.folder_files import read_inside
+from arenite.frontends.json_text import parsed_object
+from arenite.frontends.tokenizer_json.process import TokenizerProcess
 from arenite.generate.bpe import bytes_of_characters
-from arenite.generate.folder_check import check_tokenizer
 from arenite.generate.parts import Parts
 from arenite.generate.sentencepiece import piece_bytes
 from arenite.generate.specials import Specials
 from arenite.generate.template import ChatTemplate
 from arenite.generate.vocabulary import END_NAMES, end_tokens
 
-if TYPE_CHECKING:
-    import tokenizers
-
-MAX_FILE_NBYTES = 2**28
-MAX_MESSAGE = 400  # characters quoted of what the library says
+#: Of the files beside tokenizer.json, which list tokens that were added: some have 30,000.
+MAX_CONFIG_NBYTES = 2**24
+MAX_CONFIG_VALUES = 2**20
+MAX_CONFIG_KEYS = 2**19
+MAX_TEMPLATE_NBYTES = 2**20
 
 
 class LibraryEncoder:
     """Encodes text with a tokenizer of the library."""
 
-    def __init__(self, library: tokenizers.Tokenizer, specials: Specials, path: Path) -> None:
-        self._library = library
-        self._path = path
-        self._specials = specials
-        # Whether special tokens are looked for is a state of the library's.
-        self._lock = locks.reentrant()
-        steps = _steps(library.decoder)
-        self._is_byte_level = "ByteLevel" in steps
-        self._has_bytes = "ByteFallback" in steps
-        self._continues = steps.get("WordPiece", {}).get("prefix")
-        self._added = {
-            token: added.content for token, added in library.get_added_tokens_decoder().items()
-        }
-        #: Whether a text that stands alone is decoded with a space that was not in it.
-        self.starts_with_space = self._continues is not None or (
-            "Strip" in steps or steps.get("Metaspace", {}).get("prepend_scheme", "never") != "never"
-        )
+    def __init__(self, process: TokenizerProcess) -> None:
+        facts = process.facts
+        self._process = process
+        self._texts = facts.texts
+        self._ends = np.cumsum(np.frombuffer(facts.lengths, np.uint32), dtype=np.uint32)
+        self._is_byte_level = facts.is_byte_level
+        self._has_bytes = facts.has_bytes
+        self._continuing_prefix = facts.continuing_prefix
+        self._added = frozenset(facts.added)
+        self.specials = Specials.of({self._text(k): k for k in facts.controls}, facts.controls)
 
     def encode(self, pieces: Sequence[str | int]) -> list[int]:
         if all(isinstance(piece, str) for piece in pieces):
-            return self._run("".join(map(str, pieces)), special=False)
+            return self._process.encode("".join(map(str, pieces)), special=False)
         texts = [self._text(piece) if isinstance(piece, int) else piece for piece in pieces]
         whole = "".join(texts)
-        if self._specials.split(whole, controls=True) == list(pieces):
-            return self._run(whole, special=True)
+        if self.specials.split(whole, controls=True) == list(pieces):
+            return self._process.encode(whole, special=True)
         # Some piece of text reads like a special token and must not become one.
         tokens: list[int] = []
         for piece in pieces:
-            tokens += [piece] if isinstance(piece, int) else self._run(piece, special=False)
+            if isinstance(piece, int):
+                tokens.append(piece)
+            else:
+                tokens += self._process.encode(piece, special=False)
         return tokens
 
     def token_bytes(self, token: int) -> bytes:
@@ -68,96 +64,62 @@ class LibraryEncoder:
             return text.encode()
         if self._is_byte_level:
             return bytes_of_characters(text)
-        if self._continues is not None:
-            goes_on = text.startswith(self._continues)
-            return (text[len(self._continues) :] if goes_on else f" {text}").encode()
+        prefix = self._continuing_prefix
+        if prefix is not None:
+            goes_on = text.startswith(prefix)
+            return (text[len(prefix) :] if goes_on else f" {text}").encode()
         return piece_bytes(text, self._has_bytes)
 
     def _text(self, token: int) -> str:
-        return self._added.get(token) or self._library.id_to_token(token) or ""
-
-    def _run(self, text: str, *, special: bool) -> list[int]:
-        with self._lock, _faults_of(self._path, "can't encode this text"):
-            library = self._library
-            before = library.encode_special_tokens
-            try:
-                library.encode_special_tokens = not special
-                return list(library.encode(text, add_special_tokens=False).ids)
-            finally:
-                # This may be a signal handler, in the middle of another text on the same thread.
-                library.encode_special_tokens = before
-
-
-@contextmanager
-def _faults_of(path: Path, fault: str) -> Iterator[None]:
-    """Whatever the library raises inside is a fault of the file."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # what the library raises in a panic is no Exception
-        raise InvalidFile(f"{path} {fault}: {str(error)[:MAX_MESSAGE]}") from None
+        start = self._ends[token - 1] if token else 0
+        return self._texts[start : self._ends[token]].decode()
 
 
 def read_folder(given: str | os.PathLike[str]) -> Parts:
     """Read a folder's files; tokenizer.json has to be there."""
-    from tokenizers import Tokenizer as LibraryTokenizer
-
-    folder = Path(given)
-    path = folder / "tokenizer.json"
-    raw = _read(path)
-    if raw is None:
-        raise FileMissing(f"{folder} has no tokenizer.json, which a tokenizer is read from")
-    check_tokenizer(raw, str(path))
-    with _faults_of(path, "is no tokenizer"):
-        library = LibraryTokenizer.from_str(raw)
-        library.no_truncation()
-        library.no_padding()
-        probe = library.encode("a", add_special_tokens=True)
-    added = library.get_added_tokens_decoder()
-    controls = {token: item.content for token, item in added.items() if item.special}
-    highest = max(library.get_vocab(with_added_tokens=True).values(), default=-1)
-    specials = Specials.of({text: token for token, text in controls.items()}, controls)
-    config = _object(folder / "special_tokens_map.json")
-    config |= _object(folder / "tokenizer_config.json")
-    named = {name: library.token_to_id(_token_text(config, name)) for name in ("bos", "eos", "cls")}
-    is_added = [*probe.special_tokens_mask, 0]
-    n_before, n_after = is_added.index(0), is_added[-2::-1].index(0) if 0 in is_added[:-1] else 0
-    bos = named["bos"] if named["bos"] is not None else named["cls"]
-    found = {name: library.token_to_id(name) for name in END_NAMES}
-    ends = end_tokens({name: token for name, token in found.items() if token is not None})
-    ends |= _listed_ends(folder / "generation_config.json", highest + 1)
-    encoder = LibraryEncoder(library, specials, path)
+    folder = os.fspath(given)
+    config = _object(folder, "special_tokens_map.json")
+    config |= _object(folder, "tokenizer_config.json")
+    texts = {name: _token_text(config, name) for name in ("bos", "eos", "cls")}
+    process = TokenizerProcess(folder, sorted({*END_NAMES, *texts.values()}))
+    facts = process.facts
+    named = {name: facts.ids.get(text) for name, text in texts.items()}
+    ends = end_tokens({name: facts.ids[name] for name in END_NAMES & facts.ids.keys()})
+    ends |= _listed_ends(folder, facts.n_tokens)
+    encoder = LibraryEncoder(process)
     return Parts(
         encoder,
-        specials,
-        highest + 1,
-        bos,
+        encoder.specials,
+        facts.n_tokens,
+        named["bos"] if named["bos"] is not None else named["cls"],
         named["eos"],
-        tuple(probe.ids[:n_before]),
-        tuple(probe.ids[len(probe.ids) - n_after :]),
+        tuple(facts.prefix),
+        tuple(facts.suffix),
         frozenset(ends | ({named["eos"]} if named["eos"] is not None else set())),
         _template(folder, config),
-        encoder.starts_with_space,
+        facts.starts_with_space,
     )
 
 
-def _listed_ends(path: Path, n_tokens: int) -> set[int]:
+def _listed_ends(folder: str, n_tokens: int) -> set[int]:
     """Tokens that end an answer by the settings of generation: one or a list."""
-    found = _object(path).get("eos_token_id")
+    path = os.path.join(folder, "generation_config.json")
+    found = _object(folder, "generation_config.json").get("eos_token_id")
     listed = found if isinstance(found, list) else [] if found is None else [found]
     for token in listed:
-        if not isinstance(token, int) or not 0 <= token < n_tokens:
-            raise InvalidFile(f"{path}: eos_token_id {token!r} is no token of {n_tokens}")
+        if type(token) is not int or not 0 <= token < n_tokens:
+            raise InvalidFile(f"{path}: eos_token_id {token!r:.80} is no token of {n_tokens}")
     return set(listed)
 
 
-def _template(folder: Path, config: dict[str, Any]) -> ChatTemplate | None:
-    path = folder / "chat_template.jinja"
-    source: object = _read(path)
+def _template(folder: str, config: dict[str, Any]) -> ChatTemplate | None:
+    name = "chat_template.jinja"
+    raw = read_inside(folder, name, MAX_TEMPLATE_NBYTES)
+    source: object = None if raw is None else _text(raw, os.path.join(folder, name))
     if source is None:
-        path = folder / "tokenizer_config.json"
+        name = "tokenizer_config.json"
         source = config.get("chat_template")
+    path = os.path.join(folder, name)
     if isinstance(source, list):  # several, by name
         items = [item for item in source if isinstance(item, dict)]
         source = {item.get("name"): item.get("template") for item in items}.get("default")
@@ -167,7 +129,7 @@ def _template(folder: Path, config: dict[str, Any]) -> ChatTemplate | None:
         raise InvalidFile(f"{path}: the chat template should be text, not {type(source).__name__}")
     return ChatTemplate(
         source,
-        str(path),
+        path,
         bos_token=_token_text(config, "bos"),
         eos_token=_token_text(config, "eos"),
     )
@@ -180,36 +142,17 @@ def _token_text(config: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _steps(decoder: Any) -> dict[str, dict[str, Any]]:
-    """A decoder's steps by type."""
-    if decoder is None:
-        return {}
-    state = json.loads(decoder.__getstate__())
-    return {step["type"]: step for step in state.get("decoders", [state])}
-
-
-def _object(path: Path) -> dict[str, Any]:
-    raw = _read(path)
+def _object(folder: str, name: str) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where there is no such file."""
+    raw = read_inside(folder, name, MAX_CONFIG_NBYTES)
     if raw is None:
         return {}
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InvalidFile(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidFile(f"{path} should hold a JSON object; it holds a {type(found).__name__}")
-    return found
+    path = os.path.join(folder, name)
+    return parsed_object(raw, path, MAX_CONFIG_VALUES, MAX_CONFIG_KEYS)
 
 
-def _read(path: Path) -> str | None:
-    """A file's text; None where there is no such file."""
+def _text(raw: bytes, path: str) -> str:
     try:
-        if path.stat().st_size > MAX_FILE_NBYTES:
-            raise InvalidFile(f"{path} has over {MAX_FILE_NBYTES} bytes, which no tokenizer has")
-        return path.read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        return raw.decode()
     except UnicodeDecodeError as error:
         raise InvalidFile(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise FileMissing(f"{path} can't be read: {error.strerror}") from None

@@ -7,6 +7,7 @@ import re
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
+from arenite.frontends.tokenizer_json.check import MAX_ADDED_TOKENS
 from arenite.generate.bpe import BytePairs, byte_numbers, rule_of
 from arenite.generate.merges import read_pairs, without_controls
 from arenite.generate.parts import Encoder, Parts
@@ -90,6 +91,11 @@ def _parts(
             )
     ids = {vocabulary.texts[token]: token for token in vocabulary.controls}
     ids |= {vocabulary.texts[token]: token for token in vocabulary.user_defined}
+    if len(ids) > MAX_ADDED_TOKENS:
+        raise InvalidFile(
+            f"{metadata.path}: {len(ids)} tokens stand for themselves, as control tokens do; at "
+            f"most {MAX_ADDED_TOKENS} are read"
+        )
     swallowing = set()
     if re.search("phi-?3", metadata.text("general.name", "").lower()):
         swallowing = {ids[text] for text in ids.keys() - {"<unk>", "<s>", "<|endoftext|>"}}

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.device.cpu import give_back_heap
 from arenite.errors import InvalidArgument, NotSupported, RunFailed
 from arenite.generate.sampling import Sampling
 
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 #: Between two parts of JSON: without a bound small models write blanks for ever.
 JSON_BLANKS = r"( |\n{1,2}[ \t]{0,20})"
+#: Tokens that fit all of this are found at once; each more of such sets, of which llguidance has
+#: four, takes 3 MiB of a small vocabulary and saves little.
+STRING_CONTENT = r'[^"\\\x00-\x1F\x7F]+'
 #: A character that no token joins with others.
 MARK = "\x02"
 MAX_MESSAGE = 400  # characters quoted of what llguidance says
@@ -88,9 +92,8 @@ class _Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         n_tokens = tokenizer.n_tokens
-        self.tokens = [tokenizer.token_bytes(token) for token in range(n_tokens)]
         # One token more, that no model chooses: what ends a text where no token does.
-        self.tokens.append(b"")
+        self.tokens = [*map(tokenizer.token_bytes, range(n_tokens)), b""]
         self.ends = sorted(tokenizer.end_tokens) or [n_tokens]
         self.eos_token_id = self.ends[0]
         self.bos_token_id = tokenizer.bos
@@ -107,7 +110,7 @@ class _Vocabulary:
         marked = self._tokenizer.encode(MARK + text, ends=False)
         begun, tokens = marked[: len(self._mark)], marked[len(self._mark) :]
         content = text.encode()
-        if begun == self._mark and b"".join(self.tokens[t] for t in tokens) == content:
+        if begun == self._mark and b"".join(map(self._tokenizer.token_bytes, tokens)) == content:
             return tokens
         return self._longest_first(content)
 
@@ -127,7 +130,8 @@ class _Vocabulary:
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
-        return {content: token for token, content in enumerate(self.tokens) if content}
+        contents = map(self._tokenizer.token_bytes, range(self._tokenizer.n_tokens))
+        return {content: token for token, content in enumerate(contents) if content}
 
     @cached_property
     def _longest(self) -> int:
@@ -140,7 +144,10 @@ def _token_trie(tokenizer: Tokenizer) -> Any:
     if trie is None:
         llguidance = _llguidance()
         words = _Vocabulary(tokenizer)
-        trie = llguidance.LLTokenizer(llguidance.TokenizerWrapper(words), eos_token=words.ends)
+        wrapped = llguidance.TokenizerWrapper(words)
+        trie = llguidance.LLTokenizer(wrapped, eos_token=words.ends, slices=[STRING_CONTENT])
+        wrapped.tokens = words.tokens = []  # the trie has its own
+        give_back_heap()
         _token_tries[tokenizer] = trie
     return trie
 

@@ -11,8 +11,11 @@ One character stands for one, so that what a template looks for, cuts and counts
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Any
+
+from arenite.errors import InvalidArgument
 
 #: Bars are in most control tokens and nothing templates look for: all of them are hidden.
 _BARS = "|\uff5c"
@@ -33,7 +36,7 @@ class Mask:
         self._bars = [bar for bar in _BARS if any(bar in text for text in control_texts)]
         self._whole = [text for text in control_texts if not any(b in text for b in self._bars)]
         self._longest = max(map(len, control_texts), default=0)
-        self._starts, self._ends = _edges(tuple(control_texts))
+        self._sorted, self._reversed = _sorted(tuple(control_texts))
 
     def hidden(self, value: Any) -> Any:
         """The same data with its texts hidden. A role or type may be a part of a control token,
@@ -61,7 +64,13 @@ class Mask:
 
     def _stand_in(self, character: str) -> str:
         if character not in self._hidden:
-            self._hidden[character] = next(self._free)
+            free = next(self._free, None)
+            if free is None:
+                raise InvalidArgument(
+                    "the messages have all characters that control tokens could be hidden with: "
+                    "musical signs from U+1D000 on and all of private use from U+F0000 on"
+                )
+            self._hidden[character] = free
         return self._hidden[character]
 
     def _hide(self, text: Any) -> Any:
@@ -85,9 +94,9 @@ class Mask:
         lengths = range(1, min(self._longest, len(inner)) + 1)
         is_inside = len(inner) < self._longest and any(inner in c for c in self._controls)
         edges = set()
-        if is_inside or any(inner[:k] in self._ends for k in lengths):
+        if is_inside or any(_begins_longer(self._reversed, inner[:k][::-1]) for k in lengths):
             edges.add(begin)
-        if any(inner[-k:] in self._starts for k in lengths):
+        if any(_begins_longer(self._sorted, inner[-k:]) for k in lengths):
             edges.add(end - 1)
         for edge in edges:
             text = text[:edge] + self._stand_in(text[edge]) + text[edge + 1 :]
@@ -95,11 +104,16 @@ class Mask:
 
 
 @lru_cache(maxsize=4)
-def _edges(controls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """What, at the end or at the start of a text, could be completed by the template around it."""
-    starts = {control[:k] for control in controls for k in range(1, len(control))}
-    ends = {control[k:] for control in controls for k in range(1, len(control))}
-    return frozenset(starts), frozenset(ends)
+def _sorted(controls: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Control tokens in order, and in the order of their texts read backwards, as such: what a
+    control token begins or ends with is found so without a list of all beginnings and ends."""
+    return sorted(controls), sorted(control[::-1] for control in controls)
+
+
+def _begins_longer(ordered: list[str], start: str) -> bool:
+    """Whether one of the texts goes on after this start."""
+    following = bisect_right(ordered, start)
+    return following < len(ordered) and ordered[following].startswith(start)
 
 
 def _texts(value: Any) -> list[str]:

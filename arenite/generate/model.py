@@ -263,6 +263,7 @@ class LanguageModel(Closing):
 
     def close(self) -> None:
         self.executable.close()
+        vars(self).pop("tokenizer", None)  # the process that runs it ends with it
 
     def __repr__(self) -> str:
         return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"

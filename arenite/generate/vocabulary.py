@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
 from arenite.frontends.stored import quoted
+from arenite.frontends.tokenizer_json.check import MAX_TOKEN_LENGTH, MAX_TOKENS
 from arenite.generate.texts import Texts
-
-MAX_TOKENS = 2**22
-MAX_TOKEN_LENGTH = 4096  # characters
-
 
 _Kinds: TypeAlias = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from itertools import count
 from arenite.ir.dim import bounds, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node
-from arenite.ir.ops.control import regions_of
+from arenite.ir.ops.control import loop_parts, regions_of, trip_size
 from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources
 from arenite.schedule.constructs import construct
 from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of
@@ -336,10 +336,13 @@ class _Drafts:
 
 
 def _region_ends(node: Node) -> list[Node]:
-    """What a construct has inside, and the trip count it does not read."""
+    """What a construct has inside, and the trip count it does not read. What it reads waits for
+    its own sizes: all that lies behind that is not looked through."""
     if node.op not in CONSTRUCTS:
         return []
-    return [*node.inputs[:1], *(one for region in regions_of(node) for one in region.results)]
+    size = [loop_parts(node).trips] if node.op == "loop" else []
+    trips = [one for one in size if trip_size(one) is not None]
+    return [*trips, *(one for region in regions_of(node) for one in region.results)]
 
 
 def _inlined(made: list[Node], by_node: dict[Node, Draft]) -> list[Node]:

@@ -97,3 +97,13 @@ def test_the_catalogue_is_complete() -> None:
 def test_an_empty_name_is_no_folder() -> None:
     with pytest.raises(InvalidArgument, match="is empty"):
         source_of("")
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 10_000, "a/" * 5_000, "hf:" + "x" * 10_000, "./" + "x" * 300]
+)
+def test_names_that_nothing_can_have_are_refused(name: str) -> None:
+    with pytest.raises(
+        (FileMissing, InvalidArgument), match=r"is no model: no path|is no file here"
+    ):
+        source_of(name)

@@ -52,7 +52,7 @@ ROPE: dict[str, Any] = folder_config()["rope_scaling"]
 CONFIGS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
     "no object": ("llama", "[1, 2]", "no JSON object"),
     "no JSON": ("llama", "{", "is not JSON"),
-    "a million brackets": ("llama", "[" * 10**6, "is not JSON"),
+    "a million brackets": ("llama", "[" * 10**6, "1000000 values and 0 keys; at most 65536"),
     "five megabytes": ("llama", " " * (5 * 2**20), "longer than 4194304 bytes"),
     "a number of 10,000 digits": ("llama", '{"hidden_size": 1' + "0" * 10_000 + "}", "is not JSON"),
     "no type": ("llama", "{}", "models of type 'None' are not known"),
@@ -145,7 +145,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
     ),
     "more layers than tensors": (
         "llama",
-        {"num_hidden_layers": 1024},
+        {"num_hidden_layers": 512},
         r"'blk\.2\.attn_norm\.weight' is missing",
     ),
     "a BERT that writes": ("bert", {"is_decoder": True, "hidden_act": "gelu"}, "'is_decoder'"),

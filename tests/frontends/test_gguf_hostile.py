@@ -56,7 +56,7 @@ LIES: dict[str, tuple[Layout, str]] = {
     ),
     "more tensors than any file has": (
         Layout(n_tensors=300_000, data=bytes(8_000_000)),
-        "300000 tensors are announced; at most 262144",
+        "300000 tensors are announced; at most 65536",
     ),
     "a long key": (key(TEXT, text(""), b"x" * 65_536), "name of key 0 has 65536 bytes"),
     "an empty key": (key(TEXT, text(""), ""), "name of key 0 is '', which can't be a name"),

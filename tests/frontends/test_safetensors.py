@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -203,15 +204,19 @@ def test_a_wrong_entry_is_told_apart(tmp_path: Path, change: dict[str, Any], rea
         ({"__metadata__": {"a": 1}}, 0, "does not map text to text"),
         ({"__metadata__": []}, 0, "does not map text to text"),
         ([], 0, "no JSON object"),
-        (b"", 0, "no valid JSON"),
-        (b"{", 0, "no valid JSON"),
+        (b"", 0, "is not JSON"),
+        (b"{", 0, "is not JSON"),
         (b'{"a": NaN}', 0, "NaN is no JSON number"),
-        (b'{"\xff": 1}', 0, "no valid JSON: 'utf-8'"),
+        (b'{"\xff": 1}', 0, "is not JSON: 'utf-8'"),
         (b'{"t": 1, "t": 2}', 0, "'t' is there twice"),
-        (b'{"t": ' + b"9" * 5000 + b"}", 0, "no valid JSON"),
+        (b'{"t": ' + b"9" * 5000 + b"}", 0, "is not JSON"),
         (b"[" * 300_000, 0, "nests too deep"),
-        (b"[" * 600_000, 0, "more parts than 262144 tensors need"),
-        (b'{"a":' * 300_000, 0, "more parts"),
+        (
+            b"[" * 1_600_000,
+            0,
+            "some 1600000 values and 0 keys; at most 1572864 and 524288 are read",
+        ),
+        (b'{"a":' * 1_600_000, 0, "some 1600000 values"),
     ],
 )
 def test_a_wrong_header_is_told_apart(
@@ -233,7 +238,47 @@ def test_a_header_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     path = write(tmp_path / "lie.safetensors", b"{}", length=2**30)
     with path.open("r+b") as file:
         file.truncate(2**30 + 8)  # sparse
-    with pytest.raises(InvalidFile, match="has 1073741824 bytes; at most 33554432 are read"):
+    with pytest.raises(InvalidFile, match="has 1073741824 bytes; at most 16777216 are read"):
+        SafetensorsFile.open(path)
+
+
+def test_reading_a_header_takes_little_memory(tmp_path: Path) -> None:
+    n, name = 5000, "model.layers.{}.mlp.experts.{}.down_proj.weight"
+    places = ([4 * k, 4 * k + 4] for k in range(n))
+    header = {
+        name.format(k // 100, k): {"dtype": "F32", "shape": [1, 1], "data_offsets": place}
+        for k, place in enumerate(places)
+    }
+    path = write(tmp_path / "many.safetensors", header, bytes(4 * n))
+    tracemalloc.start()
+    try:
+        file = SafetensorsFile.open(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(file.tensors) == n
+    assert peak < 650 * n  # dicts and lists for each would be 900
+
+
+def test_tensors_may_be_called_like_what_is_said_of_them(tmp_path: Path) -> None:
+    names = ("dtype", "shape", "data_offsets")
+    header = {name: F32 | {"data_offsets": [8 * k, 8 * k + 8]} for k, name in enumerate(names)}
+    path = write(tmp_path / "m.safetensors", header, bytes(24))
+    assert {*SafetensorsFile.open(path).tensors} == {*names}
+
+
+@pytest.mark.parametrize("part", ["dtype", "shape", "data_offsets"])
+def test_an_entry_within_an_entry_is_refused(tmp_path: Path, part: str) -> None:
+    inner = {"dtype": 0, "shape": 8, "data_offsets": 8}
+    path = write(tmp_path / "lie.safetensors", {"t": F32 | {part: inner}}, bytes(8))
+    with pytest.raises(AreniteError, match=r"lie\.safetensors: the header"):
+        SafetensorsFile.open(path)
+
+
+def test_keys_are_counted_before_they_are_read(tmp_path: Path) -> None:
+    raw = b'{"__metadata__":{' + b",".join(b'"%x":""' % k for k in range(600_000)) + b"}}"
+    path = write(tmp_path / "lie.safetensors", raw)
+    with pytest.raises(InvalidFile, match="600001 keys; at most 1572864 and 524288"):
         SafetensorsFile.open(path)
 
 

@@ -32,7 +32,7 @@ import importlib, json, re, sys
 from itertools import cycle, islice
 from pathlib import Path
 
-path, options, modules = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+path, (options, modules, asked) = sys.argv[1], map(json.loads, sys.argv[2:])
 for module in modules:
     importlib.import_module(module)
 import arenite
@@ -51,7 +51,7 @@ with arenite.load(path, **options) as model:
     words = model.tokenizer.encode(text)[: context - 96]
     content = model.tokenizer.decode(words if modules else words[:8])
     prompt = model.chat_tokens([{"role": "user", "content": content}])
-    *_, last = model.pieces(prompt, max_tokens=24, temperature=0.8, top_p=0.95, seed=1)
+    *_, last = model.pieces(prompt, max_tokens=24, temperature=0.8, top_p=0.95, seed=1, **asked)
     found["chat_tokens"] = last.stats.prompt_tokens + last.stats.generated_tokens
     if modules:
         # All positions, and tokens from all over the table: Linux maps pages around each.
@@ -74,11 +74,15 @@ print(json.dumps(found))
 
 
 def measured(
-    path: Path, options: dict[str, Any], modules: list[str], cache: Path | None = None
+    path: Path,
+    options: dict[str, Any],
+    modules: list[str],
+    cache: Path | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
     """What a new process finds, which imports these modules first. With none of them it does just
-    enough to fill the cache, and to say what is imported on the way."""
-    given = [str(path), json.dumps(options), json.dumps(modules)]
+    enough to fill the cache, and to say what is imported on the way. `asked`: of the answer."""
+    given = [str(path), json.dumps(options), json.dumps(modules), json.dumps(asked)]
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, *given],
         env=os.environ | ({} if cache is None else {"ARENITE_CACHE_DIR": str(cache)}),
@@ -127,6 +131,15 @@ def test_the_first_process_takes_no_more(
     modules = warm_modules(smollm2, options)
     found = measured(smollm2, options, modules, cache=tmp_path)
     assert not {"arenite.passes", "arenite.schedule"} & {*found["modules"]}
+    assert found["peak"] <= found["planned"] + REST_NBYTES
+
+
+def test_a_schema_takes_no_more(smollm2: Path) -> None:
+    pytest.importorskip("llguidance")
+    options = {"context": 512}
+    person = {"name": {"type": "string"}, "age": {"type": "integer"}}
+    schema = {"type": "object", "properties": person, "required": ["name", "age"]}
+    found = measured(smollm2, options, warm_modules(smollm2, options), json_schema=schema)
     assert found["peak"] <= found["planned"] + REST_NBYTES
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from arenite import ir
 from arenite.dtype import BY_NAME
-from arenite.ir.graph import Graph
+from arenite.ir.compose.reductions import reduce
+from arenite.ir.dim import Found
+from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node
+from arenite.ir.ops.control import cut
 from arenite.passes import PASSES, run
 from arenite.schedule import Role, Schedule, fuse
 from arenite.schedule.roots import MAX_OPS
@@ -81,8 +84,8 @@ def test_matmul_with_bias_and_gelu_is_one_kernel(approximate: str) -> None:
 def test_views_cost_no_kernel() -> None:
     x = x_of(6, 4)
     moved = ir.make("permute", ir.make("reshape", x, shape=(2, 3, 4)), axes=(2, 0, 1))
-    cut = ir.make("slice", moved, start=(3, 0, 0), stop=(0, 2, 3), step=(-2, 1, 1))
-    [kernel] = scheduled(ir.make("add", cut, cut)).kernels
+    sliced = ir.make("slice", moved, start=(3, 0, 0), stop=(0, 2, 3), step=(-2, 1, 1))
+    [kernel] = scheduled(ir.make("add", sliced, sliced)).kernels
     assert kernel.inputs == (x,)
 
 
@@ -257,3 +260,26 @@ def test_work_grows_with_the_graph_and_not_with_its_square() -> None:
         return next(count)
 
     assert n_calls(800) < 5 * n_calls(200)
+
+
+def test_sizes_are_looked_for_in_each_kernel_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in all that was computed before: every layer of a language model has a cut."""
+    looked: list[Node] = []
+
+    def counted(node: Node) -> set[Found]:
+        looked.append(node)
+        return found_sizes(node)
+
+    monkeypatch.setattr(sys.modules["arenite.schedule.fuse"], "found_sizes", counted)
+
+    def n_looked(n_layers: int) -> int:
+        x, count = x_of(8, 4), ir.graph_input("count", 1, (), INT64)
+        for _ in range(n_layers):
+            rows = cut(dear(x), count)
+            x = spread(reduce("sum", rows, [0], keep=True), (8, 4))
+        looked.clear()
+        scheduled(x)
+        return len(looked)
+
+    few, many = n_looked(10), n_looked(40)
+    assert 0 < many <= 4 * few

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from arenite.device import DiskAllocator
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import FileMissing, InvalidFile
+from arenite.frontends.folder_files import map_inside
 from arenite.frontends.gguf.metadata import Metadata
 from arenite.frontends.gguf.reader import Part, read_part
 from arenite.frontends.stored import StoredTensor, quoted
@@ -98,7 +99,7 @@ def _all_parts(given: Part) -> tuple[Part, ...]:
         if index == number:
             parts.append(given)
             continue
-        part = _sibling(given.path, os.path.join(folder, sibling))
+        part = _sibling(given.path, folder or ".", sibling)
         says = (part.metadata.integer("split.no", -1), part.metadata.integer("split.count", -1))
         if says != (index, count):
             raise InvalidFile(
@@ -109,8 +110,8 @@ def _all_parts(given: Part) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _sibling(asked: str, path: str) -> Part:
+def _sibling(asked: str, folder: str, name: str) -> Part:
     try:
-        return read_part(path)
+        return read_part(os.path.join(folder, name), map_inside(folder, name))
     except FileMissing as error:
         raise FileMissing(f"{asked} is one of several shards, and {error}") from error

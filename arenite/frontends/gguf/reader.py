@@ -28,7 +28,7 @@ from arenite.frontends.stored import StoredTensor, quoted
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT = 32
-MAX_TENSORS = 2**18
+MAX_TENSORS = 2**16  # of one file; the largest have some 3,000
 MAX_AXES = 4
 MAX_BITS = 2**63  # of one tensor, sizes of zero counted as one
 LEAST_TENSOR_NBYTES = 8 + 1 + 4 + 4 + 8  # length, a letter, number of axes, type, offset
@@ -57,9 +57,9 @@ class _Entry(NamedTuple):
     at: int  # where the header says it, for errors
 
 
-def read_part(path: str | os.PathLike[str]) -> Part:
-    """Map a file and read its header."""
-    file = DiskAllocator(path).file()
+def read_part(path: str | os.PathLike[str], mapped: DiskAllocator | None = None) -> Part:
+    """Map a file, unless it is mapped already, and read its header."""
+    file = (mapped or DiskAllocator(path)).file()
     data = file.as_host_bytes()
     name = os.fspath(path)
     if data[:4] != MAGIC:

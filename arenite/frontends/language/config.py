@@ -6,13 +6,14 @@ changes the computation and is not known here is refused by name.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from arenite.errors import FileMissing, InvalidFile, NotSupported
+from arenite.frontends.folder_files import read_inside
+from arenite.frontends.json_text import parsed_object
 from arenite.frontends.language.description import (
     LEAST_FACTOR,
     LEAST_NUMBER,
@@ -28,6 +29,7 @@ from arenite.frontends.language.description import (
 from arenite.frontends.stored import quoted
 
 MAX_CONFIG_NBYTES = 4 * 2**20
+MAX_CONFIG_VALUES = 2**16
 #: `model_type` of a config, and the architecture it is.
 KINDS = {
     "bert": "bert",
@@ -56,25 +58,13 @@ class Config:
         self.within = within
 
     @classmethod
-    def read(cls, path: str) -> Config:
-        try:
-            with open(path, "rb") as file:
-                raw = file.read(MAX_CONFIG_NBYTES + 1)
-        except FileNotFoundError:
-            raise FileMissing(
-                f"{path} is missing; a folder of a model has config.json beside its safetensors"
-            ) from None
-        except OSError as error:
-            raise FileMissing(f"{path} can't be read: {error.strerror}") from None
-        if len(raw) > MAX_CONFIG_NBYTES:
-            raise InvalidFile(f"{path} is longer than {MAX_CONFIG_NBYTES} bytes")
-        try:
-            data = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise InvalidFile(f"{path} is not JSON: {error}") from None
-        if not isinstance(data, dict):
-            raise InvalidFile(f"{path} is no JSON object")
-        return cls(path, data)
+    def read(cls, folder: str, name: str) -> Config | None:
+        """A file of a folder; None where there is none."""
+        raw = read_inside(folder, name, MAX_CONFIG_NBYTES)
+        path = os.path.join(folder, name)
+        if raw is None:
+            return None
+        return cls(path, parsed_object(raw, path, MAX_CONFIG_VALUES, MAX_CONFIG_VALUES))
 
     def get(self, name: str) -> Any:
         """A value, None where there is none."""
@@ -134,7 +124,12 @@ class Config:
 
 def described(folder: str) -> Description:
     """Sizes are checked to be positive and to fit each other."""
-    config = Config.read(os.path.join(folder, "config.json"))
+    config = Config.read(folder, "config.json")
+    if config is None:
+        raise FileMissing(
+            f"{os.path.join(folder, 'config.json')} is missing; a folder of a model has "
+            "config.json beside its safetensors"
+        )
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(KINDS)
@@ -276,16 +271,15 @@ def _experts(config: Config, kind: str) -> Experts | None:
 
 def _pooling(folder: str) -> str:
     """The mean, where no file says another way."""
-    path = os.path.join(folder, POOLING_FILE)
-    if not os.path.exists(path):
+    config = Config.read(folder, POOLING_FILE)
+    if config is None:
         return "mean"
-    config = Config.read(path)
     prefix = "pooling_mode_"
     ways = [name.removeprefix(prefix) for name in config.data if name.startswith(prefix)]
     chosen = [way for way in ways if config.flag(f"{prefix}{way}", False)]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise NotSupported(
-            f"{path}: rows are pooled by {quoted(' and '.join(chosen) or 'nothing')}; one of "
-            f"{', '.join(POOLINGS)} is known"
+            f"{config.path}: rows are pooled by {quoted(' and '.join(chosen) or 'nothing')}; one "
+            f"of {', '.join(POOLINGS)} is known"
         )
     return POOLINGS[chosen[0]]

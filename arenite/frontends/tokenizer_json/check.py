@@ -1,7 +1,7 @@
-"""Checks of a tokenizer.json before the library sees it.
+"""Checks of a tokenizer.json before the library sees it: ids, texts and merges fit each other.
 
-The library trusts such files: some that contradict themselves end the whole process. Checked is
-what leads there: ids, texts and merges that fit each other.
+The library trusts such files and ends its process on some that contradict themselves; what is
+checked here gets a message that says what is wrong.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import json
 from typing import Any, NoReturn
 
 from arenite.errors import InvalidFile, NotSupported
-from arenite.frontends.stored import quoted
-from arenite.generate.vocabulary import MAX_TOKEN_LENGTH, MAX_TOKENS
+
+MAX_TOKENS = 2**22
+MAX_TOKEN_LENGTH = 4096  # characters
+#: Tokens that stand for themselves, which are looked for in every text one by one.
+MAX_ADDED_TOKENS = 2**16
 
 
 def check_tokenizer(raw: str, path: str) -> None:
@@ -29,10 +32,12 @@ def check_tokenizer(raw: str, path: str) -> None:
         _check_ids(model.get("vocab"), path)
         _check_merges(model, path)
     added = found.get("added_tokens", [])
+    if isinstance(added, list) and len(added) > MAX_ADDED_TOKENS:
+        _fail(path, f"has {len(added)} added tokens; at most {MAX_ADDED_TOKENS} are read")
     for item in added if isinstance(added, list) else [added]:
         token, text = (item.get("id"), item.get("content")) if isinstance(item, dict) else (0, 0)
         if not _is_id(token) or not _is_text(text):
-            _fail(path, f"has an added token {quoted(str(item))}")
+            _fail(path, f"has an added token {_shown(item)}")
 
 
 def _check_ids(vocab: Any, path: str) -> None:
@@ -51,7 +56,7 @@ def _check_likely(model: dict[str, Any], path: str) -> None:
     for item in vocab:
         is_pair = isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)
         if not is_pair or not isinstance(item[1], int | float):
-            _fail(path, f"has a piece {quoted(str(item))}")
+            _fail(path, f"has a piece {_shown(item)}")
     if unknown is not None and not (_is_id(unknown) and unknown < len(vocab)):
         _fail(path, f"has an unknown token {unknown!r} in a vocabulary of {len(vocab)}")
 
@@ -69,7 +74,7 @@ def _check_merges(model: dict[str, Any], path: str) -> None:
         pair = merge.split(" ") if isinstance(merge, str) else merge
         is_pair = isinstance(pair, list) and len(pair) == 2 and all(map(_is_text, pair))
         if not is_pair or not {pair[0], pair[1], pair[0] + pair[1]} <= vocab.keys():
-            _fail(path, f"has a merge {rank}, {quoted(str(merge))}, of what are no tokens")
+            _fail(path, f"has a merge {rank}, {_shown(merge)}, of what are no tokens")
 
 
 def _is_id(value: Any) -> bool:
@@ -78,6 +83,10 @@ def _is_id(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_TOKEN_LENGTH
+
+
+def _shown(item: Any) -> str:
+    return f"{str(item)[:80]!r}"
 
 
 def _fail(path: str, reason: str) -> NoReturn:

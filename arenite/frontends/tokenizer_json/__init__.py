@@ -1,0 +1,1 @@
+"""tokenizer_json/: tokenizers of Hugging Face folders, run by their library in a child process."""
