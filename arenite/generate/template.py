@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from arenite.errors import InvalidArgument, InvalidFile
+from arenite.errors import InvalidArgument, InvalidFile, OutOfMemory
 from arenite.generate.controls import control_pieces
 from arenite.generate.stream import whole_characters
 
@@ -68,7 +68,7 @@ class ChatTemplate:
         return [*tokenizer.prefix, *tokens] if needs_bos else tokens
 
     def _render(self, variables: dict[str, Any], answer: bool, controls: Sequence[str]) -> Text:
-        from jinja2.exceptions import SecurityError, TemplateAssertionError
+        from jinja2.exceptions import SecurityError
 
         from arenite.generate.jinja.functions import Refused
         from arenite.generate.jinja.meter import Meter, OverBudget
@@ -92,10 +92,16 @@ class ChatTemplate:
             raise InvalidArgument(
                 f"the chat template of {self.path} refuses these messages: {str(error)[:MAX_SHOWN]}"
             ) from None
-        except (OverBudget, SecurityError, TemplateAssertionError) as error:
+        except (OverBudget, SecurityError) as error:
             raise InvalidFile(f"{self.path}: the chat template {str(error)[:MAX_SHOWN]}") from None
-        except (RecursionError, MemoryError):
-            raise InvalidFile(f"{self.path}: the chat template calls itself too deeply") from None
+        except RecursionError:
+            raise InvalidFile(
+                f"{self.path}: the chat template nests, or calls itself, too deeply"
+            ) from None
+        except MemoryError:
+            raise OutOfMemory(
+                f"there is no memory left to render the chat template of {self.path}"
+            ) from None
         except Exception as error:  # whatever a template does with values it did not expect
             raise InvalidArgument(
                 f"the chat template of {self.path} fails on these messages: "

@@ -78,7 +78,7 @@ def get_slice(meter: Meter, value: Value, part: slice) -> Value:
     if type(value) is Items:
         meter.need(8 * len(value))
         return Items(meter, list(value)[part])
-    return _missing(value, "slice")
+    raise TypeError(f"{kind(value)!r} object is not subscriptable")
 
 
 def _missing(value: Value, shown: str) -> Undefined:

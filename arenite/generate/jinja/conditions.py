@@ -24,8 +24,8 @@ Condition = Callable[..., bool]
 
 
 def _is_sequence(_meter: Meter, value: Value, /) -> bool:
-    sized = isinstance(value, Text | tuple | Dict | range | Undefined) or type(value) is Items
-    return sized and not isinstance(value, Undefined)
+    is_plain = isinstance(value, Text | tuple | Dict | range | Undefined)
+    return is_plain or type(value) is Items
 
 
 def _divides(meter: Meter, value: Value, by: Value, /) -> bool:
@@ -54,7 +54,7 @@ _LESS, _LESS_EQUAL, _MORE, _MORE_EQUAL = map(_ordered, ("<", "<=", ">", ">="))
 
 TESTS: dict[str, Condition] = {
     "boolean": lambda _, value, /: isinstance(value, bool),
-    "callable": lambda _, value, /: isinstance(value, Function | Macro),
+    "callable": lambda _, value, /: isinstance(value, Function | Macro | Undefined),
     "defined": lambda _, value, /: not isinstance(value, Undefined),
     "divisibleby": _divides,
     "escaped": lambda _, value, /: False,

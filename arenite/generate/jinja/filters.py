@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 
-from jinja2.exceptions import SecurityError, TemplateAssertionError
+from jinja2.exceptions import SecurityError
 
 from arenite.generate.jinja.access import get_item
 from arenite.generate.jinja.comparison import Ordered, equal, in_order
@@ -47,7 +47,7 @@ def apply(meter: Meter, name: str, /, *args: Value, **kwargs: Value) -> Value:
     """A filter's result; the value comes first."""
     meter.spend()
     if name not in FILTERS:
-        raise TemplateAssertionError(f"No filter named {name[:80]!r}.", 1)
+        raise SecurityError(f"uses the filter {name[:80]!r}, which is not there")
     return FILTERS[name](meter, *args, **kwargs)
 
 
@@ -55,7 +55,7 @@ def check(meter: Meter, name: str, /, *args: Value, **kwargs: Value) -> bool:
     """Whether a test holds; the value comes first."""
     meter.spend()
     if name not in TESTS:
-        raise TemplateAssertionError(f"No test named {name[:80]!r}.", 1)
+        raise SecurityError(f"uses the test {name[:80]!r}, which is not there")
     return TESTS[name](meter, *args, **kwargs)
 
 
@@ -239,6 +239,8 @@ def _round(meter: Meter, value: Value, /, precision: Value = 0, method: Value = 
 
 def _sum(meter: Meter, values: Value, /, attribute: Value = None, start: Value = 0) -> Value:
     get = _getter(meter, attribute)
+    if isinstance(start, Text):
+        raise TypeError("sum() can't sum strings: join them")
     for item in as_list(meter, values):
         start = binary(meter, "+", start, get(item))
     return start
@@ -468,7 +470,6 @@ FILTERS: dict[str, Filter] = {
     "trim": _trim,
     "unique": _unique,
     "upper": _on_text("upper"),
-    "wordcount": lambda meter, value, /: len(text_of(meter, value).words()),
 }
 
 TESTS |= {

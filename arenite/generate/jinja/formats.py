@@ -9,7 +9,7 @@ from jinja2.exceptions import SecurityError
 
 from arenite.generate.jinja.meter import Meter
 from arenite.generate.jinja.text import GIVEN, TEMPLATE, Text
-from arenite.generate.jinja.values import Dict, Given, Value, hashable, is_number, kind
+from arenite.generate.jinja.values import Dict, Given, Undefined, Value, hashable, is_number, kind
 from arenite.generate.jinja.writing import quoted, text_of
 
 MAX_WIDTH = 999  # of a field, and of digits after the point
@@ -112,6 +112,8 @@ def _origin(number: float) -> int:
 
 def quoted_or_text(meter: Meter, value: Value) -> Text:
     """As `repr` has it."""
+    if isinstance(value, Undefined):
+        return Text.of("Undefined", GIVEN, meter)
     return quoted(value) if isinstance(value, Text) else text_of(meter, value)
 
 
@@ -148,6 +150,8 @@ def braces(
             raise ValueError("a brace stands alone in a format string")
         if form.find("{", place + 1, end) >= 0:
             raise SecurityError("formats a field whose width is a field")
+        if end - place > MAX_WIDTH:
+            raise SecurityError(f"has a format's field of over {MAX_WIDTH} characters")
         found = _FIELD.fullmatch(chars, place + 1, end)
         if found is None:
             raise ValueError(f"no field of a format: {chars[place : end + 1][:80]}")

@@ -22,7 +22,7 @@ from arenite.generate.jinja.meter import Meter
 TEMPLATE, GIVEN, INSERTED, INSERTED_ON = range(4)
 
 _AS_INSERTED = bytes([INSERTED_ON, *range(1, 256)])
-_OBJECT_NBYTES = 200  # of the objects around the characters
+_OBJECT_NBYTES = 320  # of the objects around the characters
 _NEEDLE = 64  # characters that are looked for at once
 _WINDOW = 2**16  # characters that are looked through at once
 _WORD = re.compile(r"\S+")
