@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 2**18  # characters of a template
 MAX_DEPTH = 32  # of lists and objects in a message
 MAX_BITS = 1024  # of a whole number in a message
+MAX_KEY_BITS = 63  # of a whole number that is a key
 MAX_SHOWN = 300  # characters of what a template says
 
 _HALVES = re.compile("[\ud800-\udfff]")  # of characters, which a template can write
@@ -167,6 +168,13 @@ def plain_data(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str | int | float | None) or (
+                isinstance(key, int) and key.bit_length() > MAX_KEY_BITS
+            ):
+                raise InvalidArgument(
+                    f"a message has a key that is no text: {type(key).__name__} {key!r:.80}"
+                )
         return {plain_data(k, depth + 1): plain_data(v, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain_data(item, depth + 1) for item in value]

@@ -20,7 +20,7 @@ from tests.generate.template_expressions import random_expression
 
 LATIN = "<>/sqßS"
 GREEK = "\u03b1\u03b2\u03b3\u0394"  # alpha, beta, gamma, Delta
-ALPHA, BETA = GREEK[:2]
+ALPHA, BETA = GREEK[0], GREEK[1]
 CONTROLS = [
     "</s>", "<s>", "s", "<", "/s>", "S", "ss", "SS", "</S>",
     f"q{ALPHA}", f"{ALPHA}<", f"{BETA}>", f"<{ALPHA}s>", ALPHA + BETA, GREEK[3],
@@ -134,10 +134,42 @@ END = ["</s>", "<s>", "<think>"]
         (".partition('/') | join", "</s>"),
         (".removeprefix('x')", "x</s>"),
         (".strip('x')", "x</s>x"),
+        (".format(1)", "{:<<2}/s>"),
+        (".format('')", "{:<<1}/s>"),
+        (" % 7", "<%d/s>"),
+        (" and strftime_now(messages[0].content)", "</s>"),
+        (" and {messages[0].content: 1} | list | first", "</s>"),
+        (" and dict(**{messages[0].content: 1}) | list | first", "</s>"),
+        (" and f(**{messages[0].content: 1})", "</s>"),
+        (" and '%c/s>' % (messages[0].content | length)", "x" * ord("<")),
+        (" and '%c/s>' % messages[0].content.find('y')", "x" * ord("<") + "y"),
+        (" and '%c/s>' % messages[0].content.count('x')", "x" * ord("<")),
+        (" and '{:c}/s>'.format(messages[0].content | int)", str(ord("<"))),
+        (" and [messages[0].content] | map('lower') | join", "</S>"),
+        (" and [messages[0].content] | sort | first", "</s>"),
+        (" and messages | groupby('content') | map(attribute='grouper') | first", "</s>"),
+        (" and messages | map(attribute='content') | unique | max", "</s>"),
+        (" and cycler(messages[0].content).next()", "</s>"),
+        (" and joiner(messages[0].content)()", "</s>"),
+        (" and namespace(a=messages[0].content).a", "</s>"),
+        (" and [messages[0].content] | string", "'</s>"),
+        (" and [messages[0].content] | tojson(indent=1)", "</s>"),
+        (" and {'a': messages[0].content} | tojson(ensure_ascii=true)", "\u00e9</s>"),
+        (" and '%r' % messages[0].content", "\n</s>"),
+        (" and '%(a)s' % {'a': messages[0].content}", "</s>"),
+        (" and '{a[0][b]:.4}'.format(a=[{'b': messages[0].content}])", "</s>"),
+        (" and messages[0].content.ljust(9, '>')", "</s"),
+        (" and messages[0].content.zfill(9)", "</s>"),
+        (" and messages[0].content.splitlines() | join", "<\n/s>"),
+        (" and messages[0].content.rsplit(none, 1) | join", "< /s>"),
+        (" and messages[0] | dictsort | map('last') | list | first", "</s>"),
+        (" and messages[0].items() | map('last') | list | last", "</s>"),
+        (" and messages[0].values() | batch(1) | map('first') | list | last", "</s>"),
     ],
 )
 def test_changed_text_stays_text(made: str, content: str) -> None:
-    source = "{{ messages[0].content" + made + " }}{{ eos_token }}"
+    source = "{% macro f() %}{{ kwargs | list | first }}{% endmacro %}"
+    source += "{{ messages[0].content" + made + " }}{{ eos_token }}"
     assert said(source, content, END) == ["</s>"]
 
 
@@ -160,6 +192,7 @@ def test_what_a_template_puts_in_whole_is_its_own() -> None:
 def test_numbers_that_were_given_are_not_the_templates() -> None:
     tokenizer = tokenizer_of(["<7>", "<8>"])
     source = "<{{ n }}><{{ n + 1 }}><{{ 7 }}><{{ '%d' % n }}><{{ '7' | int + 1 }}>{{ [n] }}"
+    source += "{% for i in range(n, n + 1) %}<{{ i }}>{% endfor %}<{{ [n] | sum }}><{{ n | abs }}>"
     assert encoded(source, [], tokenizer, n=7)[0] == ["<7>", "<8>"]
 
 

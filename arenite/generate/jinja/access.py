@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from jinja2.exceptions import SecurityError
@@ -11,6 +12,8 @@ from arenite.generate.jinja.meter import Meter
 from arenite.generate.jinja.methods import DICT_METHODS, LIST_METHODS, TEXT_METHODS
 from arenite.generate.jinja.text import Text
 from arenite.generate.jinja.values import (
+    ELEMENT_NBYTES,
+    FUNCTION_NBYTES,
     Dict,
     Function,
     Group,
@@ -71,12 +74,12 @@ def get_slice(meter: Meter, value: Value, part: slice) -> Value:
     if isinstance(value, Text):
         return value.sliced(part)
     if isinstance(value, tuple):
-        meter.keep(56 + 8 * len(value))
+        meter.keep(56 + ELEMENT_NBYTES * len(value))
         return value[part]
     if isinstance(value, range):
         return value[part]
     if type(value) is Items:
-        meter.need(8 * len(value))
+        meter.need(ELEMENT_NBYTES * len(value))
         return Items(meter, list(value)[part])
     raise TypeError(f"{kind(value)!r} object is not subscriptable")
 
@@ -96,18 +99,26 @@ def _attribute(meter: Meter, value: Value, name: str) -> Value:
         return value[name == "list"]
     if hasattr(type(value), "template_attribute"):
         return value.template_attribute(name)
-    if isinstance(value, Text):
-        if name == "format":
-            return Function(name, partial(_format, meter, value))
-        if name in TEXT_METHODS:
-            return Function(name, partial(TEXT_METHODS[name], value))
-    for sort, known in ((Items, LIST_METHODS), (tuple, LIST_METHODS), (Dict, DICT_METHODS)):
-        if isinstance(value, sort) and name in known:
-            return Function(name, partial(known[name], meter, value))
+    method = _method(meter, value, name)
+    if method is not None:
+        found = Function(name, method)
+        meter.take(found, FUNCTION_NBYTES)
+        return found
     if name.startswith("__") or (
         name in _REFUSED and isinstance(value, Text | Items | tuple | Dict) and _has(value, name)
     ):
         raise SecurityError(f"uses {kind(value)}.{name[:80]}")
+    return None
+
+
+def _method(meter: Meter, value: Value, name: str) -> Callable[..., Value] | None:
+    if isinstance(value, Text):
+        if name == "format":
+            return partial(_format, meter, value)
+        return partial(TEXT_METHODS[name], value) if name in TEXT_METHODS else None
+    for sort, known in ((Items, LIST_METHODS), (tuple, LIST_METHODS), (Dict, DICT_METHODS)):
+        if isinstance(value, sort) and name in known:
+            return partial(known[name], meter, value)
     return None
 
 

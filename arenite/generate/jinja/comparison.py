@@ -103,7 +103,6 @@ class Ordered:
 
     def __init__(self, meter: Meter, value: Value) -> None:
         meter.spend(16)
-        meter.need(64)
         self.meter = meter
         self.value = value
 

@@ -56,7 +56,9 @@ def percent(meter: Meter, form: Text, given: Value) -> Text:
             value = given[hashable(meter, form.cut(*found.span("key")))]
         else:
             value = _next(values)
-        parts.append(_converted(meter, found["type"], found["flags"], width, precision, value))
+        parts.append(
+            _converted(form.origin, found["type"], found["flags"], width, precision, value, meter)
+        )
     if next(values, None) is not None and not isinstance(given, Dict | list):
         raise TypeError("not all arguments converted during string formatting")
     return Text.join([*parts, form.cut(at, len(form))], meter)
@@ -83,7 +85,13 @@ def _number(digits: str, values: Value) -> int:
 
 
 def _converted(
-    meter: Meter, sort: str, flags: str, width: int, precision: int | None, value: Value
+    origin: int,
+    sort: str,
+    flags: str,
+    width: int,
+    precision: int | None,
+    value: Value,
+    meter: Meter,
 ) -> Text:
     if width < 0:
         flags, width = flags + "-", -width
@@ -99,7 +107,7 @@ def _converted(
         raise TypeError(f"%{sort} format: a number is required, not {kind(value)}")
     point = "" if precision is None else f".{precision}"
     written = f"%{flags}{width or ''}{point}{sort}" % _plain(value)
-    return Text.of(written, _origin(value), meter)
+    return Text.of(written, max(origin, _origin(value)), meter)
 
 
 def _plain(number: float) -> float:
@@ -175,11 +183,11 @@ def braces(
             value = quoted_or_text(meter, value)
         elif found["conversion"] == "s":
             value = text_of(meter, value)
-        parts.append(_specified(meter, value, found["spec"] or ""))
+        parts.append(_specified(meter, value, found["spec"] or "", form.origin))
     return Text.join([*parts, form.cut(at, len(form))], meter)
 
 
-def _specified(meter: Meter, value: Value, spec: str) -> Text:
+def _specified(meter: Meter, value: Value, spec: str, origin: int) -> Text:
     if any(int(digits[:5]) > MAX_WIDTH for digits in re.findall(r"\d+", spec[:100])):
         raise SecurityError(f"formats a field wider than {MAX_WIDTH} characters")
     if isinstance(value, Text):
@@ -187,10 +195,11 @@ def _specified(meter: Meter, value: Value, spec: str) -> Text:
         if found is None or len(spec) > 100:
             raise ValueError(f"invalid format specifier {spec[:80]!r} for a text")
         text = value if found["precision"] is None else value.cut(0, int(found["precision"]))
-        fill = Text.of(found["fill"] or " ", TEMPLATE, meter)
+        fill = Text.of(found["fill"] or " ", origin, meter)
         return padded(text, int(found["width"] or 0), found["align"] or "<", fill)
     if not spec:
         return text_of(meter, value)
     if is_number(value) and len(spec) <= 100:
-        return Text.of(format(_plain(value), spec), _origin(value), meter)
+        written = format(_plain(value), spec)
+        return Text.of(written, max(origin, _origin(value)), meter)
     raise TypeError(f"unsupported format string passed to {kind(value)}.__format__")

@@ -12,10 +12,14 @@ from jinja2.exceptions import SecurityError
 from arenite.generate.jinja.comparison import equal
 from arenite.generate.jinja.meter import Meter
 from arenite.generate.jinja.methods import need_text
-from arenite.generate.jinja.text import TEMPLATE, Text
+from arenite.generate.jinja.text import GIVEN, TEMPLATE, Text
 from arenite.generate.jinja.values import (
+    ELEMENT_NBYTES,
+    FUNCTION_NBYTES,
     Dict,
     Function,
+    Given,
+    Items,
     Namespace,
     Undefined,
     Value,
@@ -39,16 +43,22 @@ class Loop:
     ) -> None:
         self.index0 = -1
         self._meter = meter
-        self._items = as_list(meter, values)
+        self._items: Text | list[Value] = values
+        if not isinstance(values, Text):  # whose characters are made one by one
+            self._items = as_list(meter, values)
         self._depth = depth
         self._again = again
         self._changed: tuple[Value, ...] | None = None
 
     def __iter__(self) -> Iterator[Value]:
-        for place, item in enumerate(self._items):
+        for place in range(len(self._items)):
             self._meter.spend()
             self.index0 = place
-            yield item
+            yield self._item(place)
+
+    def _item(self, place: int) -> Value:
+        items = self._items
+        return items.cut(place, place + 1) if isinstance(items, Text) else items[place]
 
     def template_attribute(self, name: str) -> Value:
         place, n_items = self.index0, len(self._items)
@@ -66,10 +76,10 @@ class Loop:
         if name in numbers:
             return numbers[name]
         if name == "previtem":
-            return self._items[place - 1] if place else Undefined("there is no previous item")
+            return self._item(place - 1) if place else Undefined("there is no previous item")
         if name == "nextitem":
             is_last = place == n_items - 1
-            return Undefined("there is no next item") if is_last else self._items[place + 1]
+            return Undefined("there is no next item") if is_last else self._item(place + 1)
         if name == "cycle":
             return Function(name, lambda *values: cycled(values, place))
         return Function(name, self._has_changed) if name == "changed" else None
@@ -116,6 +126,7 @@ def functions(meter: Meter) -> dict[str, Value]:
     """Functions by name."""
 
     def joiner(sep: Value = None) -> Function:
+        meter.keep(FUNCTION_NBYTES)
         texts = [Text("", b"", meter)]
 
         def call() -> Value:
@@ -125,10 +136,17 @@ def functions(meter: Meter) -> dict[str, Value]:
 
         return Function("joiner", call)
 
-    def ranged(*bounds: Value) -> range:
+    def cycler(*values: Value) -> Cycler:
+        made = Cycler(values)
+        meter.take(made, FUNCTION_NBYTES + ELEMENT_NBYTES * len(values))
+        return made
+
+    def ranged(*bounds: Value) -> Value:
         found = range(*bounds)
         if max(map(abs, bounds)) > 2**62 or len(found) > MAX_RANGE:
             raise SecurityError(f"counts over a range of more than {MAX_RANGE}")
+        if any(isinstance(bound, Given) for bound in bounds):
+            return Items(meter, [Given(number) for number in found])
         return found
 
     def mapping(*args: Value, **kwargs: Value) -> Dict:
@@ -140,24 +158,26 @@ def functions(meter: Meter) -> dict[str, Value]:
                 for pair in as_list(meter, given):
                     key, item = as_list(meter, pair)
                     pairs.append((key, item))
-        pairs += [(Text.of(name, TEMPLATE, meter), item) for name, item in kwargs.items()]
+        pairs += [(Text.of(name, GIVEN, meter), item) for name, item in kwargs.items()]
         return Dict(meter, pairs)
 
     def namespace(*args: Value, **kwargs: Value) -> Namespace:
         named = {need_text(key).chars: item for key, item in mapping(*args).items()}
-        return Namespace({**named, **kwargs})
+        made = Namespace({**named, **kwargs})
+        meter.take(made, FUNCTION_NBYTES + 120 * len(made.values))
+        return made
 
     def refuse(message: Value = None) -> NoReturn:
         raise Refused(text_of(meter, message).chars[:400])
 
     def date(form: Value) -> Text:
         chars = need_text(form).chars
-        if len(chars) > _MAX_DATE_LENGTH or re.search(r"%[^A-Za-z%-]", chars):
+        if len(chars) > _MAX_DATE_LENGTH or re.search(r"%(?!-?[A-Za-z%])", chars):
             raise ValueError(f"no way to write a date: {chars[:100]!r}")
-        return Text.of(datetime.now().strftime(chars), TEMPLATE, meter)
+        return Text.of(datetime.now().strftime(chars), form.origin, meter)
 
     return {
-        "cycler": Function("cycler", lambda *values: Cycler(values)),
+        "cycler": Function("cycler", cycler),
         "dict": Function("dict", mapping),
         "joiner": Function("joiner", joiner),
         "namespace": Function("namespace", namespace),

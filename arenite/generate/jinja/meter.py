@@ -10,9 +10,9 @@ import weakref
 from typing import Any
 
 BASE_STEPS = 2**20
-STEPS_PER_BYTE = 8  # of what is given
+STEPS_PER_BYTE = 4  # of what is given
 BASE_NBYTES = 2**26
-NBYTES_PER_BYTE = 8
+NBYTES_PER_BYTE = 16
 STEP_SIZE = 256  # characters that one step pays for
 
 

@@ -14,6 +14,7 @@ from arenite.generate.jinja.values import (
     Value,
     View,
     as_list,
+    counted,
     hashable,
     kind,
 )
@@ -43,11 +44,11 @@ def _span(text: Text, start: Value, end: Value) -> tuple[int, int]:
 
 
 def find(text: Text, part: Value, start: Value = None, end: Value = None, /) -> int:
-    return text.find(need_text(part).chars, *_span(text, start, end))
+    return counted(text, text.find(need_text(part).chars, *_span(text, start, end)))
 
 
 def rfind(text: Text, part: Value, start: Value = None, end: Value = None, /) -> int:
-    return text.rfind(need_text(part).chars, *_span(text, start, end))
+    return counted(text, text.rfind(need_text(part).chars, *_span(text, start, end)))
 
 
 def index(text: Text, part: Value, start: Value = None, end: Value = None, /) -> int:
@@ -66,9 +67,9 @@ def _found(place: int) -> int:
 
 def count(text: Text, part: Value, start: Value = None, end: Value = None, /) -> int:
     low, high = _span(text, start, end)
-    if low > len(text):
+    if low > min(high, len(text)):
         return 0
-    return len(text.cut(low, max(high, low)).places(need_text(part).chars)) if low <= high else 0
+    return counted(text, len(text.cut(low, high).places(need_text(part).chars)))
 
 
 def startswith(text: Text, parts: Value, start: Value = None, end: Value = None, /) -> bool:
@@ -141,12 +142,12 @@ def _three(text: Text, place: int, n_between: int) -> tuple[Text, Text, Text]:
 
 
 def splitlines(text: Text, keepends: Value = False) -> Items:
-    text.meter.spend(2 * len(text))
     lines, at = [], 0
-    for line in text.chars.splitlines(keepends=True):
-        end = at + len(line if keepends else line.splitlines()[0])
-        lines.append(text.cut(at, end))
-        at += len(line)
+    for end, after in text.line_ends():
+        lines.append(text.cut(at, after if keepends else end))
+        at = after
+    if at < len(text):
+        lines.append(text.cut(at, len(text)))
     return Items(text.meter, lines)
 
 
@@ -259,13 +260,10 @@ def _list_count(meter: Meter, items: Value, item: Value, /) -> int:
     return sum(equal_item(meter, each, item) for each in items)
 
 
-def _list_index(meter: Meter, items: Value, item: Value, /, *span: Value) -> int:
-    low, high, _ = (
-        slice(*(span or (None,))).indices(len(items))
-        if len(span) < 2
-        else slice(*span).indices(len(items))
-    )
-    for place in range(low, high):
+def _list_index(
+    meter: Meter, items: Value, item: Value, start: Value = 0, end: Value = None, /
+) -> int:
+    for place in range(*slice(start, end).indices(len(items))):
         if equal_item(meter, items[place], item):
             return place
     raise ValueError("the value is not in the list")

@@ -10,6 +10,7 @@ from arenite.generate.jinja.formats import percent
 from arenite.generate.jinja.meter import Meter, OverBudget
 from arenite.generate.jinja.text import Text
 from arenite.generate.jinja.values import (
+    ELEMENT_NBYTES,
     MAX_BITS,
     Given,
     Items,
@@ -45,11 +46,11 @@ def binary(meter: Meter, sign: str, left: Value, right: Value) -> Value:
         if isinstance(left, Text) and isinstance(right, Text):
             return Text.join([left, right], meter)
         if type(left) is Items and type(right) is Items:
-            meter.need(8 * (len(left) + len(right)))
+            meter.need(ELEMENT_NBYTES * (len(left) + len(right)))
             return Items(meter, [*left, *right])
         if isinstance(left, tuple) and isinstance(right, tuple):
             meter.spend(16 * (len(left) + len(right)))
-            meter.keep(56 + 8 * (len(left) + len(right)))
+            meter.keep(56 + ELEMENT_NBYTES * (len(left) + len(right)))
             return (*left, *right)
     if sign == "*":
         value, times = (right, left) if isinstance(left, int) else (left, right)
@@ -89,8 +90,8 @@ def _repeated(meter: Meter, value: Value, times: int) -> Value:
     if isinstance(value, Text):
         return value.times(times)
     meter.spend(16 * len(value) * times)
-    meter.need(8 * len(value) * times)
+    meter.need(ELEMENT_NBYTES * len(value) * times)
     if isinstance(value, tuple):
-        meter.keep(56 + 8 * len(value) * times)
+        meter.keep(56 + ELEMENT_NBYTES * len(value) * times)
         return tuple(value) * times
     return Items(meter, list(value) * times)

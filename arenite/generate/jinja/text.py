@@ -25,7 +25,9 @@ _AS_INSERTED = bytes([INSERTED_ON, *range(1, 256)])
 _OBJECT_NBYTES = 320  # of the objects around the characters
 _NEEDLE = 64  # characters that are looked for at once
 _WINDOW = 2**16  # characters that are looked through at once
+_PLACE_NBYTES = 40  # of a place in a list
 _WORD = re.compile(r"\S+")
+_LINE_END = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class Text:
@@ -68,6 +70,11 @@ class Text:
     def __repr__(self) -> str:
         return f"<Text {self.chars[:80]!r}>"
 
+    @property
+    def origin(self) -> int:
+        """Whose what was made of the text as a whole is."""
+        return GIVEN if any(self.origins) else TEMPLATE
+
     def cut(self, start: int, end: int) -> Text:
         return Text(self.chars[start:end], self.origins[start:end], self.meter)
 
@@ -101,9 +108,12 @@ class Text:
 
     def escaped(self, pattern: re.Pattern[str], escape: Callable[[str], str]) -> Text:
         """The text with what a pattern of single characters finds written in another way."""
-        chars, origins, at = [], [], 0
+        chars: list[str] = []
+        origins: list[bytes] = []
+        at = 0
         self.meter.spend(16 * len(self))
         for found in pattern.finditer(self.chars):
+            self.meter.need(300 * len(chars))
             place = found.start()
             written = escape(found[0])
             self.meter.spend(16)
@@ -153,6 +163,7 @@ class Text:
         place = self.find(part, 0, len(self))
         while place >= 0 and len(found) != count:
             self.meter.spend(16)
+            self.meter.need(_PLACE_NBYTES * len(found))
             found.append(place)
             place = self.find(part, place + max(len(part), 1), len(self))
         return found
@@ -163,6 +174,7 @@ class Text:
         place = self.rfind(part, 0, len(self))
         while place >= 0 and len(found) != count:
             self.meter.spend(16)
+            self.meter.need(_PLACE_NBYTES * len(found))
             found.append(place)
             place = self.rfind(part, 0, place)
         return found[::-1]
@@ -187,11 +199,18 @@ class Text:
 
     def words(self) -> list[tuple[int, int]]:
         """Spans of what is between spaces."""
+        return self._spans(_WORD)
+
+    def line_ends(self) -> list[tuple[int, int]]:
+        return self._spans(_LINE_END)
+
+    def _spans(self, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
         self.meter.spend(4 * len(self))
-        found = []
-        for word in _WORD.finditer(self.chars):
+        found: list[tuple[int, int]] = []
+        for part in pattern.finditer(self.chars):
             self.meter.spend(16)
-            found.append(word.span())
+            self.meter.need(4 * _PLACE_NBYTES * len(found))
+            found.append(part.span())
         return found
 
     def strip(self, members: str | None, *, left: bool = True, right: bool = True) -> Text:

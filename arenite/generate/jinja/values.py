@@ -16,9 +16,13 @@ from arenite.generate.jinja.meter import Meter, OverBudget
 from arenite.generate.jinja.text import GIVEN, TEMPLATE, Text
 
 MAX_BITS = 1024  # of a whole number
+ELEMENT_NBYTES = 40  # of a list, with a number in it
+FUNCTION_NBYTES = 500  # of what can be called, and of a namespace
 MAX_KEY_BITS = 63  # of one that is hashed: beyond, many numbers share a hash
 
 Value = Any
+
+_STRUCTURE = ("role", "content", "type")
 
 
 class Items(list[Value]):
@@ -29,7 +33,7 @@ class Items(list[Value]):
     def __init__(self, meter: Meter, values: Iterable[Value] = ()) -> None:
         super().__init__(values)
         meter.spend(16 * len(self))
-        meter.take(self, 100 + 8 * len(self))
+        meter.take(self, 100 + ELEMENT_NBYTES * len(self))
 
 
 class View(Items):
@@ -44,6 +48,8 @@ class Dict(dict[Value, Value]):
     __slots__ = ("__weakref__",)
 
     def __init__(self, meter: Meter, pairs: Iterable[tuple[Value, Value]] = ()) -> None:
+        pairs = list(pairs)
+        meter.need(120 * len(pairs))
         super().__init__((hashable(meter, key), value) for key, value in pairs)
         meter.spend(16 * len(self))
         meter.take(self, 300 + 120 * len(self))
@@ -117,14 +123,14 @@ class Scope:
 class Macro:
     """A macro, or the body of a call block; `scope` is where it is written."""
 
-    def __init__(self, node: nodes.Macro | nodes.CallBlock, scope: Scope) -> None:
+    def __init__(
+        self, node: nodes.Macro | nodes.CallBlock, scope: Scope, takes: frozenset[str]
+    ) -> None:
         self.node = node
         self.scope = scope
         self.name = node.name if isinstance(node, nodes.Macro) else "caller"
         self.arguments = [argument.name for argument in node.args]
-        used = {found.name for part in node.body for found in part.find_all(nodes.Name)}
-        used |= {part.name for part in node.body if isinstance(part, nodes.Name)}
-        self.takes = used & {"varargs", "kwargs", "caller"}
+        self.takes = takes  # of varargs, kwargs and caller
 
 
 def kind(value: Value) -> str:
@@ -175,12 +181,19 @@ def as_list(meter: Meter, value: Value) -> list[Value]:
         raise TypeError(f"{kind(value)!r} object is not iterable")
     if not isinstance(value, Stream):
         meter.spend(16 * len(value))
-        meter.need(8 * len(value))
+        meter.need(ELEMENT_NBYTES * len(value))
     return list(value)
 
 
+def counted(text: Text, number: int) -> int:
+    """A number that was found in a text: given, when the text was."""
+    return Given(number) if any(text.origins) else number
+
+
 def length(value: Value) -> int:
-    if isinstance(value, Text | list | tuple | dict | range):
+    if isinstance(value, Text):
+        return counted(value, len(value))
+    if isinstance(value, list | tuple | dict | range):
         return len(value)
     if isinstance(value, Undefined):
         return 0
@@ -191,18 +204,20 @@ def value_of(meter: Meter, given: Any, is_name: Callable[[str], bool], place: st
     """Plain data as a value, its texts marked as given. Roles of messages and types of their
     parts may be names that a template writes control tokens with."""
     if isinstance(given, str):
-        is_structure = place in ("messages[].role", "messages[].content[].type")
+        is_structure = place in ("message role", "part type")
         return Text.of(given, TEMPLATE if is_structure and is_name(given) else GIVEN, meter)
     if isinstance(given, Mapping):
         return Dict(
             meter,
             (
-                (value_of(meter, key, is_name), value_of(meter, item, is_name, f"{place}.{key}"))
+                (value_of(meter, key, is_name), value_of(meter, item, is_name, inner))
                 for key, item in given.items()
+                for inner in [f"{place} {key}" if place and key in _STRUCTURE else ""]
             ),
         )
     if isinstance(given, list):
-        return Items(meter, (value_of(meter, item, is_name, f"{place}[]") for item in given))
+        inner = {"messages": "message", "message content": "part"}.get(place, "")
+        return Items(meter, [value_of(meter, item, is_name, inner) for item in given])
     if isinstance(given, int) and not isinstance(given, bool):
         return Given(whole(given))
     return given
