@@ -1,35 +1,40 @@
 """ChatTemplate: a conversation as the text, and the tokens, that a model was trained on.
 
 In: messages with roles and contents. Out: what the model's own template makes of them. Control
-tokens come from the template alone: a text in a message that reads like one stays text.
+tokens come from the template alone: what a caller gave stays text, whatever a template does to it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from arenite.errors import InvalidArgument, InvalidFile
-from arenite.generate.masks import Mask
+from arenite.errors import InvalidArgument, InvalidFile, OutOfMemory
+from arenite.generate.controls import control_pieces
 from arenite.generate.stream import whole_characters
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import nodes
 
+    from arenite.generate.jinja.text import Text
     from arenite.generate.tokenizer import Tokenizer
 
 MAX_LENGTH = 2**18  # characters of a template
 MAX_DEPTH = 32  # of lists and objects in a message
+MAX_BITS = 1024  # of a whole number in a message
+MAX_KEY_BITS = 63  # of a whole number that is a key
+MAX_SHOWN = 300  # characters of what a template says
+
+_HALVES = re.compile("[\ud800-\udfff]")  # of characters, which a template can write
 
 Message = Mapping[str, Any]
 
 
 class ChatTemplate:
-    """A Jinja template from a model's files; it is compiled when it is first used, and runs in a
-    sandbox with a bound on its steps and on its memory."""
+    """A Jinja template from a model's files; it is parsed when it is first used, and evaluated with
+    a bound on its steps and on its memory."""
 
     def __init__(self, source: str, path: str, *, bos_token: str = "", eos_token: str = "") -> None:
         self.source = source
@@ -46,7 +51,7 @@ class ChatTemplate:
     ) -> str:
         """The conversation as text; `answer`: with what comes before the model's answer.
         `variables` are further ones that the template knows, such as tools."""
-        return self._render(self._variables(messages, variables), answer)
+        return self._render(_variables(messages, variables), answer, []).chars
 
     def encode(
         self,
@@ -57,83 +62,70 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """The conversation as tokens, as `render` has it."""
-        plain = self._variables(messages, variables)
-        mask = Mask(tokenizer.specials.control_texts, [self.source, plain])
-        text = self._render(mask.hidden(plain), answer)
-        pieces: list[str | int] = []
-        for piece in tokenizer.specials.split(text, controls=True):
-            if isinstance(piece, int):
-                pieces.append(piece)
-            else:
-                pieces += tokenizer.specials.split(mask.shown(piece), controls=False)
-        tokens = tokenizer.encode_pieces(pieces)
+        specials = tokenizer.specials
+        text = self._render(_variables(messages, variables), answer, specials.control_texts)
+        tokens = tokenizer.encode_pieces(control_pieces(text.chars, text.origins, specials))
         needs_bos = tokenizer.adds_bos and tokens[:1] != [tokenizer.bos]
         return [*tokenizer.prefix, *tokens] if needs_bos else tokens
 
-    def _variables(
-        self, messages: Sequence[Message], variables: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        is_list = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
-        if not is_list or not all(isinstance(message, Mapping) for message in messages):
-            raise InvalidArgument(
-                'messages are a list of {"role": "user", "content": "..."}, not '
-                f"{type(messages).__name__} {messages!r:.80}"
-            )
-        given = {"tools": None, "documents": None, **(variables or {}), "messages": list(messages)}
-        found: dict[str, Any] = plain_data(given)
-        return found
-
-    def _render(self, variables: dict[str, Any], answer: bool) -> str:
+    def _render(self, variables: dict[str, Any], answer: bool, controls: Sequence[str]) -> Text:
         from jinja2.exceptions import SecurityError
 
-        from arenite.generate.priced import OverBudget, budget_for, size_of
+        from arenite.generate.jinja.functions import Refused
+        from arenite.generate.jinja.meter import Meter, OverBudget
+        from arenite.generate.jinja.renderer import Renderer
+        from arenite.generate.jinja.text import TEMPLATE, Text
+        from arenite.generate.jinja.values import value_of
 
-        template = self._template
+        tree = self._tree
+        meter = Meter()
+        is_name = _name_test(controls)
+        values = {name: value_of(meter, v, is_name, name) for name, v in variables.items()}
+        meter.limit()
+        values["bos_token"] = Text.of(self.bos_token, TEMPLATE, meter)
+        values["eos_token"] = Text.of(self.eos_token, TEMPLATE, meter)
+        values["add_generation_prompt"] = answer
         try:
-            with budget_for(size_of(variables)):
-                return template.render(
-                    bos_token=self.bos_token,
-                    eos_token=self.eos_token,
-                    add_generation_prompt=answer,
-                    **variables,
-                )
-        except _Refused as error:
+            text = Renderer(tree, meter, values).render()
+            text.chars = _HALVES.sub("\N{REPLACEMENT CHARACTER}", text.chars)
+            return text
+        except Refused as error:
             raise InvalidArgument(
-                f"the chat template of {self.path} refuses these messages: {error}"
+                f"the chat template of {self.path} refuses these messages: {str(error)[:MAX_SHOWN]}"
             ) from None
         except (OverBudget, SecurityError) as error:
-            raise InvalidFile(f"{self.path}: the chat template {error}") from None
-        except (RecursionError, MemoryError):
-            raise InvalidFile(f"{self.path}: the chat template calls itself too deeply") from None
+            raise InvalidFile(f"{self.path}: the chat template {str(error)[:MAX_SHOWN]}") from None
+        except RecursionError:
+            raise InvalidFile(
+                f"{self.path}: the chat template nests, or calls itself, too deeply"
+            ) from None
+        except MemoryError:
+            raise OutOfMemory(
+                f"there is no memory left to render the chat template of {self.path}"
+            ) from None
         except Exception as error:  # whatever a template does with values it did not expect
             raise InvalidArgument(
                 f"the chat template of {self.path} fails on these messages: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {str(error)[:MAX_SHOWN]}"
             ) from error
 
     @cached_property
-    def _template(self) -> Template:
-        from jinja2 import Template
+    def _tree(self) -> nodes.Template:
         from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
-        from arenite.generate.bounded import BoundedEnvironment
-        from arenite.generate.priced import OverBudget, budget_for
+        from arenite.generate.jinja.parsing import parse
 
         if len(self.source) > MAX_LENGTH:
             raise InvalidFile(
                 f"{self.path}: the chat template has {len(self.source)} characters; at most "
                 f"{MAX_LENGTH} are read"
             )
-        environment = BoundedEnvironment()
-        environment.globals |= {"raise_exception": _refuse, "strftime_now": _date}
         try:
-            with budget_for(len(self.source)):
-                code = environment.compile(environment.bounded(self.source))
-                return Template.from_code(environment, code, environment.globals)
-        except (TemplateError, OverBudget, SyntaxError, ValueError) as error:
+            return parse(self.source)
+        except (TemplateError, SyntaxError, ValueError) as error:
             line = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
             raise InvalidFile(
-                f"{self.path}: the chat template can't be used{line}: {error}"
+                f"{self.path}: the chat template can't be used{line}: {str(error)[:MAX_SHOWN]}"
             ) from None
         except (RecursionError, MemoryError):
             raise InvalidFile(f"{self.path}: the chat template is nested too deeply") from None
@@ -142,18 +134,27 @@ class ChatTemplate:
         return f"<ChatTemplate of {self.path}: {len(self.source)} characters>"
 
 
-class _Refused(Exception):
-    """What a template says about messages it does not take."""
+def _variables(messages: Sequence[Message], variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    is_list = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
+    if not is_list or not all(isinstance(message, Mapping) for message in messages):
+        raise InvalidArgument(
+            'messages are a list of {"role": "user", "content": "..."}, not '
+            f"{type(messages).__name__} {messages!r:.80}"
+        )
+    given = {"tools": None, "documents": None, **(variables or {}), "messages": list(messages)}
+    found: dict[str, Any] = plain_data(given)
+    return found
 
 
-def _refuse(message: object) -> NoReturn:
-    raise _Refused(message)
+def _name_test(controls: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a role may be part of a control token, which is how some templates write them: a word
+    that has none in it."""
 
+    def is_name(text: str) -> bool:
+        is_word = re.fullmatch(r"[\w .-]{1,100}", text) is not None
+        return is_word and not any(control in text for control in controls)
 
-def _date(form: str) -> str:
-    if len(form) > 100 or re.search(r"%[^A-Za-z%-]", form):
-        raise ValueError(f"no way to write a date: {form[:100]!r}")
-    return datetime.now().strftime(form)
+    return is_name
 
 
 def plain_data(value: Any, depth: int = 0) -> Any:
@@ -162,9 +163,18 @@ def plain_data(value: Any, depth: int = 0) -> Any:
         raise InvalidArgument(f"a message nests over {MAX_DEPTH} lists and objects")
     if isinstance(value, str):
         return whole_characters(str(value))
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise InvalidArgument(f"a message holds a number of over {MAX_BITS} bits")
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str | int | float | None) or (
+                isinstance(key, int) and key.bit_length() > MAX_KEY_BITS
+            ):
+                raise InvalidArgument(
+                    f"a message has a key that is no text: {type(key).__name__} {key!r:.80}"
+                )
         return {plain_data(k, depth + 1): plain_data(v, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain_data(item, depth + 1) for item in value]
