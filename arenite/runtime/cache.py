@@ -1,8 +1,9 @@
 """The cache of compiled code on disk: one file a key, one builder a key.
 
 In: a key (a hex digest of everything the content depends on) and sections of bytes. Out: the
-sections, or nothing. However many threads and processes ask for a key at once, one builds it. What
-does not pass its checks is dropped and built again; nothing is unpickled. The folder is private;
+sections, or nothing. However many threads and processes ask for a key at once, one builds it. An
+entry holds its key, so that one that got into another's place is not believed. What does not pass
+its checks is dropped, whatever it is, and built again; nothing is unpickled. The folder is private;
 where there is none to write to, entries live in memory, which is said once to the logger `arenite`.
 
     folder/  2f...e1.arenite   entries (`model_file`), the least recently used goes first
@@ -20,7 +21,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 DEFAULT_CAP_NBYTES = 2 * 2**30
 KERNELS_CAP_NBYTES = 64 * 2**20
 SUFFIX = ".arenite"
+#: The section in which an entry holds its key.
+KEY_SECTION = "key"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 _LEFT_BEHIND_SECONDS = 3600.0
 
@@ -69,6 +72,10 @@ def key_of(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
+def _is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None
+
+
 class Cache:
     """Entries in one folder. Any number of threads and processes may share it."""
 
@@ -94,17 +101,16 @@ class Cache:
     def get(self, key: str, machine: int | None = None) -> Sections | None:
         """The sections under a key, or None. What is damaged is dropped on the way."""
         path = self._path(key)
-        if path is None:
-            with self._lock:
-                content = self._memory.get(key)
-            return None if content is None else parse_model(memoryview(content), machine)
         try:
-            found = read_model_file(path, machine)
+            if path is None:
+                with self._lock:
+                    content = self._memory.get(key)
+                return None if content is None else _parsed(key, content, machine)
+            found = _of_key(key, read_model_file(path, machine, self.cap_nbytes))
         except DamagedCache as damage:
-            if os.path.lexists(path):
+            if path is None or os.path.lexists(path):
                 _log.info("a damaged cache entry is dropped: %s", damage)
-                with suppress(OSError):
-                    os.unlink(path)
+                self.drop(key)
             return None
         with suppress(OSError):
             os.utime(path)  # used now: the last to be evicted
@@ -112,11 +118,11 @@ class Cache:
 
     def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
         """Keep these sections under a key, in place of what was there."""
-        self._keep({key: model_bytes(sections, machine)}, is_synced=True)
+        self._keep({key: _entry_bytes(key, sections, machine)}, is_synced=True)
 
     def put_all(self, entries: Mapping[str, Mapping[str, Content]]) -> None:
         """Keep many small entries at once, which a crash of the system may damage."""
-        contents = {key: model_bytes(sections, 0) for key, sections in entries.items()}
+        contents = {key: _entry_bytes(key, sections, 0) for key, sections in entries.items()}
         self._keep(contents, is_synced=False)
 
     def obtain(
@@ -124,20 +130,31 @@ class Cache:
         key: str,
         build: Callable[[], Mapping[str, Content]],
         machine: int = 0,
+        needs: Collection[str] = (),
     ) -> Sections:
-        """The sections under a key, built by exactly one of those who ask for it at once."""
-        found = self.get(key, machine)
+        """The sections under a key, built by exactly one of those who ask for it at once; an entry
+        without the sections it `needs` is built anew."""
+        found = self._whole(key, machine, needs)
         if found is not None:
             return found
         with self.holding(key):
-            found = self.get(key, machine)
+            found = self._whole(key, machine, needs)
             if found is None:
                 sections = build()
                 self.put(key, sections, machine)
                 found = self.get(key, machine)
                 if found is None:  # over the cap by itself, or removed by another process
-                    found = parse_model(memoryview(model_bytes(sections, machine)), machine)
+                    found = _parsed(key, _entry_bytes(key, sections, machine), machine)
         return found
+
+    def _whole(self, key: str, machine: int, needs: Collection[str]) -> Sections | None:
+        """What is under a key, if it has these sections; else it is dropped."""
+        found = self.get(key, machine)
+        if found is None or found.keys() >= {*needs}:
+            return found
+        _log.info("a cache entry without %s is dropped", ", ".join({*needs} - found.keys()))
+        self.drop(key)
+        return None
 
     def _keep(self, contents: Mapping[str, bytes], is_synced: bool) -> None:
         paths = {key: self._path(key) for key in contents}
@@ -145,6 +162,8 @@ class Cache:
         if len(places) == len(contents):
             try:
                 for path, content in places.items():
+                    if os.path.isdir(path):
+                        _remove(path)
                     write_atomically(path, content, is_synced)
                 self._evict(keep=places)
                 return
@@ -159,8 +178,7 @@ class Cache:
         with self._lock:
             self._memory.pop(key, None)
         if path is not None:
-            with suppress(OSError):
-                os.unlink(path)
+            _remove(path)
 
     def info(self) -> CacheInfo:
         if self._folder is None:
@@ -178,8 +196,7 @@ class Cache:
         if self._folder is None:
             return n
         for path, _ in self._entries():
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            if _remove(path):
                 n += 1
         return n
 
@@ -193,7 +210,7 @@ class Cache:
         self._held = set()
 
     def _path(self, key: str) -> str | None:
-        if not _KEY.fullmatch(key):
+        if not _is_key(key):
             raise InvalidArgument(f"{key!r} is no key: 16 to 128 hex digits are needed")
         return None if self._folder is None else os.path.join(self._folder, f"{key}{SUFFIX}")
 
@@ -225,6 +242,9 @@ class Cache:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(path, flags, 0o600)
             except OSError as error:
+                # A folder or a link in its place, which is no lock.
+                if error.errno in (errno.EISDIR, errno.ELOOP) and _remove(path):
+                    continue
                 self._go_in_memory(f"{self._folder} can't be written: {error.strerror}")
                 return None
             self._held.add(descriptor)
@@ -242,42 +262,84 @@ class Cache:
             os.close(descriptor)
         return None
 
-    def _entries(self, begin: str = "", end: str = SUFFIX) -> list[tuple[str, os.stat_result]]:
-        """Entries on disk, or files with other names, the least recently used first."""
+    def _entries(self) -> list[tuple[str, os.stat_result]]:
+        """Entries on disk, or what is in the place of one, the least recently used first."""
+        return self._named(lambda name: name.endswith(SUFFIX) and _is_key(name[: -len(SUFFIX)]))
+
+    def _named(self, is_meant: Callable[[str], bool]) -> list[tuple[str, os.stat_result]]:
         found = []
         assert self._folder is not None
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.startswith(begin) and entry.name.endswith(end):
+                if is_meant(entry.name):
                     with suppress(OSError):
                         found.append((entry.path, entry.stat(follow_symlinks=False)))
         return sorted(found, key=lambda entry: entry[1].st_mtime_ns)
 
     def _evict(self, keep: Container[str]) -> None:
-        entries = self._entries()
-        total = sum(status.st_size for _, status in entries)
-        for path, status in entries:
+        kept = []
+        for path, status in self._entries():
+            # What can't be an entry takes no room from those that are.
+            if status.st_size > self.cap_nbytes or not stat.S_ISREG(status.st_mode):
+                _remove(path)
+            else:
+                kept.append((path, status.st_size))
+        total = sum(nbytes for _, nbytes in kept)
+        for path, nbytes in kept:
             if total <= self.cap_nbytes:
                 break
-            if path not in keep or status.st_size > self.cap_nbytes:
-                with suppress(OSError):
-                    os.unlink(path)
-                total -= status.st_size
+            if path not in keep:
+                _remove(path)
+                total -= nbytes
         self._sweep()
 
     def _sweep(self) -> None:
         """Temporary files of writers that were killed."""
         newest = max((status.st_mtime for _, status in self._entries()), default=0.0)
-        for path, status in self._entries(".new-", ""):
+        for path, status in self._named(lambda name: name.startswith(".new-")):
             if status.st_mtime < newest - _LEFT_BEHIND_SECONDS:
-                with suppress(OSError):
-                    os.unlink(path)
+                _remove(path)
 
     def _go_in_memory(self, why: str) -> None:
         if self._folder is not None:
             _log.warning("compiled code is kept in memory only: %s", why)
         self._folder = None
         self._why_in_memory = why
+
+
+def _entry_bytes(key: str, sections: Mapping[str, Content], machine: int) -> bytes:
+    """The file of an entry, which says what it is."""
+    if KEY_SECTION in sections:
+        raise InvalidArgument(f"the section {KEY_SECTION!r} of an entry is for its key")
+    return model_bytes({KEY_SECTION: key.encode(), **sections}, machine)
+
+
+def _parsed(key: str, content: bytes, machine: int | None) -> Sections:
+    return _of_key(key, parse_model(memoryview(content), machine))
+
+
+def _of_key(key: str, sections: Sections) -> Sections:
+    """The sections of an entry, without its key; DamagedCache where that is another."""
+    held = bytes(sections.pop(KEY_SECTION, b""))
+    if held != key.encode():
+        raise DamagedCache(f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}")
+    return sections
+
+
+def _remove(path: str) -> bool:
+    """Remove what is there, a folder with all that is in it too; whether it is gone by that."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            _log.warning("a cache entry can't be removed: %s", error)
+        return False
+    return True
 
 
 def default_folder() -> Path:

@@ -70,11 +70,8 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
     """The sections of a whole file; raises DamagedCache. `machine`: the only one accepted."""
     if len(data) < _HEADER.size:
         raise DamagedCache(f"{len(data)} bytes are no model file")
-    magic, nbytes, n_sections, found_machine, digest, zero = _HEADER.unpack_from(data)
-    if magic != MAGIC or zero != _ZERO:
-        raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
-    if nbytes != len(data):
-        raise DamagedCache(f"{len(data)} bytes; the header says {nbytes}")
+    _check_head(data, len(data))
+    _, nbytes, n_sections, found_machine, digest, _ = _HEADER.unpack_from(data)
     if hashlib.sha256(data[_HEADER.size :]).digest() != digest:
         raise DamagedCache("the checksum does not match")
     if machine is not None and found_machine != machine:
@@ -98,6 +95,15 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
             raise DamagedCache(f"section {name}: {n_elements} elements in {length} bytes")
         sections[name] = data[offset : offset + length]
     return sections
+
+
+def _check_head(head: memoryview | bytes, n_found: int) -> None:
+    """DamagedCache unless these bytes begin a file of this format that is as long as was found."""
+    magic, nbytes, _, _, _, zero = _HEADER.unpack_from(head)
+    if magic != MAGIC or zero != _ZERO:
+        raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
+    if nbytes != n_found:
+        raise DamagedCache(f"{n_found} bytes; the header says {nbytes}")
 
 
 def write_model_file(path: str | Path, sections: Mapping[str, Content], machine: int) -> None:
@@ -125,26 +131,46 @@ def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -
         raise
 
 
-def read_model_file(path: str | Path, machine: int | None = None) -> dict[str, memoryview]:
-    """The sections of a file; raises DamagedCache, also for a file that others could write."""
+def read_model_file(
+    path: str | Path, machine: int | None = None, max_nbytes: int | None = None
+) -> dict[str, memoryview]:
+    """The sections of a file; raises DamagedCache, also for a file that others could write, and for
+    one of more than `max_nbytes`. No more is read, or asked of memory, than the header accounts
+    for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise DamagedCache(f"{path} can't be opened: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise DamagedCache(f"{path} is no regular file")
-        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise DamagedCache(f"{path} belongs to another user, or others may write it")
-        data = bytearray(status.st_size)
-        filled = file.readinto(data)
-    if filled != len(data):
-        raise DamagedCache(f"{path} was cut short while it was read")
     try:
+        data = _content(descriptor, max_nbytes)
         return parse_model(memoryview(data).toreadonly(), machine)
-    except DamagedCache as error:
+    except (DamagedCache, OSError) as error:
         raise DamagedCache(f"{path}: {error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int, max_nbytes: int | None) -> bytearray:
+    """All bytes of an open file, if its kind, its owner and its header allow for them."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedCache("it is no regular file")
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise DamagedCache("it belongs to another user, or others may write it")
+    if max_nbytes is not None and status.st_size > max_nbytes:
+        raise DamagedCache(f"{status.st_size} bytes are more than there may be, {max_nbytes}")
+    head = os.pread(descriptor, _HEADER.size, 0)
+    if len(head) < _HEADER.size:
+        raise DamagedCache(f"{len(head)} bytes are no model file")
+    _check_head(head, status.st_size)
+    data = bytearray(status.st_size)
+    view, filled = memoryview(data), 0
+    while filled < len(data):  # the system reads no more than 2 GiB at once
+        n_read = os.preadv(descriptor, [view[filled:]], filled)
+        if n_read == 0:
+            raise DamagedCache("it was cut short while it was read")
+        filled += n_read
+    return data
 
 
 def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:
