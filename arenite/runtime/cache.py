@@ -322,7 +322,9 @@ def _of_key(key: str, sections: Sections) -> Sections:
     """The sections of an entry, without its key; DamagedCache where that is another."""
     held = bytes(sections.pop(KEY_SECTION, b""))
     if held != key.encode():
-        raise DamagedCache(f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}")
+        raise DamagedCache(
+            f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}"
+        )
     return sections
 
 
