@@ -107,7 +107,8 @@ class Quick:
     IMPORTS = 32
     TEAM = 40
     N_THREADS = 48
-    SPECS = 64
+    N_INPUTS = 56  # the first arrays are read, the others written
+    SIZES = 64  # bytes of each array, then the specs
 
     DTYPE = 0  # in a spec: the object
     TARGET = 8  # where the array's address goes
@@ -126,6 +127,7 @@ class ArrayObject:
     FLAGS = DATA + 48  # i32
 
     IN_ORDER = 0x101  # elements follow each other in C order, and are aligned
+    WRITEABLE = 0x400
 
 
 class Stamps:
