@@ -130,12 +130,14 @@ class BoundTable:
             (Run.N_THREADS, 1),
             (Run.N_SYNCS, table.n_syncs),
             (Run.POLL_CLOCKS, int(POLL_SECONDS * rate)),
-            (Run.TIMEOUT + 8, int(POLL_SECONDS * 1e9)),
             (Run.WORKER + Worker.ERROR, self.address + Run.ERROR),
         ):
             self._words[offset // 8] = value
         self._halves[Run.REFRESH_AFTER // 4] = refresh_after
         _BOUND.add(self)
+        # Of all that workers read. Python's own end needs no care: the team ends before it.
+        kept = (table, registers, self._syncs, self._memory)
+        weakref.finalize(self, _retire, kept).atexit = False
 
     def run(
         self,
@@ -240,6 +242,17 @@ _lock = threading.Lock()
 _runtime: Runtime | None = None
 _team: Team | None = None
 _BOUND: weakref.WeakSet[BoundTable] = weakref.WeakSet()
+#: Memory of tables that are gone, which a worker that came late may still read.
+_RETIRED: list[object] = []
+
+
+def _retire(memory: object) -> None:
+    """Let go of a table's memory as soon as no worker is inside a run."""
+    crew = _team
+    if crew is not None and crew.n_inside:
+        _RETIRED.append(memory)
+    else:
+        _RETIRED.clear()
 
 
 def runtime() -> Runtime:
@@ -348,6 +361,7 @@ def _forget_after_fork() -> None:
     global _lock, _team
     _lock = threading.Lock()
     _team = None
+    _RETIRED.clear()
     for bound in list(_BOUND):
         bound.forget_after_fork()
 
