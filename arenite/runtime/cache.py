@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import stat
+import struct
 import threading
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,8 +31,10 @@ from arenite import __version__
 from arenite.errors import DamagedCache, InvalidArgument
 from arenite.runtime.model_file import (
     Content,
-    model_bytes,
-    parse_model,
+    Sections,
+    entry_bytes,
+    of_key,
+    parsed_entry,
     read_model_file,
     write_atomically,
 )
@@ -42,12 +45,9 @@ if TYPE_CHECKING:
 DEFAULT_CAP_NBYTES = 2 * 2**30
 KERNELS_CAP_NBYTES = 64 * 2**20
 SUFFIX = ".arenite"
-#: The section in which an entry holds its key.
-KEY_SECTION = "key"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 _LEFT_BEHIND_SECONDS = 3600.0
-
-Sections = dict[str, memoryview]
+_HANDED = struct.Struct("<QQ")  # lengths of a key and of the content behind it
 
 _log = logging.getLogger("arenite")
 
@@ -105,8 +105,8 @@ class Cache:
             if path is None:
                 with self._lock:
                     content = self._memory.get(key)
-                return None if content is None else _parsed(key, content, machine)
-            found = _of_key(key, read_model_file(path, machine, self.cap_nbytes))
+                return None if content is None else parsed_entry(key, content, machine)
+            found = of_key(key, read_model_file(path, machine, self.cap_nbytes))
         except DamagedCache as damage:
             if path is None or os.path.lexists(path):
                 _log.info("a damaged cache entry is dropped: %s", damage)
@@ -118,11 +118,11 @@ class Cache:
 
     def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
         """Keep these sections under a key, in place of what was there."""
-        self._keep({key: _entry_bytes(key, sections, machine)}, is_synced=True)
+        self._keep({key: entry_bytes(key, sections, machine)}, is_synced=True)
 
     def put_all(self, entries: Mapping[str, Mapping[str, Content]]) -> None:
         """Keep many small entries at once, which a crash of the system may damage."""
-        contents = {key: _entry_bytes(key, sections, 0) for key, sections in entries.items()}
+        contents = {key: entry_bytes(key, sections, 0) for key, sections in entries.items()}
         self._keep(contents, is_synced=False)
 
     def obtain(
@@ -144,7 +144,7 @@ class Cache:
                 self.put(key, sections, machine)
                 found = self.get(key, machine)
                 if found is None:  # over the cap by itself, or removed by another process
-                    found = _parsed(key, _entry_bytes(key, sections, machine), machine)
+                    found = parsed_entry(key, entry_bytes(key, sections, machine), machine)
         return found
 
     def _whole(self, key: str, machine: int, needs: Collection[str]) -> Sections | None:
@@ -179,6 +179,25 @@ class Cache:
             self._memory.pop(key, None)
         if path is not None:
             _remove(path)
+
+    def hand_over(self, descriptor: int) -> None:
+        """Write the entries that are in memory to a file, for another process to `receive`."""
+        with self._lock:
+            contents = dict(self._memory)
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for key, content in contents.items():
+                file.write(_HANDED.pack(len(key), len(content)) + key.encode())
+                file.write(content)
+
+    def receive(self, descriptor: int) -> None:
+        """Have the entries that another process has handed over; what is damaged is dropped when
+        it is looked at, like any other."""
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            while head := file.read(_HANDED.size):
+                n_key, n_content = _HANDED.unpack(head)
+                key = file.read(n_key).decode("ascii")
+                self._keep({key: file.read(n_content)}, is_synced=False)
 
     def info(self) -> CacheInfo:
         if self._folder is None:
@@ -305,27 +324,6 @@ class Cache:
             _log.warning("compiled code is kept in memory only: %s", why)
         self._folder = None
         self._why_in_memory = why
-
-
-def _entry_bytes(key: str, sections: Mapping[str, Content], machine: int) -> bytes:
-    """The file of an entry, which says what it is."""
-    if KEY_SECTION in sections:
-        raise InvalidArgument(f"the section {KEY_SECTION!r} of an entry is for its key")
-    return model_bytes({KEY_SECTION: key.encode(), **sections}, machine)
-
-
-def _parsed(key: str, content: bytes, machine: int | None) -> Sections:
-    return _of_key(key, parse_model(memoryview(content), machine))
-
-
-def _of_key(key: str, sections: Sections) -> Sections:
-    """The sections of an entry, without its key; DamagedCache where that is another."""
-    held = bytes(sections.pop(KEY_SECTION, b""))
-    if held != key.encode():
-        raise DamagedCache(
-            f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}"
-        )
-    return sections
 
 
 def _remove(path: str) -> bool:

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 #: What a section may be made of: bytes, or an array, whose elements are then counted.
 Content: TypeAlias = "Buffer | NDArray[Any]"
+Sections: TypeAlias = dict[str, memoryview]
 
 MAGIC = b"ARENITE\x01"
 ALIGNMENT = 64
+#: The section in which an entry of the cache holds its key.
+KEY_SECTION = "key"
 MAX_SECTIONS = 1024
 
 _HEADER = struct.Struct("<8sQII32s8s")
@@ -171,6 +174,28 @@ def _content(descriptor: int, max_nbytes: int | None) -> bytearray:
             raise DamagedCache("it was cut short while it was read")
         filled += n_read
     return data
+
+
+def entry_bytes(key: str, sections: Mapping[str, Content], machine: int) -> bytes:
+    """The file of an entry, which says what it is."""
+    if KEY_SECTION in sections:
+        raise InvalidArgument(f"the section {KEY_SECTION!r} of an entry is for its key")
+    return model_bytes({KEY_SECTION: key.encode(), **sections}, machine)
+
+
+def parsed_entry(key: str, content: bytes, machine: int | None) -> Sections:
+    """The sections of an entry in memory; DamagedCache."""
+    return of_key(key, parse_model(memoryview(content), machine))
+
+
+def of_key(key: str, sections: Sections) -> Sections:
+    """The sections of an entry, without its key; DamagedCache where that is another."""
+    held = bytes(sections.pop(KEY_SECTION, b""))
+    if held != key.encode():
+        raise DamagedCache(
+            f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}"
+        )
+    return sections
 
 
 def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:

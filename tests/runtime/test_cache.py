@@ -216,6 +216,21 @@ def test_a_folder_in_the_place_of_an_entry_is_cleared_and_a_foreign_one_is_not(
     assert [path.name for path in cache.folder.iterdir()] == ["mine.arenite"]
 
 
+def test_what_is_in_memory_is_handed_over_to_another_process(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    keys = [key_of("one"), key_of("other")]
+    mine, theirs = Cache(tmp_path / "file"), Cache(tmp_path / "file")
+    for k, key in enumerate(keys):
+        mine.put(key, {"x": b"%d" % k * 100_000})
+    handed = os.memfd_create("handed")
+    try:
+        mine.hand_over(handed)
+        theirs.receive(handed)
+    finally:
+        os.close(handed)
+    assert [content(theirs, key) for key in keys] == [b"%d" % k * 100_000 for k in range(2)]
+
+
 @pytest.mark.parametrize("header", [False, True])
 def test_a_huge_sparse_file_is_dropped_unread_and_costs_no_other_entry(
     cache: Cache, header: bool, monkeypatch: pytest.MonkeyPatch
