@@ -1,8 +1,9 @@
 """What a first load does besides loading is done by a child process, whose memory ends with it.
 
 Planning and compiling build many graphs, and what they leave of a heap is never quite given back.
-The child leaves what it found in the cache, and this process loads from there. Nothing depends on
-the child: where it fails or cannot be started, the work is done here, and errors are raised here.
+The child leaves what it found in the cache, and this process loads from there; where there is no
+folder for it, the child hands its own cache over. Nothing depends on the child: where it fails or
+cannot be started, the work is done here, and errors are raised here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
     from arenite.frontends.language import LanguageFile
 
-#: Bytes of weights from which on a process of its own is worth its start.
+#: Bytes of weights, or tensors, from which on a process of its own is worth its start. What
+#: compiling leaves grows by 1 MiB for some ten tensors.
 LEAST_NBYTES = 32 * 2**20
+LEAST_TENSORS = 64
 
 #: How lines begin that the child writes; others are somebody else's.
 TOLD = "arenite: "
@@ -35,22 +38,37 @@ def prepare_apart(
 ) -> None:
     """Have the cache filled with what loading the file with these options needs, unless it was."""
     store = cache.default()
-    if file.nbytes < LEAST_NBYTES or store.folder is None or not sys.executable:
+    is_small = file.nbytes < LEAST_NBYTES and len(file.tensors) < LEAST_TENSORS
+    if is_small or not sys.executable:
         return
     given = json.dumps(options, default=str)
     key = cache.key_of("prepared", *identity(), file.key, given)
-    if store.get(key) is None and _is_done(file.path, given, on_progress):
+    if store.get(key) is not None:
+        return
+    if store.folder is not None:
+        is_done = _is_done(file.path, given, None, on_progress)
+    else:
+        # Memory by a number that the child has too, which is gone when both have closed it.
+        handed = os.memfd_create("arenite")
+        try:
+            is_done = _is_done(file.path, given, handed, on_progress)
+            if is_done:
+                store.receive(handed)
+        finally:
+            os.close(handed)
+    if is_done:
         store.put(key, {"prepared": b"yes"})
 
 
-def _is_done(path: str, options: str, on_progress: OnProgress | None) -> bool:
+def _is_done(path: str, options: str, handed: int | None, on_progress: OnProgress | None) -> bool:
     import subprocess
 
     # The child finds packages exactly where this process does.
     code = f"import sys; sys.path[:] = {sys.path!r}; from arenite.generate import apart; "
     try:
         child = subprocess.Popen(
-            [sys.executable, "-c", code + "apart.main()", path, options],
+            [sys.executable, "-c", code + "apart.main()", path, options, str(handed or "")],
+            pass_fds=() if handed is None else (handed,),
             stdin=subprocess.PIPE,  # ends with this process, however it ends
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -94,7 +112,7 @@ def main() -> None:
     def tell(step: str, done: int, total: int | None) -> None:
         print(TOLD + json.dumps([step, done, total]), flush=True)
 
-    path, options = sys.argv[1], json.loads(sys.argv[2])
+    path, options, handed = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
     tell("planning", 0, None)
     settings = Settings(LanguageFile.open(path), **options)
     if settings.memory is not None:
@@ -102,3 +120,5 @@ def main() -> None:
     compile_graph(
         settings.outline, on_progress=lambda done, total: tell(COMPILING, done, total)
     ).close()
+    if handed:
+        cache.default().hand_over(int(handed))

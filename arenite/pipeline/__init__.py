@@ -113,14 +113,14 @@ def plan_graph(graph: Graph | Outline) -> MemoryPlan:
 
         return {"plan": draft(outline.graph).plan.to_json().encode()}
 
-    sections = store.obtain(key, build_sections)
+    sections = store.obtain(key, build_sections, needs=("plan",))
     return MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
 def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:
     """The answer to a question about a graph, found once and kept in the cache."""
     key = cache.key_of(_key("fact", Outline.of(graph), None), question)
-    sections = cache.default().obtain(key, lambda: {"fact": find().encode()})
+    sections = cache.default().obtain(key, lambda: {"fact": find().encode()}, needs=("fact",))
     return bytes(sections["fact"]).decode()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -115,10 +115,8 @@ def build(
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
     texts = {n: kernel_text(replace(one.loops, name=_NAMELESS)) for n, one in built.items()}
     distinct = {text: built[n].loops for n, text in texts.items()}
-    if on_progress is not None:
-        on_progress(0, len(distinct))
-    functions = {text: _function(loops, host) for text, loops in distinct.items()}
-    code = _linked(distinct, functions, host, on_progress) if functions else None
+    functions: dict[str, tuple[str, str]] = {}
+    code = _linked(distinct, functions, host, on_progress) if distinct else None
     entries = {} if code is None else code.entries
     packed = {name: ModuleText.of(module) for name, module in functions.values()}
 
@@ -159,23 +157,42 @@ def _function(loops: ir.LoopKernel, host: Target) -> tuple[str, str]:
 
 def _linked(
     distinct: Mapping[str, ir.LoopKernel],
-    functions: Mapping[str, tuple[str, str]],
+    functions: dict[str, tuple[str, str]],
     host: Target,
     on_progress: OnCompiled | None,
 ) -> CodeImage:
-    """The code of all functions; a failure names the kernels as people know them."""
-    modules = dict(functions.values())
+    """The code of all kernels, whose functions are made on the way: the first are compiled while
+    others are still written. A failure names kernels as people know them."""
+    n_twins = n_told = 0  # other loops, the same function
 
-    def heard(done: int, total: int) -> None:
-        if on_progress is not None:
-            on_progress(len(distinct) - total + done, len(distinct))
+    def tell(n_done: int) -> None:
+        nonlocal n_told
+        if on_progress is not None and n_done > n_told:
+            n_told = n_done
+            on_progress(n_done, len(distinct))
 
+    def modules() -> Iterator[str]:
+        nonlocal n_twins
+        names: set[str] = set()
+        # The longest first, so that it is not the one all others wait for at the end.
+        for text, loops in sorted(distinct.items(), key=lambda item: -len(item[0])):
+            name, module = functions[text] = _function(loops, host)
+            if name in names:
+                n_twins += 1
+            else:
+                names.add(name)
+                yield module
+
+    if on_progress is not None:
+        on_progress(0, len(distinct))
     try:
-        return linked_kernels([*modules.values()], host, heard)
+        image = linked_kernels(modules(), host, lambda done, _: tell(done + n_twins))
     except CompileFailed as failure:
-        named = {functions[text][0]: loops.name for text, loops in distinct.items()}
+        named = {functions[text][0]: distinct[text].name for text in functions}
         known = [f"{name} is {kernel}" for name, kernel in named.items() if name in str(failure)]
         raise type(failure)("; ".join([str(failure), *known])) from None
+    tell(len(distinct))
+    return image
 
 
 def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:

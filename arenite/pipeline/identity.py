@@ -43,7 +43,7 @@ def _sources(of: str) -> bytes:
                 digest.update(file.read())
         return {"digest": digest.digest()}
 
-    return bytes(cache.default().obtain(key, hashed)["digest"])
+    return bytes(cache.default().obtain(key, hashed, needs=("digest",))["digest"])
 
 
 def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:

@@ -36,8 +36,8 @@ class Opened:
 
     @property
     def nbytes(self) -> int:
-        """Those of its arena."""
-        return self.executable.plan.peak_nbytes
+        """Those of its arena, and of what it keeps for the next results."""
+        return self.executable.plan.peak_nbytes + self.executable.kept_nbytes
 
     def planned(self) -> PlannedSegment:
         return PlannedSegment(
@@ -92,6 +92,7 @@ class OpenSegments:
         if not about.outside and not about.unbounded and isinstance(segment, Segment):
             found = self._opened(about, ())
             held.need(found.nbytes, f"segment {segment.number}")
+            found.executable.keep_results(held.budget is None)
             self._open[segment, ()] = found
 
     def _with_room(
@@ -105,6 +106,8 @@ class OpenSegments:
         found = self._open.pop(key, None)
         if found is None:
             found = self._opened(about, capacities)
+        if held.budget is not None:
+            found.executable.keep_results(False)  # all of it is for what lives
         outputs = found.sized.outputs_nbytes(sizes)
         room = found.nbytes + outputs
         while self._open and not held.fits(room):

@@ -1,8 +1,7 @@
 """Outlines in the cache: a graph that was built once need not be built again to be run.
 
 In: a recipe. Out: the outline of its graph: the one that was kept under the recipe's key, or that
-of the graph, built now. An entry names tensors, never their content: that comes from the recipe. It
-holds the key it was kept under, so that one that got into another's place is not believed.
+of the graph, built now. An entry names tensors, never their content: that comes from the recipe.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def outline_of(recipe: Recipe) -> Outline:
             _log.info("what was kept of a graph is dropped: %r", problem)
             store.drop(key)
     outline = Outline.of(recipe.build())
-    written = _written(outline, key, recipe)
+    written = _written(outline, recipe)
     if written is not None:
         store.put(key, written)
     return outline
@@ -104,7 +103,7 @@ class _Constants(Sequence[Constant]):
         return ConstantData(array, dtype, digest)
 
 
-def _written(outline: Outline, key: str, recipe: Recipe) -> dict[str, bytes] | None:
+def _written(outline: Outline, recipe: Recipe) -> dict[str, bytes] | None:
     """An outline as sections; None where it has arrays that cannot be kept."""
     kinds: list[Any] = []
     data = bytearray()
@@ -123,7 +122,6 @@ def _written(outline: Outline, key: str, recipe: Recipe) -> dict[str, bytes] | N
         else:
             return None
     content = {
-        "key": key,
         "digest": outline.digest(),
         "inputs": [_port_to_json(port) for port in outline.inputs],
         "states": [_port_to_json(port) for port in outline.states],
@@ -135,8 +133,6 @@ def _written(outline: Outline, key: str, recipe: Recipe) -> dict[str, bytes] | N
 
 def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> Outline:
     content = json.loads(bytes(sections["outline"]))
-    if content["key"] != key:
-        raise ValueError("it was kept under another key")
     digest, kinds, data = content["digest"], content["constants"], sections["data"]
     if type(digest) is not str:
         raise ValueError("a digest is a text")

@@ -25,7 +25,7 @@ from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
-from arenite.runtime.arguments import Arguments, check_targets, write_to
+from arenite.runtime.arguments import Arguments, check_room, check_targets, write_to
 from arenite.runtime.closing import Closing
 from arenite.runtime.executable import Executable
 from arenite.runtime.kernel import Kernels
@@ -81,13 +81,13 @@ class SegmentedExecutable(Closing):
     # Calling.
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
-        """Run; the outputs as new arrays, or written into `out`."""
+        """Run; the outputs as new arrays, or copied into `out`."""
         if out is not None:
             check_targets(out)
-        results = self._run(arrays, lambda opened, given: opened.executable(*given))
+        results = self._run(arrays, lambda opened, given: opened.executable(*given), out=out)
         return results if out is None else write_to(out, results)
 
-    def quickly(self, arrays: Sequence[Any]) -> None:
+    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
         """What an Executable does without any check is never done here."""
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
@@ -116,10 +116,20 @@ class SegmentedExecutable(Closing):
         self._run(arrays, timed)
         return joined(made)
 
-    def _run(self, arrays: Sequence[Any], enter: Any, keep_states: bool = False) -> list[Array]:
+    def _run(
+        self,
+        arrays: Sequence[Any],
+        enter: Any,
+        keep_states: bool = False,
+        out: Sequence[Array] | None = None,
+    ) -> list[Array]:
+        """The results, which are not written into `out`: what can't fit it is refused before."""
         with self._turn():
             given = self._arguments.fitting([np.asarray(array) for array in arrays])
             sizes = self._arguments.sizes(given) if self._arguments.is_open else {}
+            if out is not None:
+                outputs = [(node.shape, node.dtype) for node in self.graph.outputs]
+                check_room(out, outputs, sizes)
             held = Held(self._memory, lambda: self._open.nbytes)
             lent = [*given, *(self._states[node] for node in self.graph.states)]
             self._running = SegmentedRun(self._open, self._special, held, enter)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
+from arenite.dtype import DType
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, Var, check_binding, evaluate
+from arenite.ir.dim import Dim, Var, bounds, check_binding, evaluate, found_in
 from arenite.ir.element import numpy_dtype
-from arenite.ir.node import typed
+from arenite.ir.node import Shape, typed
 from arenite.ir.outline import Port
 
 Array = NDArray[Any]
@@ -120,24 +121,62 @@ def _overlaps_itself(array: Array) -> bool:
     return False
 
 
+def check_room(
+    out: Sequence[Array], outputs: Sequence[tuple[Shape, DType]], sizes: Mapping[str, int]
+) -> None:
+    """ShapeMismatch unless outputs of these types go into the caller's arrays, by all that is known
+    before a run; InvalidArgument for too few. Sizes that are found in it may still differ."""
+    if len(out) != len(outputs):
+        raise InvalidArgument(f"{len(outputs)} outputs do not go into {len(out)} arrays")
+    for target, (shape, dtype) in zip(out, outputs, strict=True):
+        if target.dtype != numpy_dtype(dtype) or not _has_room(target.shape, shape, sizes):
+            known = [dim if found_in(dim) else _value(dim, sizes) for dim in shape]
+            raise ShapeMismatch(
+                f"an output of {typed(known, dtype)} does not go into an array of "
+                f"{target.dtype}{list(target.shape)}"
+            )
+
+
+def _has_room(given: tuple[int, ...], shape: Shape, sizes: Mapping[str, int]) -> bool:
+    """Whether an output may turn out to be as large as what is given."""
+    return len(given) == len(shape) and all(
+        size <= bounds(dim)[1] if found_in(dim) else size == _value(dim, sizes)
+        for size, dim in zip(given, shape, strict=True)
+    )
+
+
 def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
-    """Results copied into the caller's arrays: all of them, or none where one does not fit."""
-    check_fit(out, results)
+    """Results copied into the caller's arrays, but for those that are there: all of them, or none
+    where the run has found one to be of another size."""
     for target, result in zip(out, results, strict=True):
-        target[...] = result
+        if target.shape != result.shape:
+            raise ShapeMismatch(
+                f"an output turned out to be {result.dtype}{list(result.shape)} and does not go "
+                f"into an array of {target.dtype}{list(target.shape)}. The run is over: states, "
+                "and outputs of known sizes, are written. Where sizes are found while running, "
+                "call without out="
+            )
+    for target, result in zip(out, results, strict=True):
+        if target is not result:
+            target[...] = result
     return list(out)
 
 
-def check_fit(out: Sequence[Array], results: Sequence[Array]) -> None:
-    """ShapeMismatch unless results go into the caller's arrays; InvalidArgument for too few."""
-    if len(out) != len(results):
-        raise InvalidArgument(f"{len(results)} outputs do not go into {len(out)} arrays")
-    for target, result in zip(out, results, strict=True):
-        if target.shape != result.shape or target.dtype != result.dtype:
-            raise ShapeMismatch(
-                f"an output of {result.dtype}{result.shape} does not go into an array of "
-                f"{target.dtype}{target.shape}"
-            )
+def in_place(array: Array, inputs: Sequence[tuple[int, int]]) -> bool:
+    """Whether native code can write a result where this array has it; `inputs` are the first and
+    the last address of what is read meanwhile."""
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        return False
+    return not overlaps(array, inputs)
+
+
+def overlaps(array: Array, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether an array reaches into one of these spans of addresses."""
+    if not array.size:
+        return False
+    first, end = byte_bounds(array)
+    return any(first < other_end and other < end for other, other_end in spans)
 
 
 def _is_open(port: Port) -> bool:

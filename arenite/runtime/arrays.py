@@ -1,14 +1,15 @@
 """Arrays at the border of native code: where they lie, and new ones for results.
 
 A call of some µs cannot afford to ask NumPy for an address the long way, nor the system for memory
-each time. `address_of` reads the one word of the array object that holds it; `Results` hands out
-views of memory that it keeps, and takes memory up again once no view of it is left.
+each time. `address_of` reads the one word of the array object that holds it. `Results` hands out
+memory that it takes back when the last array over it is gone: memory for one result of each output
+at the most, which is what the plan counts for it. What comes back beside that goes to the system.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,16 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite import device
 from arenite.device import Buffer
+from arenite.device.cpu import CpuAllocator
 from arenite.dtype import DType, uint8
 
 Array = NDArray[Any]
 
 #: Results from this size on are kept and handed out again: their pages are there already.
 KEPT_FROM_NBYTES = 64 * 1024
-#: One result may still be held by the caller while the next is made.
-MAX_KEPT = 2
+
+#: Memory for results; it pools nothing, so that what is not kept here is the system's.
+_MEMORY = CpuAllocator(pool_cap_nbytes=0)
 
 
 def _slow_address_of(array: Array) -> int:
@@ -50,28 +52,13 @@ def _address_reader() -> Callable[[Array], int]:
 address_of = _address_reader()
 
 
-class _Kept:
-    """Memory for one result. NumPy lets every view refer to the array that owns the memory, so
-    that array has more references than at first exactly while a view is about."""
-
-    __slots__ = ("_array", "_n_references", "_owner")
-
-    def __init__(self, array: Array) -> None:
-        self._array = array
-        self._owner = array.base if isinstance(array.base, np.ndarray) else array
-        self._n_references = sys.getrefcount(self._owner)
-
-    def is_free(self) -> bool:
-        return sys.getrefcount(self._owner) == self._n_references
-
-    def view(self) -> Array:
-        return self._array.view()
-
-
 class Results:
-    """New arrays of one dtype, each the caller's own as long as a view of it exists."""
+    """New arrays of one dtype, each the caller's own as long as an array over its bytes exists."""
 
-    __slots__ = ("_dtype", "_element", "_is_kept", "_kept", "_shape", "numpy_dtype")
+    __slots__ = (
+        "__weakref__", "_come_back", "_dtype", "_element", "_is_kept", "_keeps", "_lent", "_shape",
+        "_spare", "numpy_dtype",
+    )  # fmt: skip
 
     def __init__(self, dtype: DType) -> None:
         #: Elements narrower than a byte are handed out as the bytes they are packed in.
@@ -80,7 +67,11 @@ class Results:
         self.numpy_dtype = self._dtype.to_numpy()
         self._shape: tuple[int, ...] | None = None
         self._is_kept = False
-        self._kept: list[_Kept] = []
+        self._keeps = True
+        self._spare: memoryview | None = None  # keeps the memory
+        #: What callers have, by the array that all others over the same bytes refer to, watched.
+        self._lent: dict[int, tuple[weakref.ref[Array], memoryview]] = {}
+        self._come_back = _receiver(weakref.ref(self))
 
     def new(self, shape: tuple[int, ...]) -> Array:
         if self._element is not None:
@@ -88,17 +79,23 @@ class Results:
         if shape != self._shape:
             self._shape = shape
             self._is_kept = self._dtype.nbytes(shape) >= KEPT_FROM_NBYTES
-            self._kept.clear()
+            self.clear()
         if not self._is_kept:
             return np.empty(shape, self.numpy_dtype)
-        for kept in self._kept:
-            if kept.is_free():
-                return kept.view()
-        if len(self._kept) == MAX_KEPT:
-            del self._kept[0]
-        kept = _Kept(Buffer.allocate(device.get("cpu"), self._dtype, shape).as_array_mut())
-        self._kept.append(kept)
-        return kept.view()
+        memory, self._spare = self._spare, None
+        if memory is None:
+            memory = Buffer.allocate(_MEMORY, self._dtype, shape).as_host_bytes_mut()
+        # NumPy lets every view refer to this array, as the first that has no array below it.
+        owner = np.frombuffer(memory, self.numpy_dtype)
+        watched = weakref.ref(owner, self._come_back)
+        self._lent[id(watched)] = (watched, memory)
+        return owner.reshape(shape)
+
+    def receive(self, gone: weakref.ref[Array]) -> None:
+        """The last array over some memory is gone."""
+        lent = self._lent.pop(id(gone), None)
+        if lent is not None and self._keeps and self._spare is None:
+            _, self._spare = lent
 
     def maker(self, shape: tuple[int, ...]) -> Callable[[], Array]:
         """What makes new arrays of a shape, in as few steps as can be."""
@@ -106,6 +103,30 @@ class Results:
             return partial(np.empty, shape, self.numpy_dtype)
         return partial(self.new, shape)
 
+    @property
+    def kept_nbytes(self) -> int:
+        """What is kept for the next result, and nobody sees."""
+        spare = self._spare
+        return 0 if spare is None else spare.nbytes
+
+    def keep(self, keeps: bool) -> None:
+        """Whether memory that comes back is kept for the next result."""
+        self._keeps = keeps
+        if not keeps:
+            self._spare = None
+
     def clear(self) -> None:
-        """Keep nothing; what callers have stays theirs."""
-        self._kept.clear()
+        """Keep nothing, nor what is given back later; what callers have stays theirs."""
+        self._lent.clear()
+        self._spare = None
+
+
+def _receiver(place: weakref.ref[Results]) -> Callable[[weakref.ref[Array]], None]:
+    """What hears of arrays that are gone, and keeps nobody alive."""
+
+    def receive(gone: weakref.ref[Array]) -> None:
+        results = place()
+        if results is not None:
+            results.receive(gone)
+
+    return receive

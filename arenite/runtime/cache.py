@@ -1,8 +1,9 @@
 """The cache of compiled code on disk: one file a key, one builder a key.
 
 In: a key (a hex digest of everything the content depends on) and sections of bytes. Out: the
-sections, or nothing. However many threads and processes ask for a key at once, one builds it. What
-does not pass its checks is dropped and built again; nothing is unpickled. The folder is private;
+sections, or nothing. However many threads and processes ask for a key at once, one builds it. An
+entry holds its key, so that one that got into another's place is not believed. What does not pass
+its checks is dropped, whatever it is, and built again; nothing is unpickled. The folder is private;
 where there is none to write to, entries live in memory, which is said once to the logger `arenite`.
 
     folder/  2f...e1.arenite   entries (`model_file`), the least recently used goes first
@@ -19,7 +20,8 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Container, Iterator, Mapping
+import struct
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,8 +30,10 @@ from arenite import __version__, locks
 from arenite.errors import DamagedCache, InvalidArgument
 from arenite.runtime.model_file import (
     Content,
-    model_bytes,
-    parse_model,
+    Sections,
+    entry_bytes,
+    of_key,
+    parsed_entry,
     read_model_file,
     write_atomically,
 )
@@ -42,8 +46,7 @@ KERNELS_CAP_NBYTES = 64 * 2**20
 SUFFIX = ".arenite"
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 _LEFT_BEHIND_SECONDS = 3600.0
-
-Sections = dict[str, memoryview]
+_HANDED = struct.Struct("<QQ")  # lengths of a key and of the content behind it
 
 _log = logging.getLogger("arenite")
 
@@ -66,6 +69,10 @@ def key_of(*parts: str | bytes) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
+
+
+def _is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None
 
 
 class Cache:
@@ -94,17 +101,16 @@ class Cache:
     def get(self, key: str, machine: int | None = None) -> Sections | None:
         """The sections under a key, or None. What is damaged is dropped on the way."""
         path = self._path(key)
-        if path is None:
-            with self._lock:
-                content = self._memory.get(key)
-            return None if content is None else parse_model(memoryview(content), machine)
         try:
-            found = read_model_file(path, machine)
+            if path is None:
+                with self._lock:
+                    content = self._memory.get(key)
+                return None if content is None else parsed_entry(key, content, machine)
+            found = of_key(key, read_model_file(path, machine, self.cap_nbytes))
         except DamagedCache as damage:
-            if os.path.lexists(path):
+            if path is None or os.path.lexists(path):
                 _log.info("a damaged cache entry is dropped: %s", damage)
-                with suppress(OSError):
-                    os.unlink(path)
+                self.drop(key)
             return None
         with suppress(OSError):
             os.utime(path)  # used now: the last to be evicted
@@ -112,11 +118,11 @@ class Cache:
 
     def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
         """Keep these sections under a key, in place of what was there."""
-        self._keep({key: model_bytes(sections, machine)}, is_synced=True)
+        self._keep({key: entry_bytes(key, sections, machine)}, is_synced=True)
 
     def put_all(self, entries: Mapping[str, Mapping[str, Content]]) -> None:
         """Keep many small entries at once, which a crash of the system may damage."""
-        contents = {key: model_bytes(sections, 0) for key, sections in entries.items()}
+        contents = {key: entry_bytes(key, sections, 0) for key, sections in entries.items()}
         self._keep(contents, is_synced=False)
 
     def obtain(
@@ -124,20 +130,31 @@ class Cache:
         key: str,
         build: Callable[[], Mapping[str, Content]],
         machine: int = 0,
+        needs: Collection[str] = (),
     ) -> Sections:
-        """The sections under a key, built by exactly one of those who ask for it at once."""
-        found = self.get(key, machine)
+        """The sections under a key, built by exactly one of those who ask for it at once; an entry
+        without the sections it `needs` is built anew."""
+        found = self._whole(key, machine, needs)
         if found is not None:
             return found
         with self.holding(key):
-            found = self.get(key, machine)
+            found = self._whole(key, machine, needs)
             if found is None:
                 sections = build()
                 self.put(key, sections, machine)
                 found = self.get(key, machine)
                 if found is None:  # over the cap by itself, or removed by another process
-                    found = parse_model(memoryview(model_bytes(sections, machine)), machine)
+                    found = parsed_entry(key, entry_bytes(key, sections, machine), machine)
         return found
+
+    def _whole(self, key: str, machine: int, needs: Collection[str]) -> Sections | None:
+        """What is under a key, if it has these sections; else it is dropped."""
+        found = self.get(key, machine)
+        if found is None or found.keys() >= {*needs}:
+            return found
+        _log.info("a cache entry without %s is dropped", ", ".join({*needs} - found.keys()))
+        self.drop(key)
+        return None
 
     def _keep(self, contents: Mapping[str, bytes], is_synced: bool) -> None:
         paths = {key: self._path(key) for key in contents}
@@ -145,6 +162,8 @@ class Cache:
         if len(places) == len(contents):
             try:
                 for path, content in places.items():
+                    if os.path.isdir(path):
+                        _remove(path)
                     write_atomically(path, content, is_synced)
                 self._evict(keep=places)
                 return
@@ -159,8 +178,26 @@ class Cache:
         with self._lock:
             self._memory.pop(key, None)
         if path is not None:
-            with suppress(OSError):
-                os.unlink(path)
+            _remove(path)
+
+    def hand_over(self, descriptor: int) -> None:
+        """Write the entries that are in memory to a file, for another process to `receive`."""
+        with self._lock:
+            contents = dict(self._memory)
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for key, content in contents.items():
+                file.write(_HANDED.pack(len(key), len(content)) + key.encode())
+                file.write(content)
+
+    def receive(self, descriptor: int) -> None:
+        """Have the entries that another process has handed over; what is damaged is dropped when
+        it is looked at, like any other."""
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            while head := file.read(_HANDED.size):
+                n_key, n_content = _HANDED.unpack(head)
+                key = file.read(n_key).decode("ascii")
+                self._keep({key: file.read(n_content)}, is_synced=False)
 
     def info(self) -> CacheInfo:
         if self._folder is None:
@@ -178,8 +215,7 @@ class Cache:
         if self._folder is None:
             return n
         for path, _ in self._entries():
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            if _remove(path):
                 n += 1
         return n
 
@@ -192,7 +228,7 @@ class Cache:
         self._held = set()
 
     def _path(self, key: str) -> str | None:
-        if not _KEY.fullmatch(key):
+        if not _is_key(key):
             raise InvalidArgument(f"{key!r} is no key: 16 to 128 hex digits are needed")
         return None if self._folder is None else os.path.join(self._folder, f"{key}{SUFFIX}")
 
@@ -225,6 +261,9 @@ class Cache:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(path, flags, 0o600)
             except OSError as error:
+                # A folder or a link in its place, which is no lock.
+                if error.errno in (errno.EISDIR, errno.ELOOP) and _remove(path):
+                    continue
                 self._go_in_memory(f"{self._folder} can't be written: {error.strerror}")
                 return None
             self._held.add(descriptor)
@@ -242,42 +281,65 @@ class Cache:
             os.close(descriptor)
         return None
 
-    def _entries(self, begin: str = "", end: str = SUFFIX) -> list[tuple[str, os.stat_result]]:
-        """Entries on disk, or files with other names, the least recently used first."""
+    def _entries(self) -> list[tuple[str, os.stat_result]]:
+        """Entries on disk, or what is in the place of one, the least recently used first."""
+        return self._named(lambda name: name.endswith(SUFFIX) and _is_key(name[: -len(SUFFIX)]))
+
+    def _named(self, is_meant: Callable[[str], bool]) -> list[tuple[str, os.stat_result]]:
         found = []
         assert self._folder is not None
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.startswith(begin) and entry.name.endswith(end):
+                if is_meant(entry.name):
                     with suppress(OSError):
                         found.append((entry.path, entry.stat(follow_symlinks=False)))
         return sorted(found, key=lambda entry: entry[1].st_mtime_ns)
 
     def _evict(self, keep: Container[str]) -> None:
-        entries = self._entries()
-        total = sum(status.st_size for _, status in entries)
-        for path, status in entries:
+        kept = []
+        for path, status in self._entries():
+            # What can't be an entry takes no room from those that are.
+            if status.st_size > self.cap_nbytes or not stat.S_ISREG(status.st_mode):
+                _remove(path)
+            else:
+                kept.append((path, status.st_size))
+        total = sum(nbytes for _, nbytes in kept)
+        for path, nbytes in kept:
             if total <= self.cap_nbytes:
                 break
-            if path not in keep or status.st_size > self.cap_nbytes:
-                with suppress(OSError):
-                    os.unlink(path)
-                total -= status.st_size
+            if path not in keep:
+                _remove(path)
+                total -= nbytes
         self._sweep()
 
     def _sweep(self) -> None:
         """Temporary files of writers that were killed."""
         newest = max((status.st_mtime for _, status in self._entries()), default=0.0)
-        for path, status in self._entries(".new-", ""):
+        for path, status in self._named(lambda name: name.startswith(".new-")):
             if status.st_mtime < newest - _LEFT_BEHIND_SECONDS:
-                with suppress(OSError):
-                    os.unlink(path)
+                _remove(path)
 
     def _go_in_memory(self, why: str) -> None:
         if self._folder is not None:
             _log.warning("compiled code is kept in memory only: %s", why)
         self._folder = None
         self._why_in_memory = why
+
+
+def _remove(path: str) -> bool:
+    """Remove what is there, a folder with all that is in it too; whether it is gone by that."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            _log.warning("a cache entry can't be removed: %s", error)
+        return False
+    return True
 
 
 def default_folder() -> Path:

@@ -1,20 +1,23 @@
-"""Compilation in child processes: several at once, each with a time limit.
+"""Compilation in child processes: several at once, each with a limit of processor time.
 
-In: the text of modules and a target. Out: objects, for `link.link_objects`. A crash of LLVM, a
-hang, an error: each becomes a CompileFailed that names the kernels of the module. Children are
-started when needed, wait a while for more work, and end with this process; after a fork the child
-process starts its own.
+In: the text of modules and a target. Out: objects, for `link.link_objects`. Where texts are still
+to be made, children compile the first while this process makes the next. A crash of LLVM, a hang,
+an error: each becomes a CompileFailed that names the kernels of the module. Children are started
+when needed, wait a while for more work, and end with this process; after a fork the child process
+starts its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import fcntl
 import os
 import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -37,8 +40,12 @@ from arenite.runtime.compile_child import (
 )
 from arenite.runtime.threads import default_n_threads
 
-#: LLVM was seen to hang; 200 kernels take it a second or two.
+#: Processor time of a module. LLVM was seen to hang; 200 kernels take it a second or two.
 JOB_SECONDS = 60.0
+#: How often in that time it is looked whether a child has run at all.
+LOOKS = 20
+#: What a pipe to a child may hold, so that this process need not wait until one has started.
+PIPE_NBYTES = 2**20
 
 #: Hears how many modules are compiled, of how many.
 OnCompiled = Callable[[int, int], None]
@@ -50,13 +57,24 @@ class Child:
 
     process: subprocess.Popen[bytes]
     job: int | None = None
-    deadline: float = 0.0
+    began: float = 0.0  # processor time when the job came
+    spent: float = 0.0  # since then, when it was looked last
+    n_still: int = 0  # looks since it has spent any
     received: bytearray = field(default_factory=bytearray)
     stderr: bytearray = field(default_factory=bytearray)
 
     @property
     def is_alive(self) -> bool:
         return self.process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """The processor time of the process so far; 0 where it has ended."""
+        clock = ctypes.c_int32()
+        if ctypes.CDLL(None).clock_getcpuclockid(self.process.pid, ctypes.byref(clock)):
+            return 0.0
+        with suppress(OSError):
+            return time.clock_gettime(clock.value)
+        return 0.0
 
     def end(self) -> None:
         self.process.kill()
@@ -82,14 +100,17 @@ class CompilePool:
 
     def compile_modules(
         self,
-        modules: Sequence[str],
+        modules: Iterable[str],
         target: Target,
         job_seconds: float = JOB_SECONDS,
         on_progress: OnCompiled | None = None,
     ) -> list[bytes]:
-        """The objects of these modules, in order; raises CompileFailed."""
-        jobs = [_Job(module_frame(text, target), _name_of(text)) for text in modules]
-        return self._answers(jobs, job_seconds, on_progress)
+        """The objects of these modules, in order; raises CompileFailed. While an iterator makes the
+        next, children compile those before."""
+        jobs = (_Job(module_frame(text, target), _name_of(text)) for text in modules)
+        # The longest first, so that it is not the one all others wait for at the end.
+        is_there = isinstance(modules, list | tuple)
+        return self._answers([*jobs] if is_there else jobs, job_seconds, on_progress)
 
     def host_target(self, job_seconds: float = JOB_SECONDS) -> Target:
         """What `codegen.target.host()` is, without LLVM in this process."""
@@ -97,7 +118,7 @@ class CompilePool:
         return target_from_json(about)
 
     def _answers(
-        self, jobs: Sequence[_Job], job_seconds: float, on_progress: OnCompiled | None = None
+        self, jobs: Iterable[_Job], job_seconds: float, on_progress: OnCompiled | None = None
     ) -> list[bytes]:
         call = _Call(self, jobs, job_seconds, on_progress)
         try:
@@ -138,9 +159,9 @@ class CompilePool:
             child.process.returncode = 0
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Job:
-    frame: bytes
+    frame: bytes  # until it is answered
     name: str  # for messages
 
 
@@ -155,34 +176,64 @@ class _Call:
     def __init__(
         self,
         pool: CompilePool,
-        jobs: Sequence[_Job],
+        jobs: Iterable[_Job],
         job_seconds: float,
         on_progress: OnCompiled | None,
     ) -> None:
         self._pool = pool
         self._on_progress = on_progress
-        self._jobs = jobs
+        self._jobs: list[_Job] = []
+        self._coming: Iterator[_Job] = iter(()) if isinstance(jobs, list) else iter(jobs)
         self._job_seconds = job_seconds
+        self._next_look = time.monotonic() + job_seconds / LOOKS
         self._answers: dict[int, bytes] = {}
-        # The longest first, so that it is not the one all others wait for at the end.
-        self._todo = sorted(range(len(jobs)), key=lambda index: len(jobs[index].frame))
+        self._todo: list[int] = []  # the one to be done next at the end
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
+        if isinstance(jobs, list):
+            self._jobs = jobs
+            self._todo = sorted(range(len(jobs)), key=lambda index: len(jobs[index].frame))
 
     def results(self) -> list[bytes]:
+        for job in self._coming:
+            self._todo.insert(0, len(self._jobs))
+            self._jobs.append(job)
+            self._hand_out()
+            self._listen(0.0)
+        self._hand_out()
+        while len(self._answers) < len(self._jobs):
+            self._listen(max(self._next_look - time.monotonic(), 0.0))
+        return [self._answers[index] for index in range(len(self._jobs))]
+
+    def _hand_out(self) -> None:
+        """Work for children that have none, and more of them where it is not enough."""
+        for child in self._children:
+            if child.job is None:
+                self._next_job(child)
         while self._todo and len(self._children) < self._pool.n_children:
             self._add_child()
-        while len(self._answers) < len(self._jobs):
-            busy = [child for child in self._children if child.job is not None]
-            left = min(child.deadline for child in busy) - time.monotonic()
-            for key, _ in self._selector.select(max(left, 0.0)):
-                child, is_answer = key.data
-                if child in self._children:  # else dropped a moment ago, by its other pipe
-                    self._receive(child, is_answer)
-            for child in busy:
-                if child.job is not None and child.deadline < time.monotonic():
-                    self._fail(child, f"took longer than {self._job_seconds:g} s")
-        return [self._answers[index] for index in range(len(self._jobs))]
+
+    def _listen(self, seconds: float) -> None:
+        """Hear what children say, for so long at most; look at them from time to time."""
+        for key, _ in self._selector.select(seconds):
+            child, is_answer = key.data
+            if child in self._children:  # else dropped a moment ago, by its other pipe
+                self._receive(child, is_answer)
+        if time.monotonic() >= self._next_look:
+            for child in [child for child in self._children if child.job is not None]:
+                self._look_at(child)
+            self._next_look = time.monotonic() + self._job_seconds / LOOKS
+
+    def _look_at(self, child: Child) -> None:
+        """Processor time counts: the machine may be busy with other things, or stopped. A child
+        that has none at all, however often we had some ourselves, hangs too."""
+        spent = child.cpu_seconds() - child.began
+        child.n_still = child.n_still + 1 if spent <= child.spent else 0
+        child.spent = spent
+        if spent > self._job_seconds:
+            self._fail(child, f"took longer than {self._job_seconds:g} s of processor time")
+        if child.n_still > LOOKS:
+            self._fail(child, f"did nothing for {self._job_seconds:g} s")
 
     def give_children_back(self) -> None:
         for child in self._children:
@@ -216,7 +267,7 @@ class _Call:
             return
         index = self._todo.pop()
         child.job = index
-        child.deadline = time.monotonic() + self._job_seconds
+        child.began, child.spent, child.n_still = child.cpu_seconds(), 0.0, 0
         assert child.process.stdin is not None
         # A child that has just gone idle and ended shows when its answer is read.
         with suppress(BrokenPipeError):
@@ -250,6 +301,7 @@ class _Call:
         if kind != ANSWER:
             raise CompileFailed(payload.decode(errors="replace"))
         self._answers[index] = payload
+        self._jobs[index].frame = b""
         self._next_job(child)
         if self._on_progress is not None:
             self._on_progress(len(self._answers), len(self._jobs))
@@ -275,7 +327,7 @@ class _Call:
 
 
 def compile_modules(
-    modules: Sequence[str],
+    modules: Iterable[str],
     target: Target,
     in_process: bool = False,
     job_seconds: float = JOB_SECONDS,
@@ -283,6 +335,7 @@ def compile_modules(
 ) -> list[bytes]:
     """The objects of these modules, in order; raises CompileFailed.
 
+    `modules` may be an iterator that makes them: children compile the first meanwhile.
     `in_process` compiles here, where a crash or a hang of LLVM is one of this process.
     `on_progress(done, total)` hears of each module that children have compiled.
     """
@@ -322,6 +375,9 @@ def _start(idle_seconds: float) -> Child:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    assert process.stdin is not None
+    with suppress(OSError):  # over the user's share of such memory
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
     return Child(process)
 
 

@@ -46,6 +46,7 @@ def runtime_module(target: Target) -> str:
     _machine(module, target)
     wait_ir.system_calls(module, target)
     stamp(module)
+    wait_ir.watch(module)
     wait_ir.wakes(module)
     _raise(module)
     _poll(module)

@@ -18,7 +18,7 @@ from arenite import locks
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.runtime.arguments import Arguments, check_fit, check_targets, write_to
+from arenite.runtime.arguments import Arguments, check_targets, write_to
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
@@ -106,6 +106,18 @@ class Executable(Closing):
         return self._load_step.ns
 
     @property
+    def kept_nbytes(self) -> int:
+        """What is kept for the next results, of those the caller has let go of: for each output no
+        more than the plan counts for it."""
+        return sum(results.kept_nbytes for results in self._binder.results.values())
+
+    def keep_results(self, keeps: bool) -> None:
+        """Whether memory of large results is kept for the next ones once the caller has let go of
+        it; else it goes back to the system, and every run asks for it anew."""
+        for results in self._binder.results.values():
+            results.keep(keeps)
+
+    @property
     def n_binds(self) -> int:
         """How often the program was bound to sizes."""
         return self._binder.n_binds
@@ -133,14 +145,21 @@ class Executable(Closing):
     # Calling.
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
-        """Run; the outputs as new arrays, or written into `out`."""
+        """Run; the outputs as new arrays, or written into `out`.
+
+        Arrays of `out` that lie in C order, and share no byte with an input, are written to while
+        it runs: a run that fails or is cancelled leaves them half written.
+        """
+        results = self.quickly(arrays, out)
+        if results is not None:
+            return results
         if out is not None:
             check_targets(out)
-            return write_to(out, self._run([np.asarray(array) for array in arrays], out))
-        results = self.quickly(arrays)
-        return self._run([np.asarray(array) for array in arrays]) if results is None else results
+        return self._run([np.asarray(array) for array in arrays], out)
 
-    def quickly(self, arrays: Sequence[Any]) -> list[Array] | None:
+    def quickly(
+        self, arrays: Sequence[Any], out: Sequence[Any] | None = None
+    ) -> list[Array] | None:
         """Run, if these are arrays like those of the last run; else do nothing, and give None."""
         with self._lock:
             quick = self._quick
@@ -150,9 +169,9 @@ class Executable(Closing):
                 self._is_running = True
                 if self._reads_files:
                     with self._binder.files.reading(self._fail):
-                        returned, results = quick.run(arrays, self.threads)
+                        returned, results = quick.run(arrays, self.threads, out)
                 else:
-                    returned, results = quick.run(arrays, self.threads)
+                    returned, results = quick.run(arrays, self.threads, out)
                 if returned > END:
                     self._check_outcome(quick.table.outcome(returned))
             finally:
@@ -173,7 +192,7 @@ class Executable(Closing):
         return self(*[inputs[name] for name in names])
 
     def _run(self, arrays: list[Array], out: Sequence[Array] | None = None) -> list[Array]:
-        """The results, which are not written into `out`: what does not fit it is refused before the
+        """The results, in `out` where that is given: what does not fit it is refused before the
         run, unless sizes are found in it."""
         with self._lock:
             if self._is_running or self._is_closed or self._failure is not None:
@@ -184,9 +203,7 @@ class Executable(Closing):
                 handover = self._handover
                 with self._binder.files.reading(self._fail):
                     binding, arrays = self._bound_for(arrays)
-                    results = handover.prepare(binding, arrays)
-                    if out is not None and handover.keeps_shapes:
-                        check_fit(out, results)
+                    results = handover.prepare(binding, arrays, out)
                     outcome = binding.table.run(self.threads, binding.bind, self._is_short)
                     if outcome.kind is OutcomeKind.SEGMENT:
                         outcome = self._go_on(binding, outcome)
@@ -196,7 +213,7 @@ class Executable(Closing):
                 self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
             finally:
                 self._is_running = False
-        return results
+        return results if out is None else write_to(out, results)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -1,21 +1,24 @@
 """Handover: arrays of a caller to a program that is bound to sizes, and its results back.
 
 In: arrays that fit. Out: their addresses in the program's registers, with new arrays for what it
-returns; after a run the results as a caller knows them, one element a byte where they are narrower,
-and as long as the run found them to be.
+returns, or those of the caller where native code can write to them; after a run the results as a
+caller knows them, one element a byte where they are narrower, and as long as the run found them to
+be.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.outline import Outline
-from arenite.runtime.arguments import Arguments
+from arenite.runtime.arguments import Arguments, check_room, in_place, overlaps
 from arenite.runtime.arrays import address_of
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.quick import QuickCall, Wanted, can_be_quick
@@ -38,12 +41,20 @@ class Handover:
         ]
         self._returned = self._find_returned()
         self._returns_new = self._returned == [("output", k) for k in range(len(binder.results))]
+        #: Whether an output is returned in two places.
+        self._has_twins = len({*compiled.outputs}) < len(compiled.outputs)
         self._has_narrow_inputs = any(dtype.bits < 8 for dtype in self._input_dtypes)
         self._has_narrow_outputs = any(
             compiled.values[number].dtype.bits < 8 for number in compiled.outputs
         )
-        #: Whether results are handed out as they were made before the run.
-        self.keeps_shapes = not (self._has_narrow_outputs or compiled.found)
+        self._outputs = [
+            (compiled.values[number].shape, compiled.values[number].dtype)
+            for number in compiled.outputs
+        ]
+        #: Of the outputs: whether they are handed out as native code writes them.
+        self._is_plain = [
+            dtype.bits >= 8 and not any(map(found_in, shape)) for shape, dtype in self._outputs
+        ]
         #: Whether calls with arrays like the last ones may be quick.
         self.may_be_quick = (
             self._returns_new
@@ -73,26 +84,45 @@ class Handover:
             for dtype, array in zip(self._input_dtypes, arrays, strict=True)
         ]
 
-    def prepare(self, binding: Binding, arrays: list[Array]) -> list[Array]:
-        """Put the addresses of inputs and new outputs into their registers; the results to be."""
+    def prepare(
+        self, binding: Binding, arrays: list[Array], out: Sequence[Array] | None = None
+    ) -> list[Array]:
+        """Put the addresses of inputs and outputs into their registers; the results to be. Those of
+        `out` that native code can write to are among them."""
         words = binding.words
         for k, register in self._input_registers:
             words[register] = address_of(arrays[k])
+        given: dict[int, Array] = {}
+        spans: list[tuple[int, int]] = []
+        if out is not None:
+            check_room(out, self._outputs, binding.sizes)
+            spans = [byte_bounds(array) for array in arrays if array.size]
+            given = self._in_place(out, spans)
         made: list[Array] = []
-        for fresh, register, shape in binding.results:
-            array = fresh.new(shape)
+        for n, (fresh, register, shape) in enumerate(binding.results):
+            array = given[n] if n in given else fresh.new(shape)
             words[register] = address_of(array)
             made.append(array)
         if self._returns_new:
             return made
-        return [
-            made[k]
-            if kind == "output"
-            else arrays[k].copy()
-            if kind == "input"
-            else self._binder.constants[k].copy()
-            for kind, k in self._returned
-        ]
+        # What is handed through is read after the run, unless an output comes to lie on it.
+        is_lasting = out is not None and not any(overlaps(array, spans) for array in out)
+        found = []
+        for kind, k in self._returned:
+            if kind == "output":
+                found.append(made[k])
+            else:
+                array = arrays[k] if kind == "input" else self._binder.constants[k]
+                found.append(array if is_lasting else array.copy())
+        return found
+
+    def _in_place(self, out: Sequence[Array], inputs: list[tuple[int, int]]) -> dict[int, Array]:
+        """Which arrays of the caller take the place of new ones, by number of the new array."""
+        found: dict[int, Array] = {}
+        for (kind, n), array, is_plain in zip(self._returned, out, self._is_plain, strict=True):
+            if kind == "output" and n not in found and is_plain and in_place(array, inputs):
+                found[n] = array
+        return found
 
     def finished(self, binding: Binding, results: list[Array]) -> list[Array]:
         """What a run wrote, as the caller knows it."""
@@ -100,6 +130,8 @@ class Handover:
             results = self._unpacked(binding, results)
         if self._compiled.found:
             results = self._cut_down(binding, results)
+        if self._has_twins:
+            results = _each_its_own(results)
         return results
 
     def _unpacked(self, binding: Binding, results: list[Array]) -> list[Array]:
@@ -143,3 +175,13 @@ class Handover:
             ]
             binding.quick = QuickCall(binding.table, inputs, binding.results)
         return binding.quick
+
+
+def _each_its_own(results: list[Array]) -> list[Array]:
+    """Arrays that come a second time as copies: the caller may write to each."""
+    seen: set[int] = set()
+    made = []
+    for array in results:
+        made.append(array.copy() if id(array) in seen else array)
+        seen.add(id(array))
+    return made

@@ -1,15 +1,16 @@
 """Kernels become linked code; what was compiled for one program serves the next.
 
-In: the text of modules, best of one kernel each, and a target. Out: one CodeImage. The object of
-each module is kept in the cache's folder `kernels`, under its text and all that makes an object of
-it. What is damaged or of no use is compiled anew. Two who compile at once may compile the same
-kernel, and keep the same bytes. Programs from the cache never come here.
+In: the text of modules, best of one kernel each, and a target. Out: one CodeImage. Texts may come
+one by one as they are made: those before are compiled meanwhile. The object of each module is kept
+in the cache's folder `kernels`, under its text and all that makes an object of it. What is damaged
+or of no use is compiled anew. Two who compile at once may compile the same kernel, and keep the
+same bytes. Programs from the cache never come here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from arenite.codegen.identity import compiler_identity
@@ -24,61 +25,66 @@ _SECTION = "object"
 
 
 def linked_kernels(
-    modules: Sequence[str], target: Target, on_progress: OnCompiled | None = None
+    modules: Iterable[str], target: Target, on_progress: OnCompiled | None = None
 ) -> CodeImage:
     """The code of these modules; raises CompileFailed, and BadObject where code can't be linked.
 
-    `on_progress(done, total)` hears of modules, those that are kept counted as done.
+    `on_progress(done, total)` hears of modules that have come so far, those that are kept counted
+    as done.
     """
-    keys = [_key(text, target) for text in modules]
-    kept = _kept(keys)
-    if not kept:
-        return link_objects(_compiled(modules, keys, target, on_progress))
-    new = [k for k, key in enumerate(keys) if key not in kept]
+    texts: list[str] = []
+    kept: dict[int, bytes] = {}
+    n_compiled = 0
 
     def heard(done: int, _: int) -> None:
+        nonlocal n_compiled
+        n_compiled = done
         if on_progress is not None:
-            on_progress(len(modules) - len(new) + done, len(modules))
+            on_progress(len(kept) + n_compiled, len(texts))
 
-    heard(0, len(new))
-    made = _compiled([modules[k] for k in new], [keys[k] for k in new], target, heard)
-    objects = kept | dict(zip((keys[k] for k in new), made, strict=True))
+    def missing() -> Iterator[str]:
+        for text in modules:
+            texts.append(text)
+            found = _kept(_key(text, target))
+            if found is None:
+                yield text
+            else:
+                kept[len(texts) - 1] = found
+                heard(n_compiled, 0)
+
+    made = compile_modules(missing(), target, on_progress=heard)
+    new = iter(made)
+    objects = [kept[k] if k in kept else next(new) for k in range(len(texts))]
+    _keep([text for k, text in enumerate(texts) if k not in kept], made, target)
+    if not kept:
+        return link_objects(objects)
     try:
-        image = link_objects([objects[key] for key in keys])
+        image = link_objects(objects)
     except BadObject:
-        return _anew(modules, keys, target)
-    wanted = {name for text in modules for name in functions_defined(text)}
-    return image if wanted == {*image.entries} else _anew(modules, keys, target)
+        return _anew(texts, target)
+    wanted = {name for text in texts for name in functions_defined(text)}
+    return image if wanted == {*image.entries} else _anew(texts, target)
 
 
-def _anew(modules: Sequence[str], keys: Sequence[str], target: Target) -> CodeImage:
+def _anew(texts: Sequence[str], target: Target) -> CodeImage:
     """As if nothing had been kept, since something of it is of no use."""
-    return link_objects(_compiled(modules, keys, target, None))
+    objects = compile_modules(texts, target)
+    _keep(texts, objects, target)
+    return link_objects(objects)
 
 
-def _compiled(
-    modules: Sequence[str], keys: Sequence[str], target: Target, on_progress: OnCompiled | None
-) -> list[bytes]:
-    """The objects of these modules, kept from now on."""
-    objects = compile_modules(modules, target, on_progress=on_progress)
+def _keep(texts: Sequence[str], objects: Sequence[bytes], target: Target) -> None:
     store = cache.kernels()
-    if store is not None:
-        pairs = zip(keys, objects, strict=True)
-        store.put_all({key: {_SECTION: content} for key, content in pairs})
-    return objects
+    if store is not None and texts:
+        keys = [_key(text, target) for text in texts]
+        store.put_all({k: {_SECTION: one} for k, one in zip(keys, objects, strict=True)})
 
 
-def _kept(keys: Sequence[str]) -> dict[str, bytes]:
-    """The objects that are kept under these keys."""
+def _kept(key: str) -> bytes | None:
+    """The object that is kept under a key."""
     store = cache.kernels()
-    if store is None:
-        return {}
-    found = {key: store.get(key) for key in keys}
-    return {
-        key: bytes(sections[_SECTION])
-        for key, sections in found.items()
-        if sections is not None and _SECTION in sections
-    }
+    sections = None if store is None else store.get(key)
+    return bytes(sections[_SECTION]) if sections is not None and _SECTION in sections else None
 
 
 def _key(text: str, target: Target) -> str:

@@ -41,7 +41,6 @@ class Run:
     SEGMENT = 192  # u32, the SEGMENT entry that left
     INTERRUPTED = 196  # u32, an exception is set and the GIL is held
     THREAD_STATE = 200
-    TIMEOUT = 208  # two i64: seconds, nanoseconds; how long the caller sleeps between polls
     BUDGET_NS = 224  # estimated work left until the clock is read
 
     WORKER = 256  # the caller's record when it runs alone
@@ -56,30 +55,41 @@ class Worker:
     WORD = 16  # that word, for a thread of the team
     TEAM = 24
     N_TILES = 32  # tiles run so far
-    ASLEEP = 64  # u32, futex: AWAKE, AT_GATE or IN_RUN
+    REST_NS = 40  # how long it is to stay away; 0: not at all
+    N_RESTS = 48  # how often it has
+    ASLEEP = 64  # u32, futex: AWAKE, AT_GATE, IN_RUN or RESTING
+    CPU_CLOCK = 72  # the system's name for the clock of its processor time
+    CPU_NS = 80  # what that said when the caller began to watch
+    TIMEOUT = 96  # two i64: seconds, nanoseconds of its rest
     NBYTES = 128
 
     AWAKE = 0
     AT_GATE = 1
     IN_RUN = 2
+    RESTING = 3
 
 
 class Team:
     """The control block."""
 
-    GATE = 0  # open << 32 | threads invited << 16 | workers inside
+    GATE = 0  # times opened << 33 | open << 32 | threads invited << 16 | workers inside
     BLOCK = 136  # epoch << 32 | entry; in the line of SEQ, for who sees that reads this too
     SEQ = 128  # raised by every block, over all runs
     COMPLETED = 192  # SHARED launches of the block that are complete
-    SLEEPERS = 256  # u32, asleep at the gate
+    SLEEPERS = 256  # u32, asleep at the gate, or resting
     WAITERS = 320  # u32, asleep inside a run
     STOP = 384
     SPIN_CLOCKS = 392
     YIELD_CLOCKS = 400
     RUN = 408
     IMPORTS = 416
-    WORKERS = 448
+    NS_SCALE = 424  # nanoseconds a clock, times 2**16
+    FIRST_LOOK = 432  # two i64: how long the caller sleeps in a run before it begins to watch
+    NEXT_LOOK = 448  # and afterwards
+    TIME = 464  # two i64, the caller's
+    WORKERS = 512
 
+    OPENED_SHIFT = 33
     OPEN = 1 << 32
     INVITED_SHIFT = 16
     COUNT_MASK = 0xFFFF
@@ -127,7 +137,8 @@ class Quick:
     IMPORTS = 32
     TEAM = 40
     N_THREADS = 48
-    SPECS = 64
+    N_INPUTS = 56  # the first arrays are read, the others written
+    SIZES = 64  # bytes of each array, then the specs
 
     DTYPE = 0  # in a spec: the object
     TARGET = 8  # where the array's address goes
@@ -146,6 +157,7 @@ class ArrayObject:
     FLAGS = DATA + 48  # i32
 
     IN_ORDER = 0x101  # elements follow each other in C order, and are aligned
+    WRITEABLE = 0x400
 
 
 class Stamps:

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 #: What a section may be made of: bytes, or an array, whose elements are then counted.
 Content: TypeAlias = "Buffer | NDArray[Any]"
+Sections: TypeAlias = dict[str, memoryview]
 
 MAGIC = b"ARENITE\x01"
 ALIGNMENT = 64
+#: The section in which an entry of the cache holds its key.
+KEY_SECTION = "key"
 MAX_SECTIONS = 1024
 
 _HEADER = struct.Struct("<8sQII32s8s")
@@ -70,11 +73,8 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
     """The sections of a whole file; raises DamagedCache. `machine`: the only one accepted."""
     if len(data) < _HEADER.size:
         raise DamagedCache(f"{len(data)} bytes are no model file")
-    magic, nbytes, n_sections, found_machine, digest, zero = _HEADER.unpack_from(data)
-    if magic != MAGIC or zero != _ZERO:
-        raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
-    if nbytes != len(data):
-        raise DamagedCache(f"{len(data)} bytes; the header says {nbytes}")
+    _check_head(data, len(data))
+    _, nbytes, n_sections, found_machine, digest, _ = _HEADER.unpack_from(data)
     if hashlib.sha256(data[_HEADER.size :]).digest() != digest:
         raise DamagedCache("the checksum does not match")
     if machine is not None and found_machine != machine:
@@ -98,6 +98,15 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
             raise DamagedCache(f"section {name}: {n_elements} elements in {length} bytes")
         sections[name] = data[offset : offset + length]
     return sections
+
+
+def _check_head(head: memoryview | bytes, n_found: int) -> None:
+    """DamagedCache unless these bytes begin a file of this format that is as long as was found."""
+    magic, nbytes, _, _, _, zero = _HEADER.unpack_from(head)
+    if magic != MAGIC or zero != _ZERO:
+        raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
+    if nbytes != n_found:
+        raise DamagedCache(f"{n_found} bytes; the header says {nbytes}")
 
 
 def write_model_file(path: str | Path, sections: Mapping[str, Content], machine: int) -> None:
@@ -125,26 +134,68 @@ def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -
         raise
 
 
-def read_model_file(path: str | Path, machine: int | None = None) -> dict[str, memoryview]:
-    """The sections of a file; raises DamagedCache, also for a file that others could write."""
+def read_model_file(
+    path: str | Path, machine: int | None = None, max_nbytes: int | None = None
+) -> dict[str, memoryview]:
+    """The sections of a file; raises DamagedCache, also for a file that others could write, and for
+    one of more than `max_nbytes`. No more is read, or asked of memory, than the header accounts
+    for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise DamagedCache(f"{path} can't be opened: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise DamagedCache(f"{path} is no regular file")
-        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise DamagedCache(f"{path} belongs to another user, or others may write it")
-        data = bytearray(status.st_size)
-        filled = file.readinto(data)
-    if filled != len(data):
-        raise DamagedCache(f"{path} was cut short while it was read")
     try:
+        data = _content(descriptor, max_nbytes)
         return parse_model(memoryview(data).toreadonly(), machine)
-    except DamagedCache as error:
+    except (DamagedCache, OSError) as error:
         raise DamagedCache(f"{path}: {error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int, max_nbytes: int | None) -> bytearray:
+    """All bytes of an open file, if its kind, its owner and its header allow for them."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedCache("it is no regular file")
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise DamagedCache("it belongs to another user, or others may write it")
+    if max_nbytes is not None and status.st_size > max_nbytes:
+        raise DamagedCache(f"{status.st_size} bytes are more than there may be, {max_nbytes}")
+    head = os.pread(descriptor, _HEADER.size, 0)
+    if len(head) < _HEADER.size:
+        raise DamagedCache(f"{len(head)} bytes are no model file")
+    _check_head(head, status.st_size)
+    data = bytearray(status.st_size)
+    view, filled = memoryview(data), 0
+    while filled < len(data):  # the system reads no more than 2 GiB at once
+        n_read = os.preadv(descriptor, [view[filled:]], filled)
+        if n_read == 0:
+            raise DamagedCache("it was cut short while it was read")
+        filled += n_read
+    return data
+
+
+def entry_bytes(key: str, sections: Mapping[str, Content], machine: int) -> bytes:
+    """The file of an entry, which says what it is."""
+    if KEY_SECTION in sections:
+        raise InvalidArgument(f"the section {KEY_SECTION!r} of an entry is for its key")
+    return model_bytes({KEY_SECTION: key.encode(), **sections}, machine)
+
+
+def parsed_entry(key: str, content: bytes, machine: int | None) -> Sections:
+    """The sections of an entry in memory; DamagedCache."""
+    return of_key(key, parse_model(memoryview(content), machine))
+
+
+def of_key(key: str, sections: Sections) -> Sections:
+    """The sections of an entry, without its key; DamagedCache where that is another."""
+    held = bytes(sections.pop(KEY_SECTION, b""))
+    if held != key.encode():
+        raise DamagedCache(
+            f"the entry of {held.decode(errors='replace') or 'no key'}, not of {key}"
+        )
+    return sections
 
 
 def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:

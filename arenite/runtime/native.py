@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -131,12 +132,14 @@ class BoundTable:
             (Run.N_THREADS, 1),
             (Run.N_SYNCS, table.n_syncs),
             (Run.POLL_CLOCKS, int(POLL_SECONDS * rate)),
-            (Run.TIMEOUT + 8, int(POLL_SECONDS * 1e9)),
             (Run.WORKER + Worker.ERROR, self.address + Run.ERROR),
         ):
             self._words[offset // 8] = value
         self._halves[Run.REFRESH_AFTER // 4] = refresh_after
         locks.watch(self)
+        # Of all that workers read. Python's own end needs no care: the team ends before it.
+        kept = (table, registers, self._syncs, self._memory)
+        weakref.finalize(self, _retire, kept).atexit = False
 
     def run(
         self,
@@ -245,6 +248,17 @@ class BoundTable:
 _lock = locks.reentrant()
 _runtime: Runtime | None = None
 _team: Team | None = None
+#: Memory of tables that are gone, which a worker that came late may still read.
+_RETIRED: list[object] = []
+
+
+def _retire(memory: object) -> None:
+    """Let go of a table's memory as soon as no worker is inside a run."""
+    crew = _team
+    if crew is not None and crew.n_inside:
+        _RETIRED.append(memory)
+    else:
+        _RETIRED.clear()
 
 
 def runtime() -> Runtime:
@@ -352,6 +366,7 @@ def _forget_after_fork() -> None:
     """The child has no workers."""
     global _team
     _team = None
+    _RETIRED.clear()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

@@ -9,6 +9,7 @@ what is wrong, or copy.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.runtime.arrays import Results
-from arenite.runtime.layout import ArrayObject
+from arenite.runtime.layout import NOT_FITTING, ArrayObject
 from arenite.runtime.layout import Quick as Layout
 from arenite.runtime.native import BoundTable, runtime, team
 from arenite.runtime.team import Team
@@ -38,7 +39,9 @@ class Wanted(NamedTuple):
 class QuickCall:
     """A table with its registers, for the inputs and new results of one set of sizes."""
 
-    __slots__ = ("_alone", "_crew", "_makers", "_n_threads", "_together", "_wanted", "table")
+    __slots__ = (
+        "_alone", "_crew", "_makers", "_n_inputs", "_n_threads", "_together", "_wanted", "table"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -49,20 +52,29 @@ class QuickCall:
         self.table = table
         self._makers = [fresh.maker(shape) for fresh, _, shape in results]
         made = [Wanted(fresh.numpy_dtype, shape, register) for fresh, register, shape in results]
+        self._n_inputs = len(inputs)
         self._wanted = [*inputs, *made]
         self._alone = self._entry(runtime().run_serial_at)
         self._together = self._alone
         self._crew: Team | None = None
         self._n_threads = 1
 
-    def run(self, arrays: Sequence[Any], n_threads: int) -> tuple[int, list[Array]]:
-        """What native code returned, and the results; nothing was done if that is NOT_FITTING.
+    def run(
+        self, arrays: Sequence[Any], n_threads: int, out: Sequence[Any] | None = None
+    ) -> tuple[int, list[Array]]:
+        """What native code returned, and the results, new or those of `out`; nothing was done if
+        that is NOT_FITTING.
 
         A team in use by another run is not waited for.
         """
-        made = []
-        for make in self._makers:
-            made.append(make())
+        if out is None:
+            made = []
+            for make in self._makers:
+                made.append(make())
+        elif len(out) != len(self._makers):
+            return NOT_FITTING, []
+        else:
+            made = [*out]
         if n_threads == 1:
             return self._alone(*arrays, *made), made
         crew = team()
@@ -81,9 +93,10 @@ class QuickCall:
         self, entry: int, crew: Team | None = None, n_threads: int = 1
     ) -> Callable[..., int]:
         """A builtin function over words of its own."""
-        words = [0] * (Layout.SPECS // 8)
+        words = [0] * (Layout.SIZES // 8)
         for offset, word in (
             (Layout.N_ARRAYS, len(self._wanted)),
+            (Layout.N_INPUTS, self._n_inputs),
             (Layout.TYPE, id(np.ndarray)),
             (Layout.ENTRY, entry),
             (Layout.RUN, self.table.address),
@@ -92,6 +105,7 @@ class QuickCall:
             (Layout.N_THREADS, n_threads),
         ):
             words[offset // 8] = word
+        words += [math.prod(one.shape) * one.dtype.itemsize for one in self._wanted]
         for one in self._wanted:
             target = self.table.register_address(one.register)
             words += [id(one.dtype), target, len(one.shape), *one.shape]
@@ -127,7 +141,10 @@ def _function(words: NDArray[np.int64]) -> Callable[..., int]:
 def can_be_quick() -> bool:
     """Whether array objects are laid out as native code reads them; it is tried on some."""
     wide: Array = np.zeros((3, 4, 5), np.float32)
+    closed = wide[1:]
+    closed.flags.writeable = False
     probes: list[Array] = [wide, wide[1:, ::2], np.zeros((), np.int8), wide.T, np.zeros(0)]
+    probes.append(closed)
 
     def word(array: Array, offset: int) -> int:
         return ctypes.c_int64.from_address(id(array) + offset).value
@@ -143,6 +160,7 @@ def can_be_quick() -> bool:
             and word(array, ArrayObject.DATA) == array.__array_interface__["data"][0]
             and word(array, ArrayObject.DTYPE) == id(array.dtype)
             and (flags & ArrayObject.IN_ORDER == ArrayObject.IN_ORDER) == in_order
+            and bool(flags & ArrayObject.WRITEABLE) == array.flags.writeable
             and n_axes == array.ndim
             and tuple(
                 ctypes.c_int64.from_address(word(array, ArrayObject.SHAPE) + 8 * k).value

@@ -2,7 +2,8 @@
 
 In: the module under construction. Out: `quick` in it, in the manner of METH_FASTCALL. The object it
 belongs to is an array of words that say what each array must be like and where its address goes
-(`layout.Quick`). What fits is read off the array objects.
+(`layout.Quick`). What fits is read off the array objects. Arrays that are written may be anyone's:
+they must be writeable, and share no byte with another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ def quick(module: Module) -> None:
             f.ret(_integer(f, imports, i64(NOT_FITTING)))
 
     must_be(f.eq(f["n_arguments"], f.load("i64", wanted, Quick.N_ARRAYS)))
-    spec_at = f.variable("ptr", f.at(wanted, Quick.SPECS))
+    n_inputs = f.load("i64", wanted, Quick.N_INPUTS)
+    sizes = f.at(wanted, Quick.SIZES)
+    spec_at = f.variable("ptr", f.at(sizes, f.shl(f["n_arguments"], 3)))
+
+    def span(k: Value) -> tuple[Value, Value]:
+        """The addresses of an array, from the first to the one behind the last."""
+        array = f.load("ptr", f["arguments"], f.shl(k, 3))
+        first = f.load("i64", array, ArrayObject.DATA)
+        return first, f.add(first, f.load("i64", sizes, f.shl(k, 3)))
+
     with f.count(0, f["n_arguments"]) as k:
         array, spec = f.load("ptr", f["arguments"], f.shl(k, 3)), spec_at.get()
         must_be(f.eq(f.load("i64", array, ArrayObject.TYPE), type_))
@@ -40,6 +50,12 @@ def quick(module: Module) -> None:
         with f.count(0, rank) as axis:
             size = f.load("i64", f.at(spec, f.shl(axis, 3)), Quick.SHAPE)
             must_be(f.eq(f.load("i64", shape, f.shl(axis, 3)), size))
+        with f.if_(f.le(n_inputs, k)):
+            must_be(f.ne(f.and_(flags, ArrayObject.WRITEABLE), 0))
+            first, end = span(k)
+            with f.count(0, k) as other:
+                other_first, other_end = span(other)
+                must_be(f.or_(f.le(end, other_first), f.le(other_end, first)))
         f.store(f.load("i64", array, ArrayObject.DATA), f.load("ptr", spec, Quick.TARGET))
         spec_at.set(f.at(spec, f.add(f.shl(rank, 3), Quick.SHAPE)))
     run = f.load("ptr", wanted, Quick.RUN)

@@ -4,6 +4,9 @@ In: the runtime image's addresses and how many threads a run wants. Out: a contr
 are entered with. Worker 0 is the caller; the others are native threads that never hold a Python
 thread state, pinned to CPUs other than the caller's, spinning briefly and then asleep. Their code
 and their control block are never unmapped. A forked process has no workers: it starts a new team.
+
+Another program may have a worker's CPU. What such a worker has begun holds up all others, so it
+rests for some time, in which they work without it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ SPIN_SECONDS = 50e-6
 #: Of a team larger than the CPUs it may run on: how long a thread spins before it gives way.
 YIELD_SECONDS = 2e-6
 MAX_THREADS = 1024
+#: The caller sleeps in a run so long before it looks whether the others run at all; and then so
+#: long between two looks.
+FIRST_LOOK_SECONDS = 100e-6
+NEXT_LOOK_SECONDS = 1e-3
 
 _CPU_SET_NBYTES = 128
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,6 +56,10 @@ class Team:
         self._set(Layout.IMPORTS, code.imports)
         self._set(Layout.SPIN_CLOCKS, int(SPIN_SECONDS * code.clocks_per_second))
         self._set(Layout.YIELD_CLOCKS, 2**62)
+        self._set(Layout.NS_SCALE, int(2**16 * 1e9 / code.clocks_per_second))
+        self._set(Layout.FIRST_LOOK + 8, int(FIRST_LOOK_SECONDS * 1e9))
+        self._set(Layout.NEXT_LOOK + 8, int(NEXT_LOOK_SECONDS * 1e9))
+        ctypes.c_int64.from_address(self._record(0) + Worker.TEAM).value = self.address
 
     @property
     def n_threads(self) -> int:
@@ -62,6 +73,20 @@ class Team:
             ctypes.c_int64.from_address(self._record(i) + Worker.N_TILES).value
             for i in range(self.n_threads)
         ]
+
+    @property
+    def rests_by_thread(self) -> list[int]:
+        """How often each thread has rested because it was not running while others waited."""
+        return [
+            ctypes.c_int64.from_address(self._record(i) + Worker.N_RESTS).value
+            for i in range(self.n_threads)
+        ]
+
+    @property
+    def n_inside(self) -> int:
+        """Workers that may be reading the memory of a run, one that is over perhaps."""
+        gate = ctypes.c_int64.from_address(self.address + Layout.GATE).value
+        return gate & Layout.COUNT_MASK
 
     def grow(self, n_threads: int) -> None:
         """Have at least so many threads; the lock is held."""
@@ -108,6 +133,9 @@ class Team:
                 "ask for fewer threads"
             )
         self._threads.append(thread.value)
+        clock = ctypes.c_int32()
+        _libc.pthread_getcpuclockid(thread, ctypes.byref(clock))
+        ctypes.c_int64.from_address(record + Worker.CPU_CLOCK).value = clock.value
         if self.pins:
             _pin(thread, cpu)
 

@@ -2,8 +2,9 @@
 
 In: the module under construction. Out: functions in it. One sync word a launch (`layout.Sync`) is
 claim counter, completion flag and iteration number in one, so a worker that comes late or sleeps
-through a block does no harm and is never waited for. Where there are more tiles than it can count,
-several are claimed together.
+through a block does no harm and is never waited for, not at the end of a run either: it may read
+the run's memory for a while, and finds nothing to do. Only a run that failed waits for all. Where
+there are more tiles than it can count, several are claimed together.
 
 Half of the workers claim from the first tile on, the other half from the last: of launches that are
 cut alike, and of one that runs again, a worker gets much the same tiles, whose bytes its cache has.
@@ -24,7 +25,7 @@ from arenite.runtime.entry_ir import (
 from arenite.runtime.ir_text import Function, Module, Value, Variable
 from arenite.runtime.layout import MAX_CLAIMS, Run, Sync, Team, Worker
 from arenite.runtime.table import Flag, Op
-from arenite.runtime.wait_ir import epochs_ahead, look_again, wait_in_run
+from arenite.runtime.wait_ir import Wait, epochs_ahead, look_again, rest, wait_in_run
 
 #: A block whose estimate is below this does not wake workers that sleep; waking takes as long.
 WAKE_FROM_NS = 50_000
@@ -39,9 +40,12 @@ def _note_error(f: Function, run: Value, worker: Value, tick: Value) -> None:
         f.call("void", "raise", run, f.select(f.eq(f.lshr(word, 32), 0), named, word))
 
 
-def _wake_waiters(f: Function, run: Value) -> None:
-    n_threads = f.load("i64", run, Run.N_THREADS)
-    f.call("void", "wake", f.load("ptr", run, Run.TEAM), n_threads, i32(Worker.IN_RUN))
+def _wake_waiters(f: Function, team: Value, n_threads: Value) -> None:
+    f.call("void", "wake", team, n_threads, i32(Worker.IN_RUN))
+
+
+def _is_to_rest(f: Function, worker: Value) -> Value:
+    return f.ne(f.load("i64", worker, Worker.REST_NS, order="monotonic"), 0)
 
 
 def work(module: Module, profiled: bool) -> None:
@@ -60,6 +64,8 @@ def work(module: Module, profiled: bool) -> None:
     is_caller = f.eq(f.load("i64", worker_, Worker.INDEX), 0)
     with f.count(1, f.add(entry_field(f, block, "a"), 1)) as k:
         with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="monotonic"), 0)):
+            f.ret()
+        with f.if_(_is_to_rest(f, worker_)):
             f.ret()
         entry, tick = entry_at(f, block, k), f.add(f["tick"], k)
         is_shared = f.ne(f.and_(entry_field(f, entry, "flags"), int(Flag.SHARED)), 0)
@@ -88,7 +94,7 @@ def _solo(
     with f.if_(signals):
         sync = _sync_of(f, run, entry)
         f.store(f.shl(f["epoch"], 32), sync, order="seq_cst")
-        _wake_waiters(f, run)
+        _wake_waiters(f, f.load("ptr", run, Run.TEAM), f.load("i64", run, Run.N_THREADS))
     spend(f, run, entry)
 
 
@@ -108,7 +114,9 @@ def _shared(module: Module, profiled: bool) -> None:
         worker="ptr",
     )
     run, entry, worker_ = f["run"], f["entry"], f["worker"]
-    team = f.load("ptr", run, Run.TEAM)
+    # Who completes the last launch may get no further before the run is over.
+    team = f.load("ptr", worker_, Worker.TEAM)
+    n_threads = f.load("i64", run, Run.N_THREADS)
     sync = _sync_of(f, run, entry)
     epoch_bits = f.shl(f["epoch"], 32)
     word = f.variable("i64", f.load("i64", sync, order="acquire"))
@@ -135,7 +143,7 @@ def _shared(module: Module, profiled: bool) -> None:
                 word.set(found)
                 f.continue_()
             with f.if_(is_empty):
-                _complete(f, run, team)
+                _complete(f, team, n_threads)
                 f.ret()
             claim.set(f.select(f.ne(from_below, 0), 0, f.sub(n, 1)))
         with f.if_(f.eq(ahead, 0)):
@@ -160,7 +168,9 @@ def _shared(module: Module, profiled: bool) -> None:
         f.store(done, worker_, Worker.N_TILES)
         before = f.exchange("sub", sync, 0, i64(1))
         with f.if_(f.eq(f.and_(before, MAX_CLAIMS), 1)):
-            _complete(f, run, team)
+            _complete(f, team, n_threads)
+            f.ret()
+        with f.if_(_is_to_rest(f, worker_)):
             f.ret()
         word.set(f.sub(before, 1))
         with f.if_(f.eq(f.load("i64", worker_, Worker.INDEX), 0)):
@@ -178,9 +188,9 @@ def _tiles_of(f: Function, run: Value, entry: Value) -> tuple[Value, Value]:
     return n, together.get()
 
 
-def _complete(f: Function, run: Value, team: Value) -> None:
+def _complete(f: Function, team: Value, n_threads: Value) -> None:
     f.exchange("add", team, Team.COMPLETED, i64(1))
-    _wake_waiters(f, run)
+    _wake_waiters(f, team, n_threads)
 
 
 def parallel_block(
@@ -204,15 +214,14 @@ def parallel_block(
     raised = f.add(f.load("i64", team, Team.SEQ, order="monotonic"), 1)
     f.store(raised, team, Team.SEQ, order="seq_cst")
     with f.if_(f.eq(is_open.get(), 0)):
-        invited = f.or_(f.shl(n_threads, Team.INVITED_SHIFT), Team.OPEN)
-        f.store(invited, team, Team.GATE, order="seq_cst")
+        _open_gate(f, team, n_threads)
         is_open.set(1)
     cost = entry_field(f, entry, "cost_ns")
     with f.if_(f.eq(f.below(f.sub(cost, 1), WAKE_FROM_NS), 0)):  # 0 says nothing: wake
         f.call("void", "wake", team, n_threads, i32(Worker.AT_GATE))
     f.call("void", suffixed("work", profiled), run, tick, epoch, record)
     wanted = entry_field(f, entry, "tiles")
-    since = f.variable("i64", 0)
+    wait = Wait(f)
 
     def is_over() -> Value:
         completed = f.load("i64", team, Team.COMPLETED, order="seq_cst")
@@ -223,7 +232,19 @@ def parallel_block(
             f.break_()
         with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="monotonic"), 0)):
             f.break_()
-        wait_in_run(f, run, record, is_over, since)
+        wait_in_run(f, run, record, is_over, wait)
+
+
+def _open_gate(f: Function, team: Value, n_threads: Value) -> None:
+    """Let workers in, and tell this opening from those before; some may still be inside of one."""
+    with f.loop():
+        gate = f.load("i64", team, Team.GATE, order="monotonic")
+        times = f.shl(f.add(f.lshr(gate, Team.OPENED_SHIFT), 1), Team.OPENED_SHIFT)
+        invited = f.or_(f.shl(n_threads, Team.INVITED_SHIFT), Team.OPEN)
+        opened = f.or_(f.or_(times, invited), f.and_(gate, Team.COUNT_MASK))
+        _, stored = f.compare_exchange(team, Team.GATE, gate, opened)
+        with f.if_(stored):
+            f.break_()
 
 
 def _refresh(f: Function, run: Value, is_open: Variable) -> None:
@@ -240,10 +261,14 @@ def _refresh(f: Function, run: Value, is_open: Variable) -> None:
 
 
 def close_gate(f: Function, run: Value, is_open: Variable) -> None:
-    """Let nobody in any more and wait until nobody is inside: memory is the caller's again."""
+    """Let nobody in any more. Who is inside has no tile, so memory is the caller's again; but after
+    an error some may have, and it is waited until nobody is inside."""
     with f.if_(f.ne(is_open.get(), 0)):
         team = f.load("ptr", run, Run.TEAM)
         f.exchange("and", team, Team.GATE, i64(~Team.OPEN))
+        is_open.set(0)
+    with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="seq_cst"), 0)):
+        team = f.load("ptr", run, Run.TEAM)
         imports = f.load("ptr", team, Team.IMPORTS)
         start = f.call("i64", "clock")
         with f.loop():
@@ -254,11 +279,11 @@ def close_gate(f: Function, run: Value, is_open: Variable) -> None:
             waited = f.sub(f.call("i64", "clock"), start)
             with f.if_(f.lt(f.load("i64", team, Team.YIELD_CLOCKS), waited)):
                 f.call("void", "give_way", imports)
-        is_open.set(0)
 
 
 def worker(module: Module) -> None:
-    """The life of a thread of the team: join runs while the gate is open, else spin, then sleep."""
+    """The life of a thread of the team: join runs while the gate is open, else spin, then sleep;
+    rest when it is asked to."""
     f = module.function("worker", "ptr", exported=True, record="ptr")
     record = f["record"]
     team = f.load("ptr", record, Worker.TEAM)
@@ -281,37 +306,54 @@ def worker(module: Module) -> None:
     with f.loop():
         with f.if_(f.ne(f.load("i64", team, Team.STOP, order="acquire"), 0)):
             f.ret(Value("ptr", "null"))
+        with f.if_(_is_to_rest(f, record)):
+            rest(f, team, record)
+            seen.set(0)  # what goes on may be the block that it left
+            since.set(0)
+            f.continue_()
         gate = f.load("i64", team, Team.GATE, order="acquire")
         is_new = f.ne(f.load("i64", team, Team.SEQ, order="acquire"), seen.get())
         with f.if_(f.and_(is_invited(gate), is_new)):
             _, joined = f.compare_exchange(team, Team.GATE, gate, f.add(gate, 1))
             with f.if_(joined):
-                _inside(f, team, record, seen, since)
+                _inside(f, team, record, f.lshr(gate, Team.OPENED_SHIFT), seen, since)
                 f.exchange("sub", team, Team.GATE, i64(1))
             f.continue_()
         look_again(f, team, record, Worker.AT_GATE, since, has_news, Value("ptr", "null"))
 
 
-def _inside(f: Function, team: Value, record: Value, seen: Variable, since: Variable) -> None:
-    """Inside an open run: work on each new block; leave when it closes, or to sleep."""
-    run = f.load("ptr", team, Team.RUN)
+def _inside(
+    f: Function, team: Value, record: Value, opening: Value, seen: Variable, since: Variable
+) -> None:
+    """Inside the run that the gate was opened for: work on each new block; leave when it closes, to
+    sleep or to rest. The run is not waiting: what is read of the team is of this run as long as the
+    gate, looked at afterwards, is open for it."""
+    run = f.load("ptr", team, Team.RUN, order="acquire")
+
+    def is_over() -> Value:
+        gate = f.load("i64", team, Team.GATE, order="acquire")
+        is_closed = f.eq(f.and_(gate, Team.OPEN), 0)
+        return f.or_(is_closed, f.ne(f.lshr(gate, Team.OPENED_SHIFT), opening))
+
+    is_profiled = f.variable("i1", 0)
     f.store(i64(0), record, Worker.WORD)
-    is_profiled = f.eq(f.is_null(f.load("ptr", run, Run.STAMPS)), 0)
     with f.loop():
+        with f.if_(f.or_(is_over(), _is_to_rest(f, record))):
+            f.break_()
         seq = f.load("i64", team, Team.SEQ, order="acquire")
         with f.if_(f.ne(seq, seen.get())):
-            seen.set(seq)
             block = f.load("i64", team, Team.BLOCK, order="acquire")
+            is_profiled.set(f.eq(f.is_null(f.load("ptr", run, Run.STAMPS, order="monotonic")), 0))
+            with f.if_(is_over()):
+                f.break_()
+            seen.set(seq)
             arguments = (run, f.and_(block, 0xFFFFFFFF), f.lshr(block, 32), record)
-            with f.if_(is_profiled):
+            with f.if_(is_profiled.get()):
                 f.call("void", "work_profiled", *arguments)
-            with f.if_(f.eq(is_profiled, 0)):
+            with f.if_(f.eq(is_profiled.get(), 0)):
                 f.call("void", "work", *arguments)
             since.set(0)
             f.continue_()
-        gate = f.load("i64", team, Team.GATE, order="acquire")
-        with f.if_(f.eq(f.and_(gate, Team.OPEN), 0)):
-            f.break_()
         f.call("void", "pause")
         now = f.call("i64", "clock")
         with f.if_(f.eq(since.get(), 0)):
@@ -325,3 +367,4 @@ def stop(module: Module) -> None:
     f = module.function("stop", "void", exported=True, team="ptr", n="i64")
     f.store(i64(1), f["team"], Team.STOP, order="seq_cst")
     f.call("void", "wake", f["team"], f["n"], i32(Worker.AT_GATE))
+    f.call("void", "wake", f["team"], f["n"], i32(Worker.RESTING))

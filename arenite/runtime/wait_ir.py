@@ -4,6 +4,10 @@ In: the module under construction. Out: functions in it. Who waits spins, then s
 its own record. Who sleeps says so first and looks once more; who changes something looks for
 sleepers afterwards; all of it sequentially consistent, so that no wake is lost and an awake team
 costs no system call. A sleeper at the gate is not woken by what happens inside a run.
+
+The caller, once it has slept, watches the processor time of the others. Who is awake and yet does
+not run, since its CPU is another program's for the moment, is asked to rest: when it has done what
+it had begun, it stays away for many times as long as it was waited for.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from arenite.runtime.layout import MAX_CLAIMS, Imports, Run, Team, Worker
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
+#: A rest is so many times as long as the wait it is for: what waiting costs is this part at most.
+REST_FACTOR = 16
+MAX_REST_NS = 200_000_000
+
 
 def system_calls(module: Module, target: Target) -> None:
-    """futex and sched_yield, through libc's `syscall`."""
-    futex, sched_yield = (202, 24) if target.is_x86 else (98, 124)
+    """futex, sched_yield and clock_gettime, through libc's `syscall`."""
+    futex, sched_yield, clock_gettime = (202, 24, 228) if target.is_x86 else (98, 124, 113)
     for name, operation in (("sleep", _FUTEX_WAIT_PRIVATE), ("wake_one", _FUTEX_WAKE_PRIVATE)):
         f = module.function(name, "void", imports="ptr", word="ptr", value="i64", timeout="ptr")
         call = f.load("ptr", f["imports"], Imports.SYSCALL)
@@ -32,13 +40,58 @@ def system_calls(module: Module, target: Target) -> None:
         )
     f = module.function("give_way", "void", imports="ptr")
     f.call("i64", f.load("ptr", f["imports"], Imports.SYSCALL), i64(sched_yield))
+    f = module.function("time_of", "void", imports="ptr", clock="i64", time="ptr")
+    call = f.load("ptr", f["imports"], Imports.SYSCALL)
+    f.call("i64", call, i64(clock_gettime), f["clock"], f["time"])
+
+
+def watch(module: Module) -> None:
+    """Worker 0, in a long wait: ask those of the first `n` workers to rest that are awake and have
+    had less than half of the time since `began`; where that is 0, watching begins. Returns when it
+    began."""
+    f = module.function("watch", "i64", team="ptr", n="i64", began="i64")
+    team = f["team"]
+    imports, time = f.load("ptr", team, Team.IMPORTS), f.at(team, Team.TIME)
+    now = f.call("i64", "clock")
+    begins = f.eq(f["began"], 0)
+    clocks = f.sub(now, f["began"])
+    waited = f.lshr(f.mul(clocks, f.load("i64", team, Team.NS_SCALE)), 16)
+    with f.count(1, f["n"]) as index:
+        record = f.at(team, f.add(f.mul(index, Worker.NBYTES), Team.WORKERS))
+        f.call("void", "time_of", imports, f.load("i64", record, Worker.CPU_CLOCK), time)
+        spent = f.add(f.mul(f.load("i64", time), 1_000_000_000), f.load("i64", time, 8))
+        with f.if_(begins):
+            f.store(spent, record, Worker.CPU_NS)
+        with f.if_(f.eq(begins, 0)):
+            has_run = f.sub(spent, f.load("i64", record, Worker.CPU_NS))
+            awake = f.eq(f.load("i32", record, Worker.ASLEEP, order="seq_cst"), Worker.AWAKE)
+            with f.if_(f.and_(awake, f.lt(f.shl(has_run, 1), waited))):
+                rest = f.mul(waited, REST_FACTOR)
+                rest = f.select(f.lt(rest, MAX_REST_NS), rest, MAX_REST_NS)
+                f.store(rest, record, Worker.REST_NS, order="monotonic")
+    f.ret(f.select(begins, now, f["began"]))
+
+
+def rest(f: Function, team: Value, record: Value) -> None:
+    """Stay away for as long as was asked for, unless the team ends."""
+    imports, timeout = f.load("ptr", team, Team.IMPORTS), f.at(record, Worker.TIMEOUT)
+    f.store(f.load("i64", record, Worker.REST_NS, order="monotonic"), timeout, 8)
+    f.store(i32(Worker.RESTING), record, Worker.ASLEEP, order="seq_cst")
+    f.exchange("add", team, Team.SLEEPERS, i32(1))
+    with f.if_(f.eq(f.load("i64", team, Team.STOP, order="seq_cst"), 0)):
+        word = f.at(record, Worker.ASLEEP)
+        f.call("void", "sleep", imports, word, i64(Worker.RESTING), timeout)
+    f.store(i32(Worker.AWAKE), record, Worker.ASLEEP, order="seq_cst")
+    f.exchange("sub", team, Team.SLEEPERS, i32(1))
+    f.store(i64(0), record, Worker.REST_NS, order="monotonic")
+    f.store(f.add(f.load("i64", record, Worker.N_RESTS), 1), record, Worker.N_RESTS)
 
 
 def wakes(module: Module) -> None:
     """Wake those of the first `n` workers that sleep for this reason."""
     f = module.function("wake", "void", team="ptr", n="i64", reason="i32")
-    at_gate = f.eq(f["reason"], Worker.AT_GATE)
-    counter = f.select(at_gate, Team.SLEEPERS, Team.WAITERS)
+    in_run = f.eq(f["reason"], Worker.IN_RUN)
+    counter = f.select(in_run, Team.WAITERS, Team.SLEEPERS)
     with f.if_(f.eq(f.load("i32", f["team"], counter, order="seq_cst"), 0)):
         f.ret()
     imports = f.load("ptr", f["team"], Team.IMPORTS)
@@ -82,21 +135,34 @@ def look_again(
         since.set(0)
 
 
+class Wait:
+    """What one wait inside a run remembers."""
+
+    def __init__(self, f: Function) -> None:
+        self.since = f.variable("i64", 0)  # when it began to spin; 0: it has just slept
+        self.watched = f.variable("i64", 0)  # since when the others are watched
+
+
 def wait_in_run(
-    f: Function, run: Value, record: Value, is_over: Callable[[], Value], since: Variable
+    f: Function, run: Value, record: Value, is_over: Callable[[], Value], wait: Wait
 ) -> None:
-    """One pause of a wait inside a run. Worker 0 sleeps for a poll's period at most."""
-    team = f.load("ptr", run, Run.TEAM)
+    """One pause of a wait inside a run. Worker 0 sleeps for a short while only, and then looks."""
+    # The run's own word is the caller's, and 0 when a worker that came late gets here.
+    team = f.load("ptr", record, Worker.TEAM)
     is_caller = f.eq(f.load("i64", record, Worker.INDEX), 0)
-    timeout = f.select(is_caller, f.at(run, Run.TIMEOUT), Value("ptr", "null"))
+    look = f.select(f.eq(wait.watched.get(), 0), Team.FIRST_LOOK, Team.NEXT_LOOK)
+    timeout = f.select(is_caller, f.at(team, look), Value("ptr", "null"))
 
     def over_or_error() -> Value:
         error = f.ne(f.load("i64", run, Run.ERROR, order="seq_cst"), 0)
         return f.or_(is_over(), error)
 
-    look_again(f, team, record, Worker.IN_RUN, since, over_or_error, timeout)
+    look_again(f, team, record, Worker.IN_RUN, wait.since, over_or_error, timeout)
     with f.if_(is_caller):
         f.call("void", "poll", run)
+        with f.if_(f.eq(wait.since.get(), 0)):
+            n_threads = f.load("i64", run, Run.N_THREADS)
+            wait.watched.set(f.call("i64", "watch", team, n_threads, wait.watched.get()))
 
 
 def _is_done(f: Function, word: Value, epoch: Value) -> Value:
@@ -119,7 +185,7 @@ def wait_for(module: Module) -> None:
     syncs = f.load("ptr", run, Run.SYNCS)
     first = entry_field(f, f["entry"], "wait_start")
     waits = f.at(f.load("ptr", run, Run.WAITS), f.shl(first, 2))
-    since = f.variable("i64", 0)
+    wait = Wait(f)
     with f.count(0, entry_field(f, f["entry"], "wait_count")) as index:
         number = f.convert("zext", f.load("i32", waits, f.shl(index, 2)), "i64")
         sync = f.at(syncs, f.shl(number, 6))
@@ -133,5 +199,5 @@ def wait_for(module: Module) -> None:
             def is_over(sync: Value = sync) -> Value:
                 return _is_done(f, f.load("i64", sync, order="seq_cst"), f["epoch"])
 
-            wait_in_run(f, run, f["worker"], is_over, since)
+            wait_in_run(f, run, f["worker"], is_over, wait)
     f.ret(1)

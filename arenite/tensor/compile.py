@@ -123,8 +123,8 @@ class CompiledFunction(Closing):
         """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
         variant = self._only
         results = None
-        if variant is not None and out is None:
-            results = variant.executable.quickly(arguments)
+        if variant is not None and (out is None or variant.structure is LEAF):
+            results = variant.executable.quickly(arguments, None if out is None else (out,))
         if variant is None or results is None:
             values, arrays = self._sorted_out(arguments)
             variant = self.variant(*values)

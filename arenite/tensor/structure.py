@@ -27,32 +27,35 @@ LEAF = _Leaf()
 def taken_apart(value: Any) -> tuple[Any, Leaves]:
     """(structure, leaves) of anything; what is no tuple, list, dict or None is a leaf."""
     leaves: Leaves = []
+    return _apart(value, "", leaves), leaves
 
-    def walk(part: Any, path: str) -> Any:
-        if part is None:
-            return None
-        if isinstance(part, dict):
-            return {key: walk(inner, f"{path}[{key!r}]") for key, inner in part.items()}
-        if isinstance(part, tuple | list):
-            return _like(part, [walk(inner, f"{path}[{k}]") for k, inner in enumerate(part)])
-        leaves.append((path, part))
-        return LEAF
 
-    return walk(value, ""), leaves
+# Functions that call themselves stand outside of others: inside they would be cycles, which keep
+# leaves, megabytes perhaps, until the collector comes by.
+
+
+def _apart(part: Any, path: str, leaves: Leaves) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {key: _apart(inner, f"{path}[{key!r}]", leaves) for key, inner in part.items()}
+    if isinstance(part, tuple | list):
+        return _like(part, [_apart(one, f"{path}[{k}]", leaves) for k, one in enumerate(part)])
+    leaves.append((path, part))
+    return LEAF
 
 
 def put_together(structure: Any, leaves: Sequence[Any]) -> Any:
     """The structure with these leaves in it, in order."""
-    left: Iterator[Any] = iter(leaves)
+    return _together(structure, iter(leaves))
 
-    def walk(part: Any) -> Any:
-        if part is LEAF:
-            return next(left)
-        if isinstance(part, dict):
-            return {key: walk(inner) for key, inner in part.items()}
-        return part if part is None else _like(part, [walk(inner) for inner in part])
 
-    return walk(structure)
+def _together(part: Any, left: Iterator[Any]) -> Any:
+    if part is LEAF:
+        return next(left)
+    if isinstance(part, dict):
+        return {key: _together(inner, left) for key, inner in part.items()}
+    return part if part is None else _like(part, [_together(inner, left) for inner in part])
 
 
 def need_same(what: str, given: Any, wanted: Any) -> None:

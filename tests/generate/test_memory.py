@@ -123,13 +123,19 @@ def test_a_process_takes_the_plan_and_little_more(smollm2: Path, options: dict[s
     assert given_back >= found["planned_anonymous"] - SLACK_NBYTES
 
 
-@pytest.mark.parametrize("options", [{"context": 512}, {"memory": "140MiB"}], ids=str)
+@pytest.mark.parametrize(
+    ("options", "has_folder"),
+    [({"context": 512}, True), ({"memory": "140MiB"}, True), ({"context": 512}, False)],
+    ids=str,
+)
 def test_the_first_process_takes_no_more(
-    smollm2: Path, options: dict[str, Any], tmp_path: Path
+    smollm2: Path, options: dict[str, Any], has_folder: bool, tmp_path: Path
 ) -> None:
-    """It plans and compiles, but in a child."""
+    """It plans and compiles, but in a child; where there is no folder for a cache too."""
     modules = warm_modules(smollm2, options)
-    found = measured(smollm2, options, modules, cache=tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    cache = tmp_path / ("folder" if has_folder else "file")
+    found = measured(smollm2, options, modules, cache=cache)
     assert not {"arenite.passes", "arenite.schedule"} & {*found["modules"]}
     assert found["peak"] <= found["planned"] + REST_NBYTES
 

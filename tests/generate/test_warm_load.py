@@ -15,7 +15,7 @@ import pytest
 from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.frontends.language.recipe import Recipe
-from arenite.generate import LanguageModel, Settings
+from arenite.generate import LanguageModel, Settings, apart
 from arenite.ir import Graph
 from arenite.loading import load
 from arenite.runtime import cache
@@ -259,3 +259,18 @@ def test_a_warm_load_imports_nothing_that_builds_or_compiles(folder: Path) -> No
     heavy = {"llvmlite", "jinja2", "tokenizers", "ml_dtypes", "numpy.ma", "pathlib", "tempfile"}
     assert not modules & heavy
     assert len(ours) < 95
+
+
+@pytest.mark.parametrize("has_folder", [True, False], ids=["folder", "no folder"])
+def test_what_a_child_prepares_is_not_made_again(
+    folder: Path, built: list[Graph], has_folder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of many tensors is prepared by one, however few its bytes are."""
+    path = written(folder, "base", BASE)
+    if not has_folder:
+        (folder / "file").write_text("not a folder")
+        monkeypatch.setenv("ARENITE_CACHE_DIR", str(folder / "file"))
+    monkeypatch.setattr(apart, "LEAST_TENSORS", len(LanguageFile.open(path).tensors))
+    check(path)
+    assert not built
+    assert cache.default().info().n_entries > 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
 
 CODE = """
 import sys
@@ -38,3 +42,43 @@ def test_what_compiles_is_not_imported() -> None:
     assert warm == cold
     # Which compiler and which machine it is, for the key in the cache.
     assert imported.split() == ["arenite.codegen", "arenite.codegen.identity"]
+
+
+PROGRAMS = """
+import numpy as np
+import arenite
+from arenite import spec
+from arenite.pipeline.choices import all_choices, keep_choice
+
+weights = np.arange(64, dtype=np.float32).reshape(8, 8)
+x = np.arange(16, dtype=np.float32).reshape(2, 8)
+for function in (lambda x: x @ weights, lambda x: x[:1] * 2, lambda x: x.sum(0)):
+    print(arenite.compile(function, spec((2, 8)), threads=2)(x).tolist())
+print(all_choices() if all_choices() else "none")
+keep_choice("no kernel", "no way")
+"""
+
+
+def test_entries_renamed_into_each_other_give_no_other_results(tmp_path: Path) -> None:
+    """Of every kind: programs, kernels, driver, the target, digests, what tuning has chosen."""
+
+    def start() -> list[str]:
+        environment = os.environ | {"ARENITE_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAMS], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    x, weights = np.arange(16.0).reshape(2, 8), np.arange(64.0).reshape(8, 8)
+    wanted = [str(one.tolist()) for one in (x @ weights, x[:1] * 2, x.sum(0))]
+    assert start() == [*wanted, "none"]
+    assert start() == [*wanted, "{'no kernel': 'no way'}"]
+    for folder in (tmp_path, tmp_path / "kernels"):
+        entries = sorted(folder.glob("*.arenite"))
+        assert len(entries) >= 3
+        contents = [path.read_bytes() for path in entries]
+        for path, content in zip(entries, [*contents[1:], contents[0]], strict=True):
+            path.write_bytes(content)
+    assert start() == [*wanted, "none"]
+    assert start() == [*wanted, "{'no kernel': 'no way'}"]

@@ -202,6 +202,16 @@ def _meet(f: Function) -> None:
         f.break_()
 
 
+def _nap(f: Function) -> None:
+    """Meet; then who is not the caller calls `sleep`, a function of the C library, with `n`."""
+    arrived, wanted, sleep, n = _args(f, "pipi")
+    f.exchange("add", arrived, 0, Value("i64", "1"))
+    with f.loop(), f.if_(f.le(wanted, f.load("i64", arrived, order="acquire"))):
+        f.break_()
+    with f.if_(f.ne(f.load("i64", f["worker"]), 0)):
+        f.call("i32", sleep, f.convert("trunc", n, "i32"))
+
+
 KERNELS: dict[str, Callable[[Function], None]] = {
     "mix": _mix,
     "increment": _increment,
@@ -218,4 +228,5 @@ KERNELS: dict[str, Callable[[Function], None]] = {
     "busy": _busy,
     "fail": _fail,
     "meet": _meet,
+    "nap": _nap,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import Var
-from arenite.dtype import BY_NAME
+from arenite.dtype import BY_NAME, DType
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, Found
+from arenite.ir.node import Shape
 from arenite.ir.outline import Port
-from arenite.runtime.arguments import Arguments, check_targets, write_to
+from arenite.runtime.arguments import Arguments, check_room, check_targets, write_to
 
 N, M = Var("n", 1, 8), Var("m", 0, 8)
 FLOAT32 = BY_NAME["float32"]
@@ -107,13 +109,33 @@ def test_results_go_into_all_arrays_or_none() -> None:
     assert all(one is other for one, other in zip(made, targets, strict=True))
     assert (made[0] == 1).all()
     assert (made[1] == 2).all()
-    for wrong in (zeros(4), zeros(2, 2).astype(np.float64)):
-        first = zeros(3)
+    first = zeros(3)
+    with pytest.raises(ShapeMismatch, match=r"turned out to be .*\[2, 2\] and does not go into"):
+        write_to([first, zeros(4)], results)
+    assert not first.any()
+
+
+def test_what_is_known_of_results_is_checked_before_they_are_there() -> None:
+    found = Found("found", 0, 6)
+    outputs: list[tuple[Shape, DType]] = [((3, 2 * N), FLOAT32), ((found, 2), BY_NAME["int4"])]
+    sizes = {"n": 4}
+    small = np.zeros((6, 2), ml_dtypes.int4)
+    for size in (0, 6):
+        check_room([zeros(3, 8), small[:size]], outputs, sizes)
+    for first, second in (
+        (zeros(3, 7), small),
+        (zeros(24), small),
+        (zeros(3, 8).astype(np.float64), small),
+        (zeros(3, 8), small.astype(np.int8)),
+        (zeros(3, 8), small[:, :1]),
+        (zeros(3, 8), np.zeros((7, 2), ml_dtypes.int4)),
+    ):
         with pytest.raises(ShapeMismatch, match="does not go into an array of"):
-            write_to([first, wrong], results)
-        assert not first.any()
+            check_room([first, second], outputs, sizes)
+    with pytest.raises(ShapeMismatch, match=r"float32\[3, 8\] does not .* float32\[2, 2\]"):
+        check_room([zeros(2, 2), small], outputs, sizes)
     with pytest.raises(InvalidArgument, match="2 outputs do not go into 1 arrays"):
-        write_to(targets[:1], results)
+        check_room([small], outputs, sizes)
 
 
 def test_targets_have_bytes_of_their_own() -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from arenite.errors import InvalidArgument
+from arenite.errors import DamagedCache, InvalidArgument
 from arenite.runtime import cache as cache_module
+from arenite.runtime import model_file
 from arenite.runtime.cache import Cache, default, default_folder, key_of
+from arenite.runtime.model_file import write_model_file
 
 KEY = key_of("content", b"compiler")
 
@@ -149,6 +151,123 @@ def test_damaged_entries_are_dropped_and_rebuilt(cache: Cache, damage: str) -> N
     assert not path.exists()
     assert cache.obtain(KEY, lambda: {"x": b"2"})["x"].tobytes() == b"2"
     assert content(cache) == b"2"
+
+
+def test_entries_renamed_into_each_other_are_not_believed(cache: Cache) -> None:
+    keys = [key_of("one"), key_of("other")]
+    for k, key in enumerate(keys):
+        cache.put(key, {"x": b"%d" % k})
+    assert cache.folder is not None
+    one, other = (cache.folder / f"{key}.arenite" for key in keys)
+    between = cache.folder / "between"
+    one.rename(between)
+    other.rename(one)
+    between.rename(other)
+    assert [content(cache, key) for key in keys] == [None, None]
+    assert not one.exists()
+    assert cache.obtain(keys[0], lambda: {"x": b"again"})["x"].tobytes() == b"again"
+    assert content(cache, keys[0]) == b"again"
+
+
+def test_an_entry_without_a_key_or_the_sections_needed_is_built_anew(cache: Cache) -> None:
+    assert cache.folder is not None
+    write_model_file(cache.folder / f"{KEY}.arenite", {"x": b"1"}, 0)
+    assert content(cache) is None
+    cache.put(KEY, {"y": b"1"})
+    found = cache.obtain(KEY, lambda: {"x": b"2"}, needs=("x",))
+    assert found["x"].tobytes() == content(cache) == b"2"
+    with pytest.raises(InvalidArgument, match="for its key"):
+        cache.put(KEY, {"key": b"mine"})
+
+
+@pytest.mark.parametrize("place", ["entry", "lock"])
+@pytest.mark.parametrize("kind", ["folder", "full folder", "pipe", "link"])
+def test_whatever_is_in_the_place_of_an_entry_or_a_lock_is_dropped(
+    cache: Cache, tmp_path: Path, kind: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cache.folder is not None
+    path = cache.folder / f"{KEY}.{'arenite' if place == 'entry' else 'lock'}"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(outside)
+    else:
+        path.mkdir()
+        if kind == "full folder":
+            (path / "inside").mkdir()
+            (path / "link").symlink_to(outside)
+    with caplog.at_level(logging.WARNING, "arenite"):
+        assert cache.obtain(KEY, lambda: {"x": b"1"})["x"].tobytes() == b"1"
+    assert not caplog.records, "entries are not kept in memory for that"
+    assert content(Cache(cache.folder)) == b"1"
+    assert (outside / "file").exists()
+
+
+def test_a_folder_in_the_place_of_an_entry_is_cleared_and_a_foreign_one_is_not(
+    cache: Cache,
+) -> None:
+    assert cache.folder is not None
+    (cache.folder / f"{KEY}.arenite").mkdir()
+    (cache.folder / "mine.arenite").mkdir()
+    assert cache.clear() == 1
+    assert [path.name for path in cache.folder.iterdir()] == ["mine.arenite"]
+
+
+def test_what_is_in_memory_is_handed_over_to_another_process(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    keys = [key_of("one"), key_of("other")]
+    mine, theirs = Cache(tmp_path / "file"), Cache(tmp_path / "file")
+    for k, key in enumerate(keys):
+        mine.put(key, {"x": b"%d" % k * 100_000})
+    handed = os.memfd_create("handed")
+    try:
+        mine.hand_over(handed)
+        theirs.receive(handed)
+    finally:
+        os.close(handed)
+    assert [content(theirs, key) for key in keys] == [b"%d" % k * 100_000 for k in range(2)]
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_a_huge_sparse_file_is_dropped_unread_and_costs_no_other_entry(
+    cache: Cache, header: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.folder is not None
+    path, n_huge = cache.folder / f"{KEY}.arenite", 20 * 2**30
+    cache.put(KEY, {"x": b"1"})
+    data = bytearray(path.read_bytes())
+    if header:
+        data[8:16] = n_huge.to_bytes(8, "little")
+
+    def make_huge() -> None:
+        path.write_bytes(data)
+        os.truncate(path, n_huge)
+
+    make_huge()
+    monkeypatch.setattr(model_file, "bytearray", None, raising=False)  # memory is never asked for
+    assert content(cache) is None
+    assert not path.exists()
+    monkeypatch.undo()
+    make_huge()
+    others = [key_of(str(i)) for i in range(3)]
+    for key in others:
+        cache.put(key, {"x": b"1"})
+    assert not path.exists()
+    assert [content(cache, key) for key in others] == [b"1"] * 3
+
+
+def test_a_file_longer_than_its_header_says_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_model_file(path, {"x": b"1"}, 0)
+    os.truncate(path, 20 * 2**30)
+    monkeypatch.setattr(model_file, "bytearray", None, raising=False)
+    with pytest.raises(DamagedCache, match="the header says"):
+        model_file.read_model_file(path)
 
 
 def test_an_entry_for_another_machine_is_rebuilt(cache: Cache) -> None:

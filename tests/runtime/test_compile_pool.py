@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -90,10 +91,77 @@ def test_a_hang_is_ended_and_named(pool: CompilePool) -> None:
     pool.compile_modules([module("fine")], X86_64)
     [child] = pool._idle
     os.kill(child.process.pid, 19)  # SIGSTOP: it will never answer
-    with pytest.raises(CompileFailed, match=r"kernels slow took longer than 0.2 s"):
+    with pytest.raises(CompileFailed, match=r"kernels slow did nothing for 0.2 s"):
         pool.compile_modules([module("slow")], X86_64, job_seconds=0.2)
     assert not child.is_alive
     assert len(pool.compile_modules([module("fine")], X86_64)) == 1
+
+
+def test_a_limit_is_one_of_processor_time(pool: CompilePool) -> None:
+    lines = [f" %v{k} = add i64 %v{k - 1}, {k}" for k in range(1, 60_000)]
+    body = "\n".join([" %v0 = load volatile i64, ptr %p", *lines, " ret void"])
+    with pytest.raises(CompileFailed, match=r"kernels long took longer than 0.1 s of processor"):
+        pool.compile_modules([module("long", body)], X86_64, job_seconds=0.1)
+    assert len(pool.compile_modules([module("fine")], X86_64)) == 1
+
+
+def test_a_machine_that_was_stopped_fails_nothing() -> None:
+    """This process and its child are stopped together, in the middle of a job, for longer than a
+    job may take."""
+    code = (
+        "from arenite.runtime.compile_pool import CompilePool\n"
+        "from arenite.codegen.target import X86_64\n"
+        "import os\n"
+        "pool = CompilePool(1)\n"
+        f"pool.compile_modules([{module('a')!r}], X86_64)\n"
+        "child = pool._idle[0].process.pid\n"
+        "os.kill(child, 19)\n"
+        "print(child, flush=True)\n"
+        f"print(len(pool.compile_modules([{module('b')!r}], X86_64, job_seconds=1.5)))\n"
+        "pool.close()\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    child = int(running.stdout.readline())
+    os.kill(running.pid, signal.SIGSTOP)
+    time.sleep(2.0)
+    os.kill(running.pid, signal.SIGCONT)
+    os.kill(child, signal.SIGCONT)
+    out, problem = running.communicate(timeout=60)
+    assert (out, problem) == ("1\n", "")
+
+
+def test_modules_are_compiled_while_others_are_made(pool: CompilePool) -> None:
+    heard: list[int] = []
+    n_made = 0
+
+    def modules() -> Iterator[str]:
+        nonlocal n_made
+        while not heard and n_made < 3000:
+            n_made += 1
+            yield module(f"kernel{n_made}")
+            time.sleep(0.02)
+
+    objects = pool.compile_modules(
+        modules(), X86_64, on_progress=lambda done, _: heard.append(done)
+    )
+    assert len(objects) == n_made < 3000
+    assert heard == [*range(1, n_made + 1)]
+    for k, obj in enumerate(objects, 1):
+        assert [*link_objects([obj]).entries] == [f"kernel{k}"]
+
+
+def test_what_can_not_be_made_ends_the_others(pool: CompilePool) -> None:
+    def modules() -> Iterator[str]:
+        yield module("fine")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pool.compile_modules(modules(), X86_64)
+    assert len(pool.compile_modules(iter([module("fine")]), X86_64)) == 1
+    assert pool.compile_modules(iter([]), X86_64) == []
 
 
 def test_a_child_that_left_when_idle_is_replaced() -> None:

@@ -102,7 +102,7 @@ def test_results_go_into_given_arrays() -> None:
             ({"sum": whole}, "out is of structure"),
             ({"sum": whole, "rest": (X, [1])}, "out is of structure"),
             ({"sum": X.copy(), "rest": (X.copy(), 3)}, r"out\['rest'\]\[1\] is no array"),
-            ({"sum": whole, "rest": (X.copy(), np.zeros((), np.float32))}, r"\(2, 3, 8\)"),
+            ({"sum": whole, "rest": (X.copy(), np.zeros((), np.float32))}, r"\[2, 3, 8\]"),
         ):
             with pytest.raises(ValueError, match=wanted):
                 program(X, out=wrong)

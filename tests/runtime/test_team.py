@@ -1,0 +1,192 @@
+"""Workers that do not run: what they hold up is little, and nobody waits for one without a tile."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from arenite.runtime import native
+from arenite.runtime.layout import Team, Worker
+from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
+from arenite.runtime.table_builder import TableBuilder
+from tests.runtime.kernels import address
+
+END = Outcome(OutcomeKind.END)
+
+
+def napping(kernels: dict[str, int], microseconds: int) -> tuple[BoundTable, NDArray[np.int64]]:
+    """Two tiles that meet; then worker 1 sleeps in its own, as if its CPU were another's."""
+    arrived = np.zeros(8, np.int64)
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
+    assert sleep is not None
+    build = TableBuilder()
+    with build.block(parallel=True):
+        window = [address(arrived), 2, sleep, microseconds]
+        build.launch(kernels["nap"], window, build.constant(2), shared=True)
+    return BoundTable(*build.finish()), arrived
+
+
+def run_both(model: BoundTable, arrived: NDArray[np.int64]) -> None:
+    arrived[0] = 0
+    assert model.run(threads=2) == END
+    assert arrived[0] == 2
+
+
+def asleep_as(index: int) -> int:
+    record = native.team().address + Team.WORKERS + index * Worker.NBYTES
+    return ctypes.c_uint32.from_address(record + Worker.ASLEEP).value
+
+
+def test_a_worker_that_held_the_others_up_rests_and_comes_back(kernels: dict[str, int]) -> None:
+    model, arrived = napping(kernels, 20_000)
+    run_both(model, arrived)
+    before = native.team().rests_by_thread[1]
+    run_both(model, arrived)
+    # It ends only where both take part: the one that rests is back by then.
+    run_both(model, arrived)
+    assert native.team().rests_by_thread[1] > before
+    assert native.team().rests_by_thread[0] == 0, "the caller never does"
+
+
+def test_a_worker_that_waits_for_work_is_not_asked_to_rest(kernels: dict[str, int]) -> None:
+    """It sleeps, and so does not run, while the caller is in a tile of its own."""
+    model, arrived = napping(kernels, 0)
+    for _ in range(3):
+        run_both(model, arrived)
+        time.sleep(0.01)
+    before = native.team().rests_by_thread[1]
+    out = np.zeros(1, np.int64)
+    build = TableBuilder()
+    with build.block(parallel=True):
+        one = build.launch(kernels["busy"], [address(out), 10**7], build.constant(1), shared=True)
+        build.launch(
+            kernels["busy"], [address(out), 1], build.constant(1), shared=True, waits=[one]
+        )
+    waiting = BoundTable(*build.finish())
+    assert waiting.run(threads=2) == END
+    assert native.team().rests_by_thread[1] == before
+
+
+def test_a_team_that_rests_can_be_stopped(kernels: dict[str, int]) -> None:
+    model, arrived = napping(kernels, 20_000)
+    for _ in range(3):
+        run_both(model, arrived)
+        assert native.stop_team()
+        assert native.team().n_threads == 1
+    assert asleep_as(1) == Worker.AWAKE
+
+
+@contextmanager
+def one_inside() -> Iterator[None]:
+    """As if a worker without a tile had stopped inside a run."""
+    gate = ctypes.c_int64.from_address(native.team().address + Team.GATE)
+    deadline = time.monotonic() + 30
+    while native.team().n_inside:
+        assert time.monotonic() < deadline
+    gate.value += 1
+    try:
+        yield
+    finally:
+        gate.value -= 1  # in no run: nobody else writes it
+
+
+def increments(kernels: dict[str, int]) -> tuple[BoundTable, NDArray[np.int64]]:
+    x = np.zeros(64, np.int64)
+    build = TableBuilder()
+    with build.block(parallel=True):
+        build.launch(kernels["increment"], [address(x)], build.constant(1), shared=True)
+    return BoundTable(*build.finish()), x
+
+
+def settled() -> None:
+    """Until workers that came late have left, but for the one that never does."""
+    deadline = time.monotonic() + 30
+    while native.team().n_inside > 1:
+        assert time.monotonic() < deadline
+
+
+def test_a_run_does_not_wait_for_a_worker_without_a_tile(kernels: dict[str, int]) -> None:
+    model, x = increments(kernels)
+    model.run(threads=2)
+    with one_inside():
+        for _ in range(100):
+            assert model.run(threads=2) == END
+        assert (x == 101).all()
+        settled()
+    assert model.run(threads=2) == END
+
+
+def test_a_run_that_fails_waits_for_all(kernels: dict[str, int]) -> None:
+    """Some may be in the middle of a tile."""
+    build = TableBuilder()
+    with build.block(parallel=True):
+        build.launch(kernels["fail"], [7, 0], build.constant(1), shared=True)
+    model = BoundTable(*build.finish())
+    model.run(threads=2)
+    outcomes: list[Outcome] = []
+    runner = threading.Thread(target=lambda: outcomes.append(model.run(threads=2)))
+    with one_inside():
+        runner.start()
+        runner.join(0.1)
+        assert not outcomes
+        settled()
+    runner.join()
+    assert [one.kind for one in outcomes] == [OutcomeKind.ERROR]
+
+
+def test_memory_that_a_late_worker_may_read_stays(kernels: dict[str, int]) -> None:
+    def memory() -> weakref.ref[NDArray[np.int64]]:
+        model, _ = increments(kernels)
+        model.run(threads=2)
+        return weakref.ref(model.registers)
+
+    gc.collect()
+    memory()
+    with one_inside():
+        kept = memory()
+        gc.collect()
+        assert kept() is not None
+        settled()
+    memory()
+    settled_fully()
+    memory()
+    assert kept() is None
+
+
+def settled_fully() -> None:
+    deadline = time.monotonic() + 30
+    while native.team().n_inside:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_tables_that_come_and_go_while_workers_are_late(
+    kernels: dict[str, int], threads: int
+) -> None:
+    """Each is gone as soon as its run is over, and its memory is written over by the next."""
+    for turn in range(300):
+        x = np.zeros(64, np.int64)
+        build = TableBuilder()
+        n = 1 + turn % 5
+        with build.block(parallel=True):
+            before = [
+                build.launch(kernels["increment"], [address(x)], build.constant(1), shared=True)
+            ]
+            for _ in range(n - 1):
+                before = [
+                    build.launch(
+                        kernels["increment"], [address(x)], build.constant(1), shared=True,
+                        waits=before,
+                    )
+                ]  # fmt: skip
+        assert BoundTable(*build.finish()).run(threads) == END
+        assert (x == n).all()
