@@ -16,7 +16,7 @@ from arenite.dtype import DType, Kind
 from arenite.errors import InvalidArgument
 
 #: Deeper expressions are cut with Let; the lowering walks them recursively.
-MAX_DEPTH = 150
+MAX_DEPTH = 80
 
 #: What can be loaded and stored; the floats below float32 can't be computed with.
 _WHOLE_BYTE_KINDS = (Kind.BOOL, Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT)
