@@ -205,7 +205,8 @@ class Values:
         if node in self.arrays:
             at = index_expr(linear(index, node.shape) * 2 + k)
             return ir.Load(self.arrays[node], at, PART_OF[node.dtype], mask)
-        return (yield (node.inputs[k], index, scope, mask))
+        made: ir.Expr = yield (node.inputs[k], index, scope, mask)
+        return made
 
     def stored(self, node: Node, index: Index, scope: Scope) -> list[ir.Expr]:
         """What is stored of an element, side by side."""
@@ -231,7 +232,8 @@ class Values:
         for k, source in enumerate(sources(node, index)):
             inside = guard_expr(source.guards, scope, self)
             if inside is None:
-                return (yield (source.node, source.index, scope, mask))
+                made = yield (source.node, source.index, scope, mask)
+                return made
             both = inside if mask is None else self._named(inside & mask, scope)
             value = yield (source.node, source.index, scope, both)
             if k:
