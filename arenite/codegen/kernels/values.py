@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.functions import Function, function_of
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
@@ -170,8 +171,11 @@ class Values:
             made = _cast(index_expr(node.attr("value")), node.dtype)
         elif node.op == "iota":
             made = _cast(index_expr(index[node.attr("axis")]), node.dtype)
-        elif _is_erf1p(node) and not self._is_known(node.inputs[0], index, scope, mask):
-            made = ir.Unary("erf1p", (yield (node.inputs[0].inputs[0], index, scope, mask)))
+        elif (found := self._function(node, index, scope, mask)) is not None:
+            operands = []
+            for part in found.operands:
+                operands.append((yield (part, index, scope, mask)))
+            made = found.made(operands)
         elif is_elementwise(node):
             operands = []
             for source in sources(node, index):
@@ -187,6 +191,15 @@ class Values:
         named = self._named(made, scope)
         scope.known[node, index, mask] = named
         return named
+
+    def _function(
+        self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None
+    ) -> Function | None:
+        """The function that a node spells out, if nothing on the way to it is there already."""
+        found = function_of(node)
+        if found is None or any(self._is_known(n, index, scope, mask) for n in found.between):
+            return None
+        return found
 
     def _named(self, value: ir.Expr, scope: Scope) -> ir.Expr:
         name = self.fresh()
@@ -254,16 +267,6 @@ def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Ex
     name = values.fresh("ok")
     scope.statements.append(ir.Let(name, inside))
     return ir.Name(name, ir.BOOL)
-
-
-def _is_erf1p(node: Node) -> bool:
-    """Whether a node is erf(x) + 1, as in gelu; of a small float it is two roundings, not one."""
-    if node.op != "add" or node.dtype != FLOAT32:
-        return False
-    left, right = node.inputs
-    while right.op == "expand":
-        right = right.inputs[0]
-    return left.op == "erf" and right.op == "full" and right.attr("value") == 1.0
 
 
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
