@@ -245,8 +245,8 @@ class Values:
         for k, source in enumerate(sources(node, index)):
             inside = guard_expr(source.guards, scope, self)
             if inside is None:
-                made = yield (source.node, source.index, scope, mask)
-                return made
+                whole: ir.Expr = yield (source.node, source.index, scope, mask)
+                return whole
             both = inside if mask is None else self._named(inside & mask, scope)
             value = yield (source.node, source.index, scope, both)
             if k:

@@ -9,8 +9,8 @@
                      they change places when a stripe is done
 
 Rows of B are as many as the slice is deep, and the tiles of a stripe share them evenly. Only the
-first stripe is copied beforehand. Between slices the sums lie in scratch and are taken up as they
-are, so that they are added up in the order of K, as in one go. All stripes are whole.
+first stripe is copied beforehand. Between slices the sums lie in scratch; those of a slice begin
+with zero and are added to them, which rounds less than one long sum. All stripes are whole.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ class SlicedFunction(TileFunction):
             [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)],
             [None] * columns,
             inside=self._copy_beside,
-            start=[b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places],
         )
+        before = (b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places)
+        sums = [[next(before) + total for total in row] for row in sums]
         last, kept = b.new_block("last"), b.new_block("kept")
         is_last = Vec(b, "%is_last", I64).ne(0)
         b.block.end = f"br i1 {is_last.text}, label %{last.name}, label %{kept.name}"
