@@ -11,7 +11,7 @@ from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import Product
-from arenite.codegen.micro.partial_sums import BLOCK, blocks_of
+from arenite.codegen.micro.partial_sums import block_length, blocks_of
 from arenite.codegen.micro.stream import Stretch, is_far, rows_at_once
 from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.partials import Phase
@@ -237,14 +237,13 @@ class FewRows(TileFunction):
 
         side_by_side = rows_at_once(b.target, rows, self._is_far, _is_alike(product))
         phases = [Phase(1, side_by_side)]
-        if depth is None or depth % side_by_side:
+        length = block_length(depth)
+        if depth is None or depth % side_by_side or (totals and length % side_by_side):
             phases.append(Phase(1, 1))
         if totals is None:
             self.counted_loop(zero, self.depth, phases, (), turn)
         else:
-            self._in_k_blocks(
-                BLOCK // side_by_side * side_by_side, phases, turn, heads, totals, left + lanes
-            )
+            self._in_k_blocks(length, phases, turn, heads, totals, left + lanes)
         phase = Phase(1, lanes)
         self.counted_loop(
             zero,

@@ -13,15 +13,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import prod
+from math import gcd, prod
 
 from arenite.codegen.micro.tile import Inside, KLoop, Step, moved, pointer_phi, summed
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.dtype import BY_NAME, DType
 
-#: Steps of K in a block, and steps up to which one block is enough.
+#: Steps of K in a block at the most and, if K can be cut evenly, at the least; steps up to which
+#: one block is enough.
 BLOCK = 256
+LEAST_BLOCK = 128
 ONE_BLOCK = 384
+
+
+def block_length(depth: int | None) -> int:
+    """Steps in a block of so many steps of K: the same however a product is cut, so that its bits
+    are the same too. Even shares, of whole steps of 16, are what K can be sliced into as well."""
+    if depth is None:
+        return BLOCK
+    shares = [n for n in range(LEAST_BLOCK, BLOCK + 1) if depth % n == 0]
+    return max(shares, key=lambda n: (gcd(n, 16), n), default=BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +48,9 @@ def blocks_of(total: DType, counts: Sequence[int | None]) -> Blocks | None:
     known = [count or 1 for count in counts]
     if total != BY_NAME["float32"] or (None not in counts and prod(known) <= ONE_BLOCK):
         return None
-    loop = next(k for k in range(len(counts)) if prod(known[k + 1 :]) <= BLOCK)
-    return Blocks(loop, max(1, BLOCK // prod(known[loop + 1 :])))
+    length = block_length(None if None in counts else prod(known))
+    loop = next(k for k in range(len(counts)) if prod(known[k + 1 :]) <= length)
+    return Blocks(loop, max(1, length // prod(known[loop + 1 :])))
 
 
 def summed_in_blocks(
