@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.maths import FLOAT_FUNCTIONS
+from arenite.codegen.maths.exponential import times_sigmoid
 from arenite.codegen.maths.inverse import atan2
 from arenite.codegen.maths.power import float_power, integer_power
 from arenite.codegen.maths.remainder import floor_divide, floor_mod, truncated_mod
@@ -110,6 +111,7 @@ _FLOAT_BINARY: dict[str, Callable[[Vec, Vec], Vec]] = {
     "floordiv": floor_divide,
     "pow": float_power,
     "atan2": atan2,
+    "times_sigmoid": times_sigmoid,
 }
 
 

@@ -16,7 +16,7 @@ from arenite.dtype import DType, Kind
 from arenite.errors import InvalidArgument
 
 #: Deeper expressions are cut with Let; the lowering walks them recursively.
-MAX_DEPTH = 150
+MAX_DEPTH = 80
 
 #: What can be loaded and stored; the floats below float32 can't be computed with.
 _WHOLE_BYTE_KINDS = (Kind.BOOL, Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT)
@@ -271,7 +271,7 @@ class _Checker:
         is_float = dtype.kind is Kind.FLOAT
         if not is_computable(dtype):
             self.fail(f"{dtype} is a storage type: cast it to float32 before {op}")
-        if (op in ir.FLOAT_UNARY_OPS or op == "atan2") and not is_float:
+        if op in ir.FLOAT_UNARY_OPS | ir.FLOAT_BINARY_OPS and not is_float:
             self.fail(f"{op} is defined for floats, not for {dtype}")
         if (op == "not" or op in ir.BITWISE_OPS or op in ir.SHIFTS) and is_float:
             self.fail(f"{op} is not defined for {dtype}")

@@ -45,14 +45,16 @@ BOOL = BY_NAME["bool"]
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
     "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erf1p floor ceil round trunc isnan isinf".split()
+    "asinh acosh atanh erf erf1p sigmoid floor ceil round trunc isnan isinf".split()
 )
+#: `times_sigmoid` is a * sigmoid(b).
+FLOAT_BINARY_OPS = frozenset({"atan2", "times_sigmoid"})
 UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
 BITWISE_OPS = frozenset("and or xor".split())
 SHIFTS = frozenset("shift_left shift_right".split())
 ARITHMETIC_OPS = frozenset("add sub mul div floordiv mod fmod pow max min".split())
-BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | {"atan2"}
+BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS
 
 #: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
 ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())

@@ -7,6 +7,7 @@ ends; a serial loop around it that does not look at the accumulator in between p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -102,18 +103,21 @@ class PartialResults(Statements):
 
     def partials_across(self, loop: ir.For) -> list[Partials]:
         """Reductions of vector loops inside a serial one whose partial results can stay apart."""
-        vector_loops = [inner for inner in _loops(loop.body) if inner.vector]
+        changed = {
+            id(inner): (inner, accumulators_changed(inner.body))
+            for inner in _loops(loop.body)
+            if inner.vector
+        }
+        n_loops = Counter(name for _, names in changed.values() for name in names)
+        if not n_loops:
+            return []
+        elsewhere = {*_accumulated_outside_vectors(loop.body), *_names_read(loop.body)}
         opened = []
-        for inner in vector_loops:
-            phases = self.phases_of(inner)
-            names = accumulators_changed(inner.body)
-            others = [other for other in vector_loops if other is not inner]
-            elsewhere = {*_accumulated_outside_vectors(loop.body), *_names_read(loop.body)}
-            if any(accumulators_changed(other.body) & names for other in others):
+        for inner, names in changed.values():
+            if any(n_loops[name] > 1 for name in names) or names & elsewhere:
                 continue
-            if names & elsewhere or not all(self.bound(name) for name in names):
-                continue
-            opened += self.open_reductions(inner.body, phases)
+            if names and all(self.bound(name) for name in names):
+                opened += self.open_reductions(inner.body, self.phases_of(inner))
         return opened
 
 

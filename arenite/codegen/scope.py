@@ -65,6 +65,7 @@ class Binding:
     is_accumulator: bool = False
     definition: ir.Expr | None = None  # of a Let
     is_lazy: bool = False  # a Let that is emitted where it is first used
+    depth: int = 0  # of what is emitted then: operations within operations, through lazy Lets
     is_partial: bool = False  # an accumulator that holds partial results
     values: dict[int, Vec] = field(default_factory=dict)  # by vector, or under SCALAR
 
@@ -131,8 +132,6 @@ class Scope:
 
     def _name_info(self, name: str) -> Info:
         binding = self.binding(name)
-        if binding.is_lazy and binding.definition is not None:
-            return self.info(binding.definition)
         if binding.is_accumulator:
             level = self._outermost(lambda loop: name not in loop.accumulated)
             return Info(max(level, binding.level), binding.varying, True, False)

@@ -15,6 +15,9 @@ from arenite.codegen.scope import SCALAR, Binding, Level
 from arenite.codegen.vector import Vec
 from arenite.dtype import DType, Kind
 
+#: Operations that may wait inside each other for their first use; emitting them is recursive.
+MAX_LAZY_DEPTH = 40
+
 
 class Statements(Evaluator):
     """An evaluator that also emits simple statements."""
@@ -51,9 +54,29 @@ class Statements(Evaluator):
         if binding is None:
             level = info.level if is_lazy else self.scope.depth
             binding = Binding(stmt.value.dtype, level, info.varying, False, stmt.value, is_lazy)
+            binding.depth = self._lazy_depth(stmt.value) if is_lazy else 0
             self.scope.bind(stmt.name, binding)
         if not is_lazy:
             binding.values[part if info.varying else SCALAR] = self.value(stmt.value, part)
+        elif binding.depth == 0:
+            self.value(stmt.value, part)  # remembered for those who use it
+
+    def _lazy_depth(self, value: ir.Expr) -> int:
+        """How deep a lazy Let is; 0 for one that is emitted at once, because it is deep enough."""
+        depths: dict[int, int] = {}
+        pending = [value]
+        while pending:
+            expr = pending[-1]
+            parts = ir.children(expr)
+            missing = [part for part in parts if id(part) not in depths]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            behind = self.scope.binding(expr.name).depth if isinstance(expr, ir.Name) else 0
+            depths[id(expr)] = 1 + max((behind, *(depths[id(part)] for part in parts)))
+        deepest = depths[id(value)]
+        return deepest if deepest <= MAX_LAZY_DEPTH else 0
 
     def _store(self, stmt: ir.Store, part: int) -> None:
         b, vector = self.builder, self.vector

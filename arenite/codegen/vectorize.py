@@ -19,6 +19,8 @@ _COST = {
     "exp": 14,
     "exp2": 12,
     "expm1": 16,
+    "sigmoid": 17,
+    "times_sigmoid": 18,
     "log": 18,
     "log2": 18,
     "log1p": 22,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, evaluate
+from arenite.ir.dim import bounds, evaluate, known_le
 from arenite.ir.node import Node
 from arenite.ir.ops.control import loop_parts, trip_size
 from arenite.ir.ops.define import OPS, make
@@ -21,6 +21,8 @@ from arenite.ir.regions import hoisted
 
 #: Results up to this many bytes are computed while compiling.
 FOLD_NBYTES = 64 * 1024
+#: Parts of one concat at the most.
+MAX_PARTS = 48
 
 
 def simplify(node: Node) -> Node:
@@ -81,7 +83,37 @@ def _slice(node: Node) -> Node:
         start == 0 and step == 1
         for start, step in zip(node.attr("start"), node.attr("step"), strict=True)
     )
-    return x if whole and node.shape == x.shape else node
+    if whole and node.shape == x.shape:
+        return x
+    return _slice_behind(node) if x.op in ("slice", "pad") else node
+
+
+def _slice_behind(node: Node) -> Node:
+    """A slice of a slice is one slice; of what was padded, it may be one of what was there before.
+    Where sizes are known and steps go on, which is where all of it can be seen."""
+    [x] = node.inputs
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    for axis, (size, start, step) in enumerate(
+        zip(node.shape, node.attr("start"), node.attr("step"), strict=True)
+    ):
+        if not isinstance(size, int) or not isinstance(start, int) or size == 0 or step < 0:
+            return node
+        if x.op == "slice":
+            outer, pace = x.attr("start")[axis], x.attr("step")[axis]
+        else:
+            outer, pace = -x.attr("padding")[axis][0], 1
+        if not isinstance(outer, int) or pace < 0:
+            return node
+        first = outer + start * pace
+        last = first + (size - 1) * step * pace
+        if first < 0 or not known_le(last + 1, x.inputs[0].shape[axis]):
+            return node  # some of it is padding
+        starts.append(first)
+        stops.append(last + 1)
+        steps.append(step * pace)
+    return make("slice", x.inputs[0], start=tuple(starts), stop=tuple(stops), step=tuple(steps))
 
 
 def _pad(node: Node) -> Node:
@@ -89,7 +121,14 @@ def _pad(node: Node) -> Node:
 
 
 def _concat(node: Node) -> Node:
-    return node.inputs[0] if len(node.inputs) == 1 else node
+    """Many parts are put together in groups first: a kernel has a loop for each of its parts."""
+    parts, axis = node.inputs, node.attr("axis")
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) <= MAX_PARTS:
+        return node
+    groups = [parts[k : k + MAX_PARTS] for k in range(0, len(parts), MAX_PARTS)]
+    return make("concat", *(make("concat", *group, axis=axis) for group in groups), axis=axis)
 
 
 def _cast(node: Node) -> Node:

@@ -15,7 +15,14 @@ from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node, Shape
 from arenite.schedule.access import Index, substitute
 from arenite.schedule.kernel import Role, Stage, outer_index, space_vars
-from arenite.schedule.roots import CONSTRUCTS, CONTRACTIONS, MAX_OPS, PACKED, is_in_memory
+from arenite.schedule.roots import (
+    CONSTRUCTS,
+    CONTRACTIONS,
+    MAX_OPS,
+    MAX_PIECES,
+    PACKED,
+    is_in_memory,
+)
 
 #: Rows too few to be shared out, and points of a space from which on that matters.
 FEW_ROWS = 8
@@ -36,6 +43,7 @@ class Draft:
     n_ops: int
     reads: Reads
     n_outer_ops: int = 0
+    n_pieces: int = 0  # that elements are chosen from
     joined_into: Draft | None = None
 
     def final(self) -> Draft:
@@ -84,6 +92,8 @@ class Fit:
 def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
     """The two as one kernel, or None where a value is needed elsewhere than where it is made."""
     if producer.is_opaque or consumer.is_opaque or producer.all_ops + consumer.all_ops > MAX_OPS:
+        return None
+    if producer.n_pieces + consumer.n_pieces > MAX_PIECES:
         return None
     if (producer.axes or consumer.axes) and (producer.joins_parts or consumer.joins_parts):
         return None

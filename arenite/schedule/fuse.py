@@ -159,7 +159,9 @@ class _Drafts:
         """The elements that one element of an inlined node is made of."""
         if is_elementwise(node) or is_view(node):
             draft.n_ops += 0 if is_view(node) else 1
-            return list(sources(node, index))
+            found = list(sources(node, index))
+            draft.n_pieces += sum(1 for source in found if source.guards)
+            return found
         read = read_by_construct(node) if node.op in CONSTRUCTS else node.inputs
         if node.op in ATTENTIONS:
             read = tuple(self._behind_views(value) for value in read)
@@ -205,6 +207,7 @@ class _Drafts:
             consumer.n_ops = 0
         consumer.n_ops += producer.n_ops
         consumer.n_outer_ops += producer.n_outer_ops
+        consumer.n_pieces += producer.n_pieces
         made = {stage.node for stage in fit.stages}
         reads: Reads = {}
         for some in (producer.reads, fit.consumer_reads):

@@ -6,7 +6,8 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
@@ -29,6 +30,13 @@ from arenite.schedule.reduce import reduction_of
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96
+#: Pieces that one element is chosen from, in all views it is seen through: each is looked at for
+#: every element, so that writing the element once is cheaper from some number on.
+MAX_PIECES = 8
+#: Views one through another: an index is mapped through all of them for each user.
+MAX_VIEWS = 64
+#: Operations in the parts of a concat that is written, each of which has a loop of its own.
+MAX_PART_OPS = 4 * MAX_OPS
 #: A value used more than once is computed anew where that takes no more than this.
 CHEAP_OPS = 4
 
@@ -153,19 +161,13 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
     outputs = {*graph.outputs, *needed}
     becoming = {value for _, value in graph.updates}
     roots: dict[Node, str] = {}
-    inlined_ops: dict[Node, int] = {}
-    flat: dict[Node, bool] = {}
+    inlined: dict[Node, _Inlined] = {}
     turned = _turned_attentions(graph, users)
     for node in graph.nodes:
         if is_in_memory(node) or node in turned:
-            inlined_ops[node], flat[node] = 0, True
+            inlined[node] = _Inlined(node)
             continue
-        is_free = is_view(node) or node.op in MADE_UP
-        ops = COSTS.get(node.op, 0 if is_free else 1)
-        ops += sum(inlined_ops[value] for value in node.inputs)
-        flat[node] = (is_elementwise(node) or node.op in ("reshape", "full")) and all(
-            flat[value] for value in node.inputs
-        )
+        made = _Inlined.of(node, [inlined[value] for value in node.inputs])
         reason = _needed_in_memory(node, users[node], outputs)
         if node in becoming and not is_copy(node):
             reason = "what a state becomes"
@@ -173,31 +175,87 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
             reason = "attention writes its results in this order"
         kept = node
         if reason is None:
-            reason = _too_dear(node, ops, users[node])
+            reason = _too_many_pieces(made)
+        if reason is None:
+            reason = _too_dear(node, made, users[node])
             # A view costs nothing: what it shows is what is worth keeping.
-            kept = _behind_views(node)
+            kept = node if made.behind.op in MADE_UP else made.behind
         if reason is not None:
+            if node.op == "concat" and kept is node and made.ops > MAX_PART_OPS:
+                _write_dearest(node, inlined, roots)
             roots.setdefault(kept, reason)
-            ops = inlined_ops[kept] = 0
-            flat[kept] = True
-            flat[node] |= kept is node
-        inlined_ops[node] = ops
-        if node.op == "reshape" and not flat[node.inputs[0]] and not _stays_affine(node):
+            made = made.seen_from(made if kept is node else inlined[kept], kept, node)
+            inlined[kept] = _Inlined(kept)
+        inlined[node] = made
+        if node.op == "reshape" and not inlined[node.inputs[0]].is_flat and not _stays_affine(node):
             source = node.inputs[0]
             if source not in roots:
                 roots[source] = "its reshape is not affine, so it is read from memory in order"
-                inlined_ops[node] = 0
-                flat[node] = True
+                inlined[node] = _Inlined(source)
     # A reshape may have made an earlier node a root.
     return {node: roots[node] for node in graph.nodes if node in roots}
 
 
-def _behind_views(node: Node) -> Node:
-    """The node whose elements a chain of views shows, or a view that has several sources."""
-    kept = node
-    while is_view(kept) and len(kept.inputs) == 1 and not is_in_memory(kept.inputs[0]):
-        kept = kept.inputs[0]
-    return node if kept.op in MADE_UP else kept
+@dataclass(frozen=True, slots=True)
+class _Inlined:
+    """What it takes to compute one element of a node anew."""
+
+    behind: Node  # whose elements a chain of views shows, or a view that has several sources
+    ops: int = 0
+    pieces: int = 0  # that an element is chosen from
+    views: int = 0  # the longest way through views
+    is_flat: bool = True  # whether its elements are in the order of those it is made of
+    is_pieced: bool = False  # whether it is a view with elements from several places, or from none
+
+    @staticmethod
+    def of(node: Node, parts: Sequence[_Inlined]) -> _Inlined:
+        """Of a node that is made of these; what two of them share is computed for each."""
+        shown = is_view(node)
+        joins = node.op in ("concat", "pad")
+        is_one = shown and len(node.inputs) == 1 and not is_in_memory(node.inputs[0])
+        ops = COSTS.get(node.op, 0 if shown or node.op in MADE_UP else 1)
+        return _Inlined(
+            behind=parts[0].behind if is_one else node,
+            ops=ops + sum(part.ops for part in parts),
+            pieces=(len(parts) if joins else 0) + sum(part.pieces for part in parts),
+            views=shown + max((part.views for part in parts), default=0),
+            is_flat=(is_elementwise(node) or node.op in ("reshape", "full"))
+            and all(part.is_flat for part in parts),
+            is_pieced=joins or (shown and parts[0].is_pieced),
+        )
+
+    def seen_from(self, below: _Inlined, kept: Node, node: Node) -> _Inlined:
+        """Once `kept`, which took what `below` says, is written, and `node` is it or a view of
+        it."""
+        return replace(
+            self,
+            behind=kept,
+            ops=0,
+            pieces=self.pieces - below.pieces,
+            views=self.views - below.views,
+            is_flat=self.is_flat or kept is node,
+        )
+
+
+def _too_many_pieces(made: _Inlined) -> str | None:
+    """Why looking for each element in all places where it may be would be a waste."""
+    if made.pieces > MAX_PIECES:
+        return f"each element would be chosen from {made.pieces} pieces wherever it is read"
+    return f"more than {MAX_VIEWS} views of views" if made.views > MAX_VIEWS else None
+
+
+def _write_dearest(node: Node, inlined: dict[Node, _Inlined], roots: dict[Node, str]) -> None:
+    """Have parts of a concat written before it, the dearest first, until its kernel is small."""
+    parts = sorted(dict.fromkeys(node.inputs), key=lambda part: -inlined[part].ops)
+    ops = sum(inlined[part].ops for part in parts)
+    for part in parts:
+        if ops <= MAX_PART_OPS:
+            break
+        ops -= inlined[part].ops
+        kept = part if inlined[part].behind.op in MADE_UP else inlined[part].behind
+        roots.setdefault(kept, f"more than {MAX_PART_OPS} operations in the parts of one concat")
+        inlined[part] = inlined[part].seen_from(inlined[kept], kept, part)
+        inlined[kept] = _Inlined(kept) if kept is not part else inlined[part]
 
 
 def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -> str | None:
@@ -232,8 +290,9 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
     return None
 
 
-def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
+def _too_dear(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None:
     """Why computing the node anew wherever it is needed would be a waste."""
+    ops = made.ops
     if ops > MAX_OPS:
         return f"more than {MAX_OPS} operations in one kernel"
     if len(users) > 1 and ops > CHEAP_OPS and not _is_dealt_out(node, users):
@@ -245,16 +304,9 @@ def _too_dear(node: Node, ops: int, users: tuple[Node, ...]) -> str | None:
             return "spread over more elements than it has, and not cheap to compute anew"
         if (user.op == "window" or user.op in CONTRACTIONS | ATTENTIONS) and ops > 0:
             return f"each element is read many times by {user.op}"
-        if user.op in CONTRACTIONS and _is_pieced_together(node):
+        if user.op in CONTRACTIONS and made.is_pieced:
             return f"{user.op} would choose between pieces for every product"
     return None
-
-
-def _is_pieced_together(node: Node) -> bool:
-    """Whether a view has elements from several places, or from none."""
-    while is_view(node) and node.op not in ("concat", "pad"):
-        node = node.inputs[0]
-    return node.op in ("concat", "pad")
 
 
 def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:

@@ -51,7 +51,8 @@ def compile(  # noqa: A001 - the word for what it does
     with what fills it, before anything runs. `plan` is what bytes are shared for: "memory", as few
     as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
     that data would let run; the plan prints what it costs. Without `winograd` convolutions of 3x3
-    taps are summed product by product, which rounds less and takes longer.
+    taps are summed product by product, which takes longer; it rounds less from some 64 channels on,
+    and more below (`docs/stability.md`).
 
     `arenite.static` is the spec of an argument that decides structure: an axis, a permutation, a
     mode. Its values are numbers, bools, strings, None and tuples of them; an array comes to the

@@ -75,6 +75,9 @@ def arithmetic(op: str, a: object, b: object) -> Node:
         fast = _simple_power(operands, dtype.kind in INTEGERS)
         if fast is not None:
             return fast
+        if dtype.kind is Kind.COMPLEX:
+            base, exponent = basic.operands(op, *cast_all(operands, dtype))
+            return complex_numbers.general_power(base, exponent)
     if op in _COMPARES:
         known = _known_comparison(op, operands)
         if known is not None:
@@ -290,6 +293,8 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(make("bitcast", self._node, dtype=dtype_of(dtype)))
 
     def log10(self) -> Self:
+        if is_complex(self._node):
+            return self._new(floating("log10", self))
         node = floating("log2", self)
         return self._new(mul(node, math.log10(2)))
 

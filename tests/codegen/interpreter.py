@@ -17,6 +17,11 @@ from arenite.dtype import DType, Kind
 Array = np.ndarray[Any, Any]
 Scalar = Any
 
+
+def _sigmoid(x: Scalar, times: Scalar) -> Scalar:
+    return (np.longdouble(times) / (1 + np.exp(-np.longdouble(x)))).astype(x.dtype)
+
+
 MATHS: dict[str, Callable[..., Any]] = {
     "asin": np.arcsin,
     "acos": np.arccos,
@@ -25,7 +30,8 @@ MATHS: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh,
     "atanh": np.arctanh,
     "erf": math.erf,
-    "erf1p": lambda x: 1 + math.erf(x),
+    "erf1p": lambda x: math.erfc(-x),
+    "sigmoid": lambda x: _sigmoid(x, np.float64(1)),
     "abs": np.abs,
     "sign": np.sign,
     "neg": np.negative,
@@ -46,6 +52,7 @@ FLOAT_BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "max": np.maximum,
     "min": np.minimum,
     "atan2": np.arctan2,
+    "times_sigmoid": lambda a, x: _sigmoid(x, a),
 }
 
 COMPARISONS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {

@@ -30,7 +30,7 @@ def ops(dtype: DType) -> list[ir.Expr]:
     if dtype.kind is Kind.FLOAT:
         single, pairs = ir.UNARY_OPS - {"not"}, ir.BINARY_OPS - ir.BITWISE_OPS - ir.SHIFTS
     else:
-        single, pairs = ir.UNARY_OPS - ir.FLOAT_UNARY_OPS, ir.BINARY_OPS - {"atan2"}
+        single, pairs = ir.UNARY_OPS - ir.FLOAT_UNARY_OPS, ir.BINARY_OPS - ir.FLOAT_BINARY_OPS
     unary = [ir.Unary(op, a) for op in sorted(single)]
     return [*unary, *(ir.Binary(op, a, b) for op in sorted(pairs))]
 

@@ -6,6 +6,7 @@ float64, float64 by its extended precision, erf by a series in that precision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,7 @@ BOUNDS = {
     "atanh": (2.3, 2.2),
     "erf": (1.8, 1.3),
     "erf1p": (3.0, 2.3),
+    "sigmoid": (2.5, 2.5),
     "pow": (0.6, 1.5),
     "atan2": (1.8, 3.0),
 }
@@ -76,6 +78,8 @@ def samples(dtype: Any, n: int) -> Array:
 
 
 def reference(op: str, *x: Array) -> Array:
+    if op == "sigmoid":
+        return 1 / (1 + np.exp(-x[0].astype(np.longdouble)))
     if op.startswith("erf"):
         return _erf(x[0]) + (op == "erf1p")
     wide = [value.astype(WIDER[value.dtype.type]) for value in x]
@@ -146,6 +150,31 @@ def test_a_function_stays_within_its_bound(op: str, dtype: Any) -> None:
         made = f"{op}({x[worst]!r}) = {got[worst]!r}, not {exact[worst]!r}, on {target}"
         assert found[worst] <= bound, made
         assert (np.signbit(got[zeros]) == np.signbit(x[zeros])).all(), target
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_what_erf_leaves_of_1_is_exact_relative_to_itself(target: str) -> None:
+    x = np.linspace(-11, -2.26, 40_000, dtype=np.float32)
+    exact = np.array([math.erfc(-value) for value in x.astype(np.float64)])
+    got = run("erf1p", target, x)
+    assert errors(got, exact, units(exact, np.float32)).max() <= 6
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize(("dtype", "low"), [(np.float32, -91), (np.float64, -713)])
+def test_a_product_with_sigmoid_is_exact_where_it_is_a_normal_number(
+    target: str, dtype: Any, low: float
+) -> None:
+    x = np.linspace(low, 40, 50_000).astype(dtype)
+    a = np.random.default_rng(0).uniform(30, 100, len(x)).astype(dtype)
+    exact = a / (1 + np.exp(-x.astype(np.longdouble)))
+    got = run("times_sigmoid", target, a, x)
+    is_normal = exact > np.finfo(dtype).tiny
+    assert is_normal.mean() > 0.99
+    assert errors(got, exact, units(exact, dtype))[is_normal].max() <= 2.6
+    ends = np.array([-np.inf, np.inf, np.nan, -1e30], dtype)
+    got = run("times_sigmoid", target, np.ones_like(ends), ends)
+    np.testing.assert_array_equal(got, np.array([0, 1, np.nan, 0], dtype))
 
 
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "sin"])

@@ -92,6 +92,46 @@ def test_infinite_and_huge_numbers() -> None:
     near(Tensor(large / 2).abs().numpy(), np.abs(large / 2))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["exp2", "expm1", "log1p", "log2", "log10"])
+def test_functions_that_keep_digits(name: str, dtype: np.dtype[Any]) -> None:
+    small = (GRID[2:, 2:] * 1e-5).ravel()
+    array = np.concatenate([GRID[np.abs(GRID) < 20].ravel(), small]).astype(dtype)
+    if name.startswith("log"):
+        array = array[(array != 0) & (array != -1)]
+    function = getattr(np, name)
+    wide = array.astype(np.clongdouble)
+    wanted = function(wide)
+    if name == "log1p":  # NumPy's own has lost digits near 0
+        a, b = wide.real, wide.imag
+        near_zero = np.log1p(a * (2 + a) + b * b) / 2 + 1j * np.arctan2(b, 1 + a)
+        wanted = np.where(np.abs(wide) < 0.5, near_zero, wanted)
+    near(getattr(arenite.from_numpy(array), name)().numpy(), wanted.astype(dtype))
+    near(function(arenite.from_numpy(array)).numpy(), wanted.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_powers(dtype: np.dtype[Any]) -> None:
+    base = GRID[2:, 2:].ravel().astype(dtype)
+    exponents = np.array([0.5, 1.5, -2.25, 3, 1j, -0.75 + 2j, 2 - 1j], dtype)
+    wanted = base.astype(np.clongdouble)[:, None] ** exponents.astype(np.clongdouble)
+    made = arenite.from_numpy(base)[:, None] ** arenite.from_numpy(exponents)
+    near(made.numpy(), wanted.astype(dtype), 64)
+    near((arenite.from_numpy(base) ** 0.5).numpy(), np.sqrt(base), 64)
+    real = np.linspace(-1, 1, len(base)).astype(dtype.type(0).real.dtype)
+    near((arenite.from_numpy(base) ** arenite.from_numpy(real)).numpy(), base**real, 64)
+    near((2 ** arenite.from_numpy(base)).numpy(), 2**base, 64)
+
+
+def test_powers_of_zero_are_numpys() -> None:
+    exponents = np.array([0, 1, 2.5, -1, 1j, 1 + 1j, -1j])
+    zeros = np.zeros(len(exponents), complex)
+    with np.errstate(all="ignore"):
+        wanted = zeros**exponents
+    made = (arenite.from_numpy(zeros) ** arenite.from_numpy(exponents)).numpy()
+    np.testing.assert_array_equal(made, wanted)
+
+
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -4])
 def test_whole_powers(exponent: int) -> None:
     array = GRID[2:, 2:].astype(np.complex64)

@@ -7,11 +7,13 @@ Each element is named once in the block where it is computed and found again by 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.functions import Function, function_of
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
@@ -94,6 +96,10 @@ def check_dtype(node: Node) -> None:
     )
 
 
+#: What an element is made of is asked for one by one; the expression is what it ends with.
+Making: TypeAlias = Generator["tuple[Node, Index, Scope, ir.Expr | None]", Any, ir.Expr]
+
+
 class Scope:
     """Statements of one block in the making, and the elements named in it or around it."""
 
@@ -132,6 +138,23 @@ class Values:
 
     def at(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None = None) -> ir.Expr:
         """The element of a node; lanes where `mask` is false may be anything but touch nothing."""
+        return self._run(self._element(node, index, scope, mask))
+
+    def _run(self, making: Making) -> ir.Expr:
+        """Elements are made of elements, however deep: what waits for others is kept in a list."""
+        waiting = [making]
+        made: ir.Expr | None = None
+        while waiting:
+            try:
+                waiting.append(self._element(*waiting[-1].send(made)))
+                made = None
+            except StopIteration as end:
+                waiting.pop()
+                made = end.value
+        assert made is not None
+        return made
+
+    def _element(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> Making:
         known = scope.find((node, index, mask)) or scope.find((node, index, None))
         if known is not None:
             return known
@@ -140,7 +163,7 @@ class Values:
             at = index_expr(linear(index, node.shape))
             made: ir.Expr = ir.Load(place, at, node.dtype, mask)
         elif node.op in _PARTS:
-            made = self.part(node.inputs[0], _PARTS[node.op], index, scope, mask)
+            made = yield from self._part(node.inputs[0], _PARTS[node.op], index, scope, mask)
         elif node.op == "full":
             check_dtype(node)
             return constant(node.attr("value"), node.dtype)
@@ -148,30 +171,44 @@ class Values:
             made = _cast(index_expr(node.attr("value")), node.dtype)
         elif node.op == "iota":
             made = _cast(index_expr(index[node.attr("axis")]), node.dtype)
-        elif _is_erf1p(node) and not self._is_known(node.inputs[0], index, scope, mask):
-            made = ir.Unary("erf1p", self.at(node.inputs[0].inputs[0], index, scope, mask))
+        elif (found := self._function(node, index, scope, mask)) is not None:
+            operands = []
+            for part in found.operands:
+                operands.append((yield (part, index, scope, mask)))
+            made = found.made(operands)
         elif is_elementwise(node):
-            operands = [self.at(s.node, s.index, scope, mask) for s in sources(node, index)]
+            operands = []
+            for source in sources(node, index):
+                operands.append((yield (source.node, source.index, scope, mask)))
             made = _apply(node, operands)
         elif node.op in ("pad", "concat"):
-            made = self._guarded(node, index, scope, mask)
+            made = yield from self._guarded(node, index, scope, mask)
         else:
             [source] = sources(node, index)
-            made = self.at(source.node, source.index, scope, mask)
+            made = yield (source.node, source.index, scope, mask)
             scope.known[node, index, mask] = made
             return made
         named = self._named(made, scope)
         scope.known[node, index, mask] = named
         return named
 
+    def _function(
+        self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None
+    ) -> Function | None:
+        """The function that a node spells out, if nothing on the way to it is there already."""
+        found = function_of(node)
+        if found is None or any(self._is_known(n, index, scope, mask) for n in found.between):
+            return None
+        return found
+
     def _named(self, value: ir.Expr, scope: Scope) -> ir.Expr:
         name = self.fresh()
         scope.statements.append(ir.Let(name, value))
         return ir.Name(name, value.dtype)
 
-    def part(
+    def _part(
         self, node: Node, k: int, index: Index, scope: Scope, mask: ir.Expr | None = None
-    ) -> ir.Expr:
+    ) -> Making:
         """The real (0) or the imaginary part (1) of an element of a complex node, which is in
         memory, put together here, or a view of such a one."""
         while node not in self.arrays and node.op != "complex":
@@ -181,13 +218,14 @@ class Values:
         if node in self.arrays:
             at = index_expr(linear(index, node.shape) * 2 + k)
             return ir.Load(self.arrays[node], at, PART_OF[node.dtype], mask)
-        return self.at(node.inputs[k], index, scope, mask)
+        made: ir.Expr = yield (node.inputs[k], index, scope, mask)
+        return made
 
     def stored(self, node: Node, index: Index, scope: Scope) -> list[ir.Expr]:
         """What is stored of an element, side by side."""
         if node.dtype not in PART_OF:
             return [self.at(node, index, scope)]
-        parts = [self._named(self.part(node, k, index, scope), scope) for k in (0, 1)]
+        parts = [self._named(self._run(self._part(node, k, index, scope)), scope) for k in (0, 1)]
         if node.dtype != COMPLEX64:
             return parts
         low, high = (ir.Cast(ir.Bitcast(part, UINT32), UINT64) for part in parts)
@@ -200,16 +238,19 @@ class Values:
             return True
         return any(scope.find((node, index, known)) is not None for known in (mask, None))
 
-    def _guarded(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> ir.Expr:
+    def _guarded(self, node: Node, index: Index, scope: Scope, mask: ir.Expr | None) -> Making:
         """An element that comes from an input only where that has one."""
         padding = node.attr("value") if node.op == "pad" else zero(node.dtype)
         made = constant(padding, node.dtype)
-        for source in sources(node, index):
+        for k, source in enumerate(sources(node, index)):
             inside = guard_expr(source.guards, scope, self)
             if inside is None:
-                return self.at(source.node, source.index, scope, mask)
-            both = inside if mask is None else inside & mask
-            value = self.at(source.node, source.index, scope, both)
+                whole: ir.Expr = yield (source.node, source.index, scope, mask)
+                return whole
+            both = inside if mask is None else self._named(inside & mask, scope)
+            value = yield (source.node, source.index, scope, both)
+            if k:
+                made = self._named(made, scope)  # no select inside a select, however many there are
             made = ir.Select(inside, value, made)
         return made
 
@@ -226,16 +267,6 @@ def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Ex
     name = values.fresh("ok")
     scope.statements.append(ir.Let(name, inside))
     return ir.Name(name, ir.BOOL)
-
-
-def _is_erf1p(node: Node) -> bool:
-    """Whether a node is erf(x) + 1, as in gelu; of a small float it is two roundings, not one."""
-    if node.op != "add" or node.dtype != FLOAT32:
-        return False
-    left, right = node.inputs
-    while right.op == "expand":
-        right = right.inputs[0]
-    return left.op == "erf" and right.op == "full" and right.attr("value") == 1.0
 
 
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:

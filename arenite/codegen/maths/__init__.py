@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arenite.codegen.maths.error_function import erf, erf1p
-from arenite.codegen.maths.exponential import exp, exp2, expm1
+from arenite.codegen.maths.exponential import exp, exp2, expm1, sigmoid
 from arenite.codegen.maths.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from arenite.codegen.maths.inverse import acos, asin, atan
 from arenite.codegen.maths.logarithm import log, log1p, log2
@@ -21,6 +21,7 @@ FLOAT_FUNCTIONS: dict[str, Callable[[Vec], Vec]] = {
     "exp": exp,
     "exp2": exp2,
     "expm1": expm1,
+    "sigmoid": sigmoid,
     "log": log,
     "log2": log2,
     "log1p": log1p,

@@ -5,12 +5,14 @@ erfc, which is almost a straight line. Beyond 1, float64: 1 - exp(-x^2) T(x), wi
 for exp(x^2) erfc(x). Beyond 3.92 (5.9) it is 1.
 
 1 + erf(x), float32: R(|x|)^4 below 0, 2 - R(x)^4 above, one polynomial for all x. Near 0 erf needs
-to be exact relative to its own size; added to 1 it does not, which saves a third of the work.
+to be exact relative to its own size; added to 1 it does not, which saves a third of the work. Below
+-2.25, where little is left of the 1, it is exp(-x^2) T(1/|x|): so rare that it is branched over.
 """
 
 from __future__ import annotations
 
-from arenite.codegen.maths.exponential import exp
+from arenite.codegen.maths.exponential import exp, exp_sum
+from arenite.codegen.maths.remainder import exact_product
 from arenite.codegen.numeric import fma, polynomial
 from arenite.codegen.vector import Vec
 
@@ -83,10 +85,21 @@ _ROOT_SLOPE_SINGLE = (
     0.0007901332573965192,
     -6.511631363537163e-05,
 )
+#: t exp(t^2) erfc(t) in powers of 1/t^2, from 2.2 on.
+_FAR_ERFC_SINGLE = (
+    0.5641892552375793,
+    -0.28204068541526794,
+    0.4201907813549042,
+    -0.9795355200767517,
+    2.5129857063293457,
+    -4.9574384689331055,
+    4.852011680603027,
+)
+_FAR = -2.25
 
 
 def erf1p(x: Vec) -> Vec:
-    """1 + erf(x), within 3 units in the last place of 1."""
+    """1 + erf(x), within 3 units in the last place of 1, and in the far tail of itself."""
     if x.type.bits == 64:
         return erf(x) + 1.0
     t = x.abs().clamp(0.0, 4.2)
@@ -94,7 +107,19 @@ def erf1p(x: Vec) -> Vec:
     root = root.lt(0.0).select(0.0, root)
     square = root * root
     tail = square * square
-    return x.lt(0.0).select(tail, 2.0 - tail)
+    near = x.lt(0.0).select(tail, 2.0 - tail)
+    is_far = x.lt(_FAR)
+    [result] = x.builder.if_any(is_far, lambda: [is_far.select(_far_erfc(x), near)], [near])
+    return result
+
+
+def _far_erfc(x: Vec) -> Vec:
+    """erfc(-x) for x below -2.2, down to denormals."""
+    t = x.abs().clamp(1.0, 10.5)
+    inverse = 1.0 / t
+    square, rest = exact_product(t, t)
+    power = exp_sum(-square, -rest)
+    return power * (inverse * polynomial(inverse * inverse, _FAR_ERFC_SINGLE))
 
 
 def erf(x: Vec) -> Vec:

@@ -1,9 +1,13 @@
-"""exp, exp2 and expm1 of float32 and float64.
+"""exp, exp2, expm1 and sigmoid of float32 and float64.
 
     x = n ln2 + r, |r| <= ln2 / 2        exp(x) = 2^n (1 + r + r^2 Q(r))
 
 Q is a minimax polynomial. ln2 is split in two so that n times its upper part is exact also without
 fused multiply-add. The last multiplication by 2^n rounds once, into denormals and to infinity.
+
+    sigmoid(x) = 2^-k / (2^-k + 2^-k exp(-x))
+
+The power keeps exp(-x) finite as far down as the result is not 0.
 """
 
 from __future__ import annotations
@@ -123,9 +127,23 @@ def exp(x: Vec) -> Vec:
 def exp_times_power(x: Vec, power: int) -> Vec:
     """exp(x) * 2^power for a small power, without overflow in between."""
     c = _constants(x)
-    n, r = _reduced(x.clamp(c.lowest, c.highest), c)
+    n, r = _reduced(x.clamp(c.lowest, c.highest - power), c)
     p = fma(polynomial(r, c.exp), r * r, r) + 1.0
     return scale(p, n + float(power) if power else n)
+
+
+def sigmoid(x: Vec) -> Vec:
+    power = -24 if x.type.bits == 32 else -56
+    unit = x.builder.constant(2.0**power, x.type)
+    return unit / (exp_times_power(-x, power) + unit)
+
+
+def times_sigmoid(a: Vec, x: Vec) -> Vec:
+    """a * sigmoid(x), also where sigmoid(x) is too small to be exact and the product is not."""
+    # A small power: what it takes from `a` may be lost, if that is almost a denormal itself.
+    power = -8
+    unit = 2.0**power
+    return (a * unit) / (exp_times_power(-x, power) + unit)
 
 
 def exp_sum(high: Vec, low: Vec) -> Vec:

@@ -11,6 +11,7 @@ from math import gcd
 
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.kernel import FewRows
+from arenite.codegen.micro.partial_sums import ONE_BLOCK, block_length
 from arenite.codegen.micro.rows import LIMIT, even_heights
 from arenite.codegen.micro.stream import is_far
 from arenite.codegen.micro.tile import lanes_of, most_columns, most_rows
@@ -181,7 +182,14 @@ def as_slices(cut: Cut, layout: Layout, target: Target) -> Cut | None:
     chunks = [n for n in CHUNKS if n * cut.heights[0] <= groups * fewest]
     most = target.l2_nbytes // SLICE_SHARE // (groups * row_nbytes)
     depths = [n for n in range(most, most // 4, -1) if depth % n == 0]
-    found = [(n, chunk) for chunk in chunks for n in depths if n % chunk == 0]
+    # Sums are added up in blocks, of which a slice has whole ones, and these whole chunks.
+    block = block_length(depth) if depth > ONE_BLOCK else None
+    found = [
+        (n, chunk)
+        for chunk in chunks
+        for n in depths
+        if (block or n) % chunk == 0 and n % (block or chunk) == 0
+    ]
     if not found:
         return None
     return replace(

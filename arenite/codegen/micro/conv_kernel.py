@@ -23,10 +23,12 @@ from arenite.codegen.micro.conv_late import Late, LateFunction, Sums
 from arenite.codegen.micro.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import FIRST_ROW, LAST_ROW, MicroKernel
+from arenite.codegen.micro.partial_sums import Blocks, blocks_of
 from arenite.codegen.micro.strips import Strip
 from arenite.codegen.micro.tile import (
     KLoop,
     Step,
+    Summing,
     Tile,
     load_wide,
     moved,
@@ -41,6 +43,8 @@ from arenite.codegen.scope import SCALAR, Level
 from arenite.codegen.vector import I64, Builder, Vec
 from arenite.ir.ops.convolution import PANEL
 
+#: Taps along one axis of a window, where their number is not known.
+USUAL_TAPS = 3
 #: The lines of a tile.
 FIRST_LINE, LAST_LINE = ir.Name("first_line"), ir.Name("last_line")
 
@@ -144,8 +148,23 @@ class ConvFunction(LateFunction):
             [None] * columns,
             rows_ahead(self, rows, self._depth()),
             start=self._begun(shape, is_masked),
+            summing=self._in_blocks(shape, len(self.conv.loops)),
         )
         self.finish(sums, self._masks(shape, is_masked))
+
+    def _in_blocks(self, shape: Tile, n_loops: int) -> Summing | None:
+        """How a tile sums in the first K loops; taps that are counted later are as many as is
+        usual."""
+        counts = [
+            int(taps.count.value) if isinstance(taps.count, ir.Const) else USUAL_TAPS
+            for taps in self.conv.loops
+        ]
+        blocks = blocks_of(self.product.sum_dtype, counts)
+        if blocks is None or n_loops == 0:
+            return None
+        if blocks.loop >= n_loops:
+            blocks = Blocks(n_loops - 1, 1)
+        return self.in_such_blocks(shape, blocks)
 
     def run(self, rows: int, columns: int, is_masked: bool) -> None:
         """A run of tiles."""
@@ -197,7 +216,9 @@ class ConvFunction(LateFunction):
             return sums
 
         start = self._begun(shape, is_masked)
-        flat = summed(b, self._loops()[: ends.n_around], "%a", "%b", start, taps)
+        summing = self._in_blocks(shape, ends.n_around)
+        around = self._loops()[: ends.n_around]
+        flat = (summing or summed)(b, around, "%a", "%b", start, taps, None)
         sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
         self.finish(sums, self._masks(shape, is_masked))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ from arenite.codegen.convert import register_type
 from arenite.codegen.micro import dots
 from arenite.codegen.micro.functions import TileFunction
 from arenite.codegen.micro.kernel import Product
+from arenite.codegen.micro.partial_sums import block_length, blocks_of
 from arenite.codegen.micro.stream import Stretch, is_far, rows_at_once
 from arenite.codegen.micro.tile import Dot, load_wide, moved
 from arenite.codegen.partials import Phase
@@ -201,6 +202,12 @@ class FewRows(TileFunction):
             _Part(mains, main_at, whole, left.ne(whole), self._mask_of(left - whole)),
         )
         self._clear(heads, left + lanes)
+        depth = _known(product.depth)
+        totals: list[str] | None = None
+        if blocks_of(product.sum_dtype, [depth]) is not None:
+            room = self._stack(rows * row_length, "%totals")
+            totals = [b.offset(room, row * row_length * size) for row in range(rows)]
+            self._clear(totals, left + lanes)
 
         def turn(phase: Phase, k: Vec) -> None:
             steps = [k + u for u in range(phase.parts)]
@@ -228,12 +235,15 @@ class FewRows(TileFunction):
                 own = [moved(b, part.first, at * b_step) for at in steps]
                 b.when(part.is_there, partial(stretch.step, part.sums, own, part.at, part.mask))
 
-        depth = _known(product.depth)
         side_by_side = rows_at_once(b.target, rows, self._is_far, _is_alike(product))
         phases = [Phase(1, side_by_side)]
-        if depth is None or depth % side_by_side:
+        length = block_length(depth)
+        if depth is None or depth % side_by_side or (totals and length % side_by_side):
             phases.append(Phase(1, 1))
-        self.counted_loop(zero, self.depth, phases, (), turn)
+        if totals is None:
+            self.counted_loop(zero, self.depth, phases, (), turn)
+        else:
+            self._in_k_blocks(length, phases, turn, heads, totals, left + lanes)
         phase = Phase(1, lanes)
         self.counted_loop(
             zero,
@@ -246,6 +256,40 @@ class FewRows(TileFunction):
             finish = partial(self._finish_sums, part.sums, part.at, first, part.mask)
             b.when(part.is_there, finish)
         b.block.end = "ret void"
+
+    def _in_k_blocks(
+        self,
+        length: int,
+        phases: Sequence[Phase],
+        turn: Callable[[Phase, Vec], None],
+        sums_at: Sequence[str],
+        totals_at: Sequence[str],
+        count: Vec,
+    ) -> None:
+        """All of K; after each `length` of it the sums, so many of each row, are added to totals,
+        which in the end are where the sums were."""
+        b, size, lanes = self.builder, self.product.sum_dtype.bits // 8, self.product.lanes
+        zero, t = b.constant(0, I64), register_type(self.product.sum_dtype, lanes)
+        nothing = b.constant(0, t)
+
+        def added(end: Vec, _: Phase, column: Vec) -> None:
+            is_last = end.ge(self.depth)
+            for sums, totals in zip(sums_at, totals_at, strict=True):
+                here, there = (moved(b, place, column * size) for place in (sums, totals))
+                own, before = (
+                    b.emit(f"load {t}, ptr {place}, align {size}", t) for place in (here, there)
+                )
+                total = before + own
+                left = b.emit(f"select i1 {is_last.text}, {t} {total.text}, {t} {nothing.text}", t)
+                for value, place in ((total, there), (left, here)):
+                    b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
+
+        def block(_: Phase, first: Vec) -> None:
+            end = b.intrinsic("smin", first + length, self.depth)
+            self.counted_loop(first, end, phases, (), turn)
+            self.counted_loop(zero, count, [Phase(1, lanes)], (), partial(added, end))
+
+        self.counted_loop(zero, self.depth, [Phase(1, length)], (), block)
 
     def _apart(self, slot: str, other: str) -> str:
         """A line behind `slot` that does not lie in its page where `other` does in its own.

@@ -20,7 +20,8 @@ from arenite.codegen.convert import register_type
 from arenite.codegen.evaluate import VectorMode
 from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
 from arenite.codegen.micro.kernel import SUM, MicroKernel, Operand
-from arenite.codegen.micro.tile import Dot, KLoop, Tile, moved, multiply
+from arenite.codegen.micro.partial_sums import Blocks, blocks_of, summed_in_blocks
+from arenite.codegen.micro.tile import Dot, KLoop, Summing, Tile, moved, multiply
 from arenite.codegen.micro.widen import Widened, chunk_of
 from arenite.codegen.partials import Phase
 from arenite.codegen.scope import SCALAR, Binding, Level
@@ -94,14 +95,17 @@ class TileFunction(Kept):
         loops = [KLoop(self.depth, self.nbytes(product.a.step, product.a), b_step)]
         inside = None
         depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        counts = [depth]
         chunk = chunk_of(dot, depth) if product.a.step == ir.index(1) else None
         if depth is not None and chunk is not None:
             place = self._stack(rows * chunk, "%wide")
             wide = Widened(self.builder, dot, line, place, rows, depth, chunk)
             loops, inside, dot, line = wide.loops(b_step), wide.inside, wide.dot, wide.line
+            counts = [depth // chunk, chunk]
+        tile = Tile(rows, columns, lanes)
         sums = multiply(
             self.builder,
-            Tile(rows, columns, lanes),
+            tile,
             dot,
             "%a",
             "%b",
@@ -110,8 +114,19 @@ class TileFunction(Kept):
             loops,
             [None] * columns if product.copies_b else masks,
             inside=inside,
+            summing=self.in_blocks(tile, counts),
         )
         self.finish(sums, masks)
+
+    def in_blocks(self, tile: Tile, counts: Sequence[int | None]) -> Summing | None:
+        """How a tile sums in K loops that run so often, or unknown times; None: in one go."""
+        blocks = blocks_of(self.product.sum_dtype, counts)
+        return None if blocks is None else self.in_such_blocks(tile, blocks)
+
+    def in_such_blocks(self, tile: Tile, blocks: Blocks) -> Summing:
+        n_sums = tile.rows * sum(tile.widths)
+        kept_at = self._stack(2 * n_sums if blocks.loop else n_sums, "%totals")
+        return partial(summed_in_blocks, blocks=blocks, kept_at=kept_at)
 
     def begun(
         self, start: ir.Expr | None, widths: Sequence[int], masks: Sequence[Vec | None]

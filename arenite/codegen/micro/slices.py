@@ -9,12 +9,13 @@
                      they change places when a stripe is done
 
 Rows of B are as many as the slice is deep, and the tiles of a stripe share them evenly. Only the
-first stripe is copied beforehand. Between slices the sums lie in scratch and are taken up as they
-are, so that they are added up in the order of K, as in one go. All stripes are whole.
+first stripe is copied beforehand. Between slices the sums lie in scratch, and are added up in the
+order and in the blocks of K that they have in one go. All stripes are whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
@@ -33,6 +34,7 @@ from arenite.codegen.micro.kernel import (
     TILE,
     MicroKernel,
 )
+from arenite.codegen.micro.partial_sums import block_length, blocks_of
 from arenite.codegen.micro.tile import (
     Dot,
     KLoop,
@@ -116,29 +118,57 @@ class SlicedFunction(TileFunction):
         t = register_type(total, lanes)
         line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, ir.index(1)))
         b_step = product.width * size
-        n_chunks, n_steps = (b.constant(n, I64) for n in (made.slices.depth // chunk, chunk))
-        sums = multiply(
-            b,
-            Tile(rows, columns, lanes),
-            Dot(product.a.dtype, total, total),
-            "%a",
-            "%b",
-            lambda row: line * row,
-            lambda column: column * lanes * size,
-            [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)],
-            [None] * columns,
-            inside=self._copy_beside,
-            start=[b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places],
+        depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
+        is_one = blocks_of(total, [depth]) is None
+        length = made.slices.depth if is_one else block_length(depth)
+        turns, n_chunks, n_steps = (
+            b.constant(n, I64) for n in (made.slices.depth // length, length // chunk, chunk)
         )
+        loops = [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)]
+
+        def before() -> list[Vec]:
+            return [b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places]
+
+        def keep(sums: Sequence[Vec]) -> None:
+            for value, place in zip(sums, places, strict=True):
+                b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
+
+        def block(a_at: str, b_at: str, start: list[Vec] | None) -> list[Vec]:
+            sums = multiply(
+                b,
+                Tile(rows, columns, lanes),
+                Dot(product.a.dtype, total, total),
+                a_at,
+                b_at,
+                lambda row: line * row,
+                lambda column: column * lanes * size,
+                loops,
+                [None] * columns,
+                inside=self._copy_beside,
+                start=start,
+            )
+            return [value for row in sums for value in row]
+
+        def added(a_at: str, b_at: str, _: list[Vec]) -> list[Vec]:
+            sums = block(a_at, b_at, None)
+            keep([old + new for old, new in zip(before(), sums, strict=True)])
+            return []
+
+        if is_one:
+            sums = block("%a", "%b", before())
+        else:
+            summed(b, [KLoop(turns, a_step * length, b_step * length)], "%a", "%b", [], added)
+            sums = before()
         last, kept = b.new_block("last"), b.new_block("kept")
         is_last = Vec(b, "%is_last", I64).ne(0)
         b.block.end = f"br i1 {is_last.text}, label %{last.name}, label %{kept.name}"
         b.block = kept
-        for made_sum, place in zip((x for row in sums for x in row), places, strict=True):
-            b.emit_void(f"store {t} {made_sum.text}, ptr {place}, align {size}")
+        if is_one:
+            keep(sums)
         kept.end = "ret void"
         b.block = last
-        self.finish(sums, [None] * columns)
+        by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
+        self.finish(by_row, [None] * columns)
 
     def _copy_beside(self, a_at: str) -> str:
         """A row of the next stripe to its panels, if the tile has one left to copy."""

@@ -6,9 +6,9 @@
         row 1  │ sum      │ sum      │
                └──────────┴──────────┘
 
-Sums are phis from the first step to the last and are added up in the order of K. All addresses are
-offsets in bytes from one pointer into A and one into B, so that a matmul and a convolution differ
-in their offsets and K loops alone. The loops run at least once.
+Sums are phis from the first step to the last, or of a block of them (`partial_sums`). All addresses
+are offsets in bytes from one pointer into A and one into B, so that a matmul and a convolution
+differ in their offsets and K loops alone. The loops run at least once.
 """
 
 from __future__ import annotations
@@ -87,17 +87,18 @@ def multiply(
     beside: Callable[[str], None] | None = None,
     inside: Inside | None = None,
     start: list[Vec] | None = None,
+    summing: Summing | None = None,
 ) -> list[list[Vec]]:
     """The sums, by row and column, from zeros or others on; emitted behind the builder's current
     block.
 
     Of a column with a mask only the lanes that hold are read. `beside` emits what else a step does,
-    from where it is in A; `inside` is as in `summed`.
+    from where it is in A; `inside` is as in `summed`, which `summing` stands in for.
     """
     step = tile_step(b, tile, dot, row_offset, column_offset, column_masks, beside)
     if start is None:
         start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in tile.widths] * tile.rows
-    sums = summed(b, k_loops, a_pointer, b_pointer, start, step, inside)
+    sums = (summing or summed)(b, k_loops, a_pointer, b_pointer, start, step, inside)
     return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
 
 
@@ -105,6 +106,10 @@ def multiply(
 Step: TypeAlias = Callable[[str, str, list[Vec]], list[Vec]]
 #: From an address in A, another where the same numbers are.
 Inside: TypeAlias = Callable[[str], str]
+#: What `summed` is.
+Summing: TypeAlias = Callable[
+    [Builder, Sequence[KLoop], str, str, list[Vec], Step, Inside | None], list[Vec]
+]
 
 
 def tile_step(
@@ -210,13 +215,13 @@ def _loop(
     latch.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
     b.set_phi(head, left.text, [(loop.count, front), (after, latch)])
     for name, first, second in ((a_at, a_start, a_next), (b_at, b_start, b_next)):
-        _pointer_phi(head, name, (first, front), (second, latch))
+        pointer_phi(head, name, (first, front), (second, latch))
     for phi, first_sum, last_sum in zip(sums, start, made, strict=True):
         b.set_phi(head, phi.text, [(first_sum, front), (last_sum, latch)])
     b.block = done
     return made
 
 
-def _pointer_phi(block: BasicBlock, name: str, *sources: tuple[str, BasicBlock]) -> None:
+def pointer_phi(block: BasicBlock, name: str, *sources: tuple[str, BasicBlock]) -> None:
     pairs = ", ".join(f"[ {value}, %{source.name} ]" for value, source in sources)
     block.phis.append(f"{name} = phi ptr {pairs}")

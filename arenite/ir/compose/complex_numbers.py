@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from arenite.dtype import BY_NAME, Kind
-from arenite.ir.compose.basic import add, binary, div, mul, sub, unary, where
+from arenite.ir.compose.basic import add, binary, cast, div, mul, sub, unary, where
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 
@@ -67,6 +67,22 @@ def exp(x: Node) -> Node:
     return _turned(unary("exp", re), im)
 
 
+def exp2(x: Node) -> Node:
+    re, im = parts(x)
+    return _turned(unary("exp2", re), mul(im, math.log(2)))
+
+
+def expm1(x: Node) -> Node:
+    """exp(x) - 1, whose real part is expm1(a) cos b - 2 sin²(b/2): near 0 digits stay."""
+    a, b = parts(x)
+    is_real = binary("eq", b, 0.0)
+    half = unary("sin", mul(b, 0.5))
+    less = unary("expm1", a)
+    re = sub(mul(less, unary("cos", b)), mul(mul(half, half), 2.0))
+    im = mul(unary("exp", a), unary("sin", b))
+    return joined(where(is_real, less, re), where(is_real, b, im))
+
+
 def log(x: Node) -> Node:
     """Near the unit circle by what lacks to 1, so that digits stay."""
     re, im = parts(x)
@@ -77,6 +93,27 @@ def log(x: Node) -> Node:
     is_near = make("and", binary("gt", size, 0.5), binary("lt", size, 2.0))
     near = mul(unary("log1p", where(is_near, beyond, 0.0)), 0.5)
     return joined(where(is_near, near, unary("log", size)), angle(x))
+
+
+def log1p(x: Node) -> Node:
+    """log(1 + x); |1 + x|² - 1 is a (2 + a) + b², of which near 0 digits stay."""
+    a, b = parts(x)
+    more = add(a, 1.0)
+    beyond = add(mul(a, add(a, 2.0)), mul(b, b))
+    size = hypot(more, b)
+    is_near = make("and", binary("gt", size, 0.5), binary("lt", size, 2.0))
+    near = mul(unary("log1p", where(is_near, beyond, 0.0)), 0.5)
+    return joined(where(is_near, near, unary("log", size)), make("atan2", b, more))
+
+
+def _log_to(base: float) -> Callable[[Node], Node]:
+    """The logarithm to another base: both parts of the natural one, scaled."""
+
+    def apply(x: Node) -> Node:
+        re, im = parts(log(x))
+        return joined(*(mul(part, 1 / math.log(base)) for part in (re, im)))
+
+    return apply
 
 
 def sqrt(x: Node) -> Node:
@@ -144,7 +181,12 @@ def cos(x: Node) -> Node:
 FUNCTIONS: dict[str, Callable[[Node], Node]] = {
     "abs": magnitude,
     "exp": exp,
+    "exp2": exp2,
+    "expm1": expm1,
     "log": log,
+    "log1p": log1p,
+    "log2": _log_to(2),
+    "log10": _log_to(10),
     "sqrt": sqrt,
     "sinh": sinh,
     "cosh": cosh,
@@ -169,3 +211,24 @@ def power(x: Node, exponent: int) -> Node:
     if result is None:
         return full(x.shape, 1, x.dtype)
     return result if exponent > 0 else div(1.0, result)
+
+
+def general_power(x: Node, exponent: Node) -> Node:
+    """exp(exponent log x), both complex. Of 0 it is 1 to the power 0, 0 to one whose real part
+    is positive, and no number to any other, as in NumPy."""
+    dtype = x.dtype
+    wide = BY_NAME["float64"]  # the logarithm is multiplied: what it lacks would grow
+    (a, b), (c, d) = ([cast(part, wide) for part in parts(one)] for one in (x, exponent))
+    size, turn = parts(log(joined(a, b)))
+    made = parts(
+        _turned(unary("exp", sub(mul(c, size), mul(d, turn))), add(mul(c, turn), mul(d, size)))
+    )
+    is_zero, has_no_power = (
+        make("and", binary("eq", re, 0.0), binary("eq", im, 0.0)) for re, im in ((a, b), (c, d))
+    )
+    is_vanishing = binary("gt", c, 0.0)
+    found = []
+    for part, one in zip(made, (1.0, 0.0), strict=True):
+        of_zero = where(is_vanishing, full(part.shape, 0.0, wide), math.nan)
+        found.append(where(has_no_power, one, where(is_zero, of_zero, part)))
+    return cast(joined(*found), dtype)

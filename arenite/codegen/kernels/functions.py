@@ -1,0 +1,122 @@
+"""Functions that graphs spell out, and that are better computed as one: exact in their tails.
+
+erf(x) + 1               as in gelu: of what is little more than -1 nothing would be left
+tanh(x) + 1              2 sigmoid(2x), as in gelu by tanh
+1 / (exp(-x) + 1)        sigmoid(x): exp(-x) would be infinite where the result is not 0
+a / (exp(-x) + 1)        a sigmoid(x), as in silu, also as a product
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.dtype import BY_NAME
+from arenite.ir.node import Node
+
+_FLOATS = (BY_NAME["float32"], BY_NAME["float64"])
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What it is a function of, how it is made of that, and the nodes it does without."""
+
+    operands: tuple[Node, ...]
+    made: Callable[[Sequence[ir.Expr]], ir.Expr]
+    between: tuple[Node, ...]
+
+
+def function_of(node: Node) -> Function | None:
+    """The function that a node spells out. Small floats round at each step, and so do not."""
+    rule = _RULES.get(node.op)
+    return rule(node) if rule is not None and node.dtype in _FLOATS else None
+
+
+def _add(node: Node) -> Function | None:
+    for op in ("erf", "tanh"):
+        inner = _beside_one(node, op)
+        if inner is None or (op == "erf" and node.dtype != _FLOATS[0]):
+            continue
+        return Function(inner.inputs, _erf1p if op == "erf" else _tanh1p, (inner,))
+    return None
+
+
+def _erf1p(parts: Sequence[ir.Expr]) -> ir.Expr:
+    return ir.Unary("erf1p", parts[0])
+
+
+def _tanh1p(parts: Sequence[ir.Expr]) -> ir.Expr:
+    two = ir.Const(2.0, parts[0].dtype)
+    return ir.Binary("mul", ir.Unary("sigmoid", ir.Binary("mul", parts[0], two)), two)
+
+
+def _reciprocal(node: Node) -> Function | None:
+    found = _behind_sigmoid(node)
+    if found is None:
+        return None
+    x, between = found
+    return Function((x,), lambda parts: ir.Unary("sigmoid", parts[0]), between)
+
+
+def _mul(node: Node) -> Function | None:
+    a, b = node.inputs
+    for gate, other in ((b, a), (a, b)):
+        found = _behind_sigmoid(gate)
+        if found is not None:
+            return Function((other, found[0]), _times_sigmoid, (gate, *found[1]))
+    return None
+
+
+def _div(node: Node) -> Function | None:
+    a, b = node.inputs
+    found = _behind_sum(b)
+    if found is None:
+        return None
+    x, between = found
+    if _is_one(a):
+        return Function((x,), lambda parts: ir.Unary("sigmoid", parts[0]), between)
+    return Function((a, x), _times_sigmoid, between)
+
+
+def _times_sigmoid(parts: Sequence[ir.Expr]) -> ir.Expr:
+    return ir.Binary("times_sigmoid", *parts)
+
+
+_RULES: dict[str, Callable[[Node], Function | None]] = {
+    "add": _add,
+    "reciprocal": _reciprocal,
+    "mul": _mul,
+    "div": _div,
+}
+
+
+def _behind_sigmoid(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    """What a spelled-out sigmoid is of, and the nodes between."""
+    if node.op == "reciprocal":
+        return _behind_sum(node.inputs[0])
+    if node.op == "div" and _is_one(node.inputs[0]):
+        return _behind_sum(node.inputs[1])
+    return None
+
+
+def _behind_sum(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    """x, where a node is exp(-x) + 1, and the nodes between."""
+    power = _beside_one(node, "exp") if node.op == "add" else None
+    if power is None or power.inputs[0].op != "neg":
+        return None
+    return power.inputs[0].inputs[0], (node, power)
+
+
+def _beside_one(node: Node, op: str) -> Node | None:
+    """The node of this op that 1 is added to."""
+    for x, other in (node.inputs, reversed(node.inputs)):
+        if x.op == op and _is_one(other):
+            return x
+    return None
+
+
+def _is_one(node: Node) -> bool:
+    while node.op == "expand":
+        node = node.inputs[0]
+    return node.op == "full" and node.attr("value") == 1.0

@@ -1,0 +1,63 @@
+"""Activations in their tails: exact relative to themselves wherever the result is a normal number,
+by Python's own erfc and exp of float64, however they are spelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite.tensor import Tensor
+
+X = np.concatenate([np.linspace(-100, 100, 8_001), np.linspace(-14, -3.2, 2_000)]).astype(
+    np.float32
+)
+
+
+def _cubic(x: Any) -> Any:
+    return math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
+#: What is computed, what it must be, and the bound in units in the last place.
+CASES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[float], float], float]] = {
+    "sigmoid": (lambda x: x.sigmoid(), lambda x: 1 / (1 + math.exp(-x)), 3),
+    "sigmoid spelled out": (lambda x: 1 / (1 + (-x).exp()), lambda x: 1 / (1 + math.exp(-x)), 3),
+    "silu": (lambda x: x.silu(), lambda x: x / (1 + math.exp(-x)), 3),
+    "silu spelled out": (lambda x: x / (1 + (-x).exp()), lambda x: x / (1 + math.exp(-x)), 3),
+    "gelu": (lambda x: x.gelu(), lambda x: x * math.erfc(-x * math.sqrt(0.5)) / 2, 8),
+    "gelu by tanh": (lambda x: x.gelu("tanh"), lambda x: x / (1 + math.exp(-2 * _cubic(x))), 40),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tails_are_exact_relative_to_themselves(name: str) -> None:
+    function, judge, bound = CASES[name]
+    got = arenite.compile(function, X)(X)
+    with np.errstate(over="ignore"):
+        exact = np.array([judge(float(x)) if x > -15 or "gelu" not in name else 0.0 for x in X])
+    # Between 0 and the tail of gelu the error is bounded by that of numbers near x.
+    looked = (np.abs(exact) > np.finfo(np.float32).tiny) & ((X < -3.2) | (X > 0))
+    assert looked.mean() > 0.5
+    # The argument of exp or erfc is rounded: by half a unit, which x^2 carries over.
+    slack = X[looked].astype(np.float64) ** 2 if name.startswith("gelu") else 0
+    units = np.abs(got[looked] - exact[looked]) / (np.abs(exact[looked]) * 2.0**-23)
+    assert (units <= bound + slack).all(), float(units.max())
+
+
+def test_a_sigmoid_that_is_needed_too_is_computed_once() -> None:
+    x = np.linspace(-80, 80, 1_000, dtype=np.float32)
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        gate = x.sigmoid()
+        return gate, gate * 3
+
+    compiled = arenite.compile(function, x)
+    assert sum(kernel.code.count("sigmoid") for kernel in compiled.kernels) == 1
+    gate, scaled = compiled(x)
+    exact = 1 / (1 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(gate, exact, rtol=1e-6)
+    np.testing.assert_allclose(scaled, 3 * exact, rtol=1e-6)
