@@ -23,9 +23,10 @@ from arenite.runtime.arguments import check_targets
 from arenite.runtime.closing import Closing
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
-from arenite.tensor.state import tracing
 from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
+from arenite.tensor.tracing import tracing
+from arenite.tensor.variant_states import VariantStates
 from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class CompiledFunction(Closing):
 
     def __init__(self, source: _Source) -> None:
         self._arguments = source.arguments
-        self._cache = VariantCache(source.compile_for)
+        self._states = states = VariantStates()
+        self._cache = VariantCache(lambda values: states.join(source.compile_for(values)))
         #: Of a function without static arguments.
         self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
@@ -129,7 +131,8 @@ class CompiledFunction(Closing):
             values, arrays = self._sorted_out(arguments)
             variant = self.variant(*values)
             targets = None if out is None else _targets(out, variant.structure)
-            results = variant.executable(*arrays, out=targets)
+            with self._states.lent_to(variant):
+                results = variant.executable(*arrays, out=targets)
         variant.count_call()
         if out is not None:
             return out
@@ -138,13 +141,17 @@ class CompiledFunction(Closing):
     def profile(self, *arguments: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
         values, arrays = self._sorted_out(arguments)
-        return self.variant(*values).executable.profile(*arrays)
+        variant = self.variant(*values)
+        with self._states.lent_to(variant):
+            return variant.executable.profile(*arrays)
 
     def run_checked(self, *arguments: Any) -> Any:
         """Run launch by launch, every byte watched: see Executable.run_checked."""
         values, arrays = self._sorted_out(arguments)
         variant = self.variant(*values)
-        return put_together(variant.structure, variant.executable.run_checked(*arrays))
+        with self._states.lent_to(variant):
+            results = variant.executable.run_checked(*arrays)
+        return put_together(variant.structure, results)
 
     # Variants.
 
@@ -204,8 +211,8 @@ class CompiledFunction(Closing):
 
     @property
     def state(self) -> States:
-        """What lives from call to call, by name."""
-        return self.executable.state
+        """What lives from call to call, by name; one for all values of static arguments."""
+        return self._states.states
 
     # All there are.
 
@@ -226,13 +233,13 @@ class CompiledFunction(Closing):
 
     def reset_state(self) -> None:
         """Make all states zero."""
-        for one in self.variants:
-            one.executable.reset_state()
+        self._states.clear()
 
     def close(self) -> None:
         """Give every byte back to the system. Returned arrays are the caller's and stay."""
         self._only = None
         self._cache.close()
+        self._states.close()
 
     def __repr__(self) -> str:
         if self.is_static:

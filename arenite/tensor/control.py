@@ -12,20 +12,25 @@ there into segments, each planned when it is entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast, reshape
 from arenite.ir.dim import Expr
-from arenite.ir.growing import FOR_EVER, Body, growing
+from arenite.ir.growing import FOR_EVER, Body, Carried, growing
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
 from arenite.ir.ops import size as size_node
+from arenite.ir.regions import rebuilt
 from arenite.tensor.base import ORIGINS, Base, described, node_of, operand_of
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import BOOL, INT64, INTEGERS
 from arenite.tensor.structure import Leaves, need_same, put_together, taken_apart
+from arenite.tensor.tracing import choose_states, scope, side, tracing_body, values_now
+
+if TYPE_CHECKING:
+    from arenite.tensor.state import State
 
 
 def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
@@ -36,14 +41,19 @@ def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
     raises nothing.
     """
     condition = _truth(predicate, "the predicate of cond")
-    structure, one = taken_apart(then(*operands) if callable(then) else then)
-    other_structure, other = taken_apart(otherwise(*operands) if callable(otherwise) else otherwise)
+    before = values_now()
+    with side(before) as states:
+        structure, one = taken_apart(then(*operands) if callable(then) else then)
+    with side(before) as other_states:
+        given = otherwise(*operands) if callable(otherwise) else otherwise
+        other_structure, other = taken_apart(given)
     need_same("what cond gives for false", other_structure, structure)
     chosen = []
     for (path, a), (_, b) in zip(one, other, strict=True):
         yes, no = _of_one_type(a, b)
         _need_like(f"what cond gives for false{_at(path)}", no, yes)
         chosen.append(wrap(make("if", condition, yes, no)))
+    choose_states(condition, states, other_states)
     return put_together(structure, chosen)
 
 
@@ -64,7 +74,7 @@ def while_loop(
         return Body(following, goes_on=goes_on)
 
     trips = full((), FOR_EVER, INT64)
-    return carry.wrapped(growing(trips, carry.nodes, build, condition=first, origins=ORIGINS))
+    return carry.wrapped(_looped(trips, carry.nodes, build, first)[0])
 
 
 def fori_loop(
@@ -80,7 +90,7 @@ def fori_loop(
     def build(number: Node, carried: Sequence[Node]) -> Body:
         return Body(carry.following(body(wrap(number), carry.wrapped(carried)), carried))
 
-    return carry.wrapped(growing(_trips(trips), carry.nodes, build, origins=ORIGINS))
+    return carry.wrapped(_looped(_trips(trips), carry.nodes, build)[0])
 
 
 def scan(
@@ -115,10 +125,49 @@ def scan(
         made = [node_of(leaf) for _, leaf in outs]
         return Body(carry.following(returned[0], carried), made)
 
-    made = growing(_trips(trips), carry.nodes, build, origins=ORIGINS)
-    n = len(carry.nodes)
-    stacked = [wrap(node) for node in made[n:]]
-    return carry.wrapped(made[:n]), put_together(shown[0], stacked)
+    last, rows = _looped(_trips(trips), carry.nodes, build)
+    return carry.wrapped(last), put_together(shown[0], [wrap(node) for node in rows])
+
+
+def _looped(
+    trips: Node,
+    initial: Sequence[Node],
+    build: Callable[[Node, Sequence[Node]], Body],
+    condition: Node | None = None,
+) -> tuple[list[Node], list[Node]]:
+    """(carried values after the last iteration, stacked rows); states that the body sets are
+    carried along."""
+    outer = scope()
+    states: list[State] = []
+
+    def build_with_states(number: Node, carried: Sequence[Node]) -> Body:
+        with tracing_body() as inside:
+            body = build(number, carried)
+        if inside is None:
+            return body
+        beside = inside.carried()
+        states[:] = beside
+        return _with_states(body, list(beside.values()), inside.unchanged())
+
+    made = growing(trips, initial, build_with_states, condition=condition, origins=ORIGINS)
+    n, end = len(initial), len(initial) + len(states)
+    for state, node in zip(states, made[n:end], strict=True):
+        assert outer is not None
+        outer.current[state] = node
+    return made[:n], made[end:]
+
+
+def _with_states(body: Body, beside: list[Carried], outside: dict[Node, Node]) -> Body:
+    """A body that carries states, with what those that it only reads are outside."""
+    ends = [] if body.goes_on is None else [body.goes_on]
+    roots = [*body.following, *body.rows, *ends, *(one.following for one in beside)]
+    new = rebuilt(roots, outside, ORIGINS)
+    return Body(
+        [new[node] for node in body.following],
+        [new[node] for node in body.rows],
+        None if body.goes_on is None else new[body.goes_on],
+        [Carried(one.initial, one.parameter, new[one.following]) for one in beside],
+    )
 
 
 class _Carry:

@@ -29,6 +29,7 @@ class Variant:
     values: tuple[Any, ...]
     executable: Executable
     structure: Any  # of what the function returned, for `structure.put_together`
+    state_names: tuple[str, ...] = ()
     n_calls: int = 0
     last_use: int = 0  # counted over all variants
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
