@@ -14,10 +14,11 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, Var, check_binding, evaluate
+from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import typed
 from arenite.ir.outline import Port
+from arenite.runtime.size_reader import SizeReader
 
 Array = NDArray[Any]
 
@@ -27,7 +28,7 @@ class Arguments:
 
     def __init__(self, inputs: tuple[Port, ...], variables: tuple[Var, ...]) -> None:
         self._inputs = inputs
-        self._variables = variables
+        self._reader = SizeReader([port.shape for port in inputs], variables)
         self._wanted = [
             (numpy_dtype(port.dtype), None if _is_open(port) else port.shape) for port in inputs
         ]
@@ -59,17 +60,13 @@ class Arguments:
 
     def sizes(self, arrays: list[Array]) -> dict[str, int]:
         """The values of all variables, read off the shapes; every other size is checked."""
-        sizes: dict[str, int] = {}
-        pairs = list(zip(self._inputs, arrays, strict=True))
-        for port, array in pairs:
-            for dim, size in zip(port.shape, array.shape, strict=True):
-                if isinstance(dim, Var) and dim.name not in sizes:
-                    sizes[dim.name] = check_binding(dim, size)
-        missing = [var.name for var in self._variables if var.name not in sizes]
-        if missing:
-            raise BoundsError(
-                f"no input has {missing[0]!r} as a size by itself, so it is not known"
-            )
+        reader = self._reader
+        if reader.missing:
+            raise BoundsError(no_size(reader.missing[0]))
+        sizes = reader.sizes([array.shape for array in arrays])
+        if isinstance(sizes, int):
+            _explain(arrays[sizes], self._inputs[sizes])
+        pairs = zip(self._inputs, arrays, strict=True)
         for port, array in pairs:
             if any(
                 _value(dim, sizes) != size
@@ -138,6 +135,14 @@ def check_fit(out: Sequence[Array], results: Sequence[Array]) -> None:
                 f"an output of {result.dtype}{result.shape} does not go into an array of "
                 f"{target.dtype}{target.shape}"
             )
+
+
+def no_size(name: str) -> str:
+    """Why a variable has no value."""
+    return (
+        f"no input has {name!r} as a size from which it follows, by itself or in a form such as "
+        f"2 * {name} + 1, so it is not known"
+    )
 
 
 def _is_open(port: Port) -> bool:

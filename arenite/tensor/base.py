@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import Operand
+from arenite.ir.compose.basic import INT64, Operand
 from arenite.ir.dim import Dim, Expr, product
 from arenite.ir.element import held_dtype
 from arenite.ir.node import Node, Origin, Origins, typed
 from arenite.ir.ops import buffer, constant
+from arenite.ir.ops import size as size_node
 
 DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
 Axis: TypeAlias = int | Sequence[int] | None
+#: What an operation takes: nodes, and numbers and sizes whose dtype follows from these.
+WeakOperand: TypeAlias = Operand | Expr
 
 # Arrays up to this size become constants, known by content; larger ones are never hashed.
 CONSTANT_ELEMENTS = 64
@@ -125,20 +128,22 @@ def _on_a_line(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-def operand_of(value: object) -> Operand:
-    """A node, or a Python number, which takes its dtype from the others."""
+def operand_of(value: object) -> WeakOperand:
+    """A node; or a Python number or a size, which take their dtype from the others."""
     if isinstance(value, Base):
         return value._node
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if isinstance(value, bool | int | float | complex | Expr) and not isinstance(value, np.generic):
         return value
-    if isinstance(value, Node | Expr):
-        raise InvalidArgument(f"{value!r} is no tensor; wrap it first")
+    if isinstance(value, Node):
+        raise InvalidArgument(f"{value!r} is a node; it becomes a tensor with Tensor.of_node")
     return node_of_array(array_of(value))
 
 
 def node_of(value: object) -> Node:
-    """A node of anything; Python numbers have NumPy's default dtypes."""
+    """A node of anything; Python numbers have NumPy's default dtypes, sizes are int64."""
     operand = operand_of(value)
+    if isinstance(operand, Expr):
+        return size_node(operand, INT64)
     return operand if isinstance(operand, Node) else node_of_array(array_of(operand))
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from arenite.errors import InvalidArgument
+from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
 from arenite.memory.amounts import parse_nbytes
-from arenite.runtime.arguments import check_targets
+from arenite.runtime.arguments import check_targets, no_size
 from arenite.runtime.closing import Closing
+from arenite.runtime.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.spec import Static, TensorSpec, spec
 from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
@@ -99,6 +100,9 @@ class _Source:
         updates = states.updates
         origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
         graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
+        unknown = SizeReader([node.shape for node in inputs], graph.vars).missing
+        if unknown:
+            raise BoundsError(no_size(unknown[0]))
         executable = compile_program(
             graph,
             threads=self.threads,

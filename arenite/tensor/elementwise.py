@@ -11,12 +11,12 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
 from arenite.ir.compose import basic, complex_numbers, neural
-from arenite.ir.compose.basic import Operand, binary, cast, mul, unary, where
+from arenite.ir.compose.basic import binary, cast, mul, unary, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
 from arenite.ir.node import Node
 from arenite.ir.ops import make
-from arenite.tensor.base import DTypeLike, described, node_of, operand_of
+from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
     BOOL,
@@ -28,6 +28,7 @@ from arenite.tensor.promote import (
     common_dtype,
     float_common,
     float_dtype,
+    weak_result,
 )
 
 S = TypeVar("S", bound="ElementwiseMethods")
@@ -47,7 +48,7 @@ _COMPARES = tuple(_ANSWERS)
 _FLOAT_ONLY = ("atan2",)
 
 
-def nodes_of(a: object, b: object) -> list[Operand]:
+def nodes_of(a: object, b: object) -> list[WeakOperand]:
     """At least one operand as a node."""
     operands = [operand_of(a), operand_of(b)]
     if not any(isinstance(operand, Node) for operand in operands):
@@ -74,15 +75,14 @@ def arithmetic(op: str, a: object, b: object) -> Node:
     if op == "pow":
         fast = _simple_power(operands, dtype.kind in INTEGERS)
         if fast is not None:
-            return fast
+            return weak_result(fast, operands)
     if op in _COMPARES:
         known = _known_comparison(op, operands)
-        if known is not None:
-            return known
-    return binary(op, *cast_all(operands, dtype))
+        return binary(op, *cast_all(operands, dtype)) if known is None else known
+    return weak_result(binary(op, *cast_all(operands, dtype)), operands)
 
 
-def _known_comparison(op: str, operands: list[Operand]) -> Node | None:
+def _known_comparison(op: str, operands: list[WeakOperand]) -> Node | None:
     """Comparisons of integers that no common dtype could decide: with a Python number that does
     not fit, and of int64 with uint64."""
     a, b = operands
@@ -106,7 +106,7 @@ def _known_comparison(op: str, operands: list[Operand]) -> Node | None:
     return where(below, basic.broadcast_to(node_of(answer), compared.shape), compared)
 
 
-def _simple_power(operands: list[Operand], integer: bool) -> Node | None:
+def _simple_power(operands: list[WeakOperand], integer: bool) -> Node | None:
     """x ** 2 and x ** 0.5 by what they mean; integers to a negative power are refused."""
     base, exponent = operands
     if not isinstance(base, Node) or isinstance(exponent, Node | bool):
@@ -132,7 +132,7 @@ def floating(op: str, x: object) -> Node:
     node = node_of(x)
     if is_complex(node) and op in complex_numbers.FUNCTIONS:
         return complex_numbers.FUNCTIONS[op](node)
-    return unary(op, cast(node, float_dtype(node.dtype)))
+    return weak_result(unary(op, cast(node, float_dtype(node.dtype))), [node])
 
 
 def rounding(op: str, x: object) -> Node:
@@ -232,7 +232,7 @@ def choose(condition: object, a: object, b: object) -> Node:
     """numpy.where with three arguments."""
     operands = nodes_of(a, b)
     dtype = common_dtype(operands)
-    return where(truth(condition), *cast_all(operands, dtype))
+    return weak_result(where(truth(condition), *cast_all(operands, dtype)), operands)
 
 
 def clipped(x: object, low: object, high: object) -> Node:

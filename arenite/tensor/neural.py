@@ -9,13 +9,13 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, neural
-from arenite.ir.compose.basic import Operand, binary, cast
+from arenite.ir.compose.basic import binary, cast
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops import make
 from arenite.tensor.base import Base, DTypeLike, axis_of, described, node_of, operand_of
-from arenite.tensor.promote import INTEGERS, float_dtype
+from arenite.tensor.promote import INTEGERS, cast_all, float_dtype
 
 S = TypeVar("S", bound="NeuralMethods")
 
@@ -71,11 +71,9 @@ class NeuralMethods(Base):
     def prelu(self, slope: object) -> Self:
         """A slope below 0 for all, or for each channel (axis 1)."""
         x = _float_node(self)
-        given: Operand = operand_of(slope)
-        if isinstance(given, Node):
-            given = cast(given, x.dtype)
-            if given.ndim == 1 and given.shape[0] != 1 and x.ndim > 1:
-                given = basic.along(given, 1, x.ndim)
+        [given] = cast_all([operand_of(slope)], x.dtype)
+        if isinstance(given, Node) and given.ndim == 1 and given.shape[0] != 1 and x.ndim > 1:
+            given = basic.along(given, 1, x.ndim)
         return self._new(neural.leaky_relu(x, given))
 
     def elu(self, alpha: float = 1.0) -> Self:

@@ -18,16 +18,17 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Found, variables
+from arenite.ir.dim import Expr
+from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops import buffer
+from arenite.ir.ops import buffer, size
 from arenite.tensor import realize as realization
 from arenite.tensor.base import DTypeLike, array_of, described, node_of_array, record_origin
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.linear import LinearMethods
 from arenite.tensor.neural import NeuralMethods
-from arenite.tensor.promote import INTEGERS
+from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.reductions import ReductionMethods
 
 _SOURCES = ("constant", "buffer")
@@ -44,7 +45,7 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
         elif isinstance(data, Node):
             raise InvalidArgument("a node becomes a tensor with Tensor.of_node")
         else:
-            node = node_of_array(array_of(data))
+            node = size(data, INT64) if isinstance(data, Expr) else node_of_array(array_of(data))
         self._node = node if dtype is None else cast(node, dtype_of(dtype))
         record_origin(self._node)
 
@@ -162,16 +163,15 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
 def realize_all(*tensors: Tensor) -> None:
     """Compute several tensors in one run; what they share is computed once."""
     pending = [tensor for tensor in tensors if not tensor.is_realized]
+    if not pending:
+        return
     for tensor in pending:
-        unknown = {var for size in tensor.shape for var in variables(size)}
-        names = sorted(var.name for var in unknown if not isinstance(var, Found))
+        names = [var.name for var in Graph.of([tensor.node]).vars]
         if names:
             raise NotSupported(
                 f"{tensor!r} has sizes that are not bound: {', '.join(names)}; compile a function "
                 "of it instead"
             )
-    if not pending:
-        return
     arrays = realization.realize([tensor.node for tensor in pending])
     for tensor, array in zip(pending, arrays, strict=True):
         tensor._node = buffer(array)

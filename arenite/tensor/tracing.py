@@ -17,6 +17,7 @@ from arenite.ir.graph import topological
 from arenite.ir.growing import Carried
 from arenite.ir.node import Node
 from arenite.ir.ops import make, parameter
+from arenite.ir.regions import rebuilt
 
 if TYPE_CHECKING:
     from arenite.tensor.state import State
@@ -137,6 +138,14 @@ def values_now() -> dict[State, Node]:
     """What the states are by now that were used so far."""
     inside = scope()
     return {} if inside is None else dict(inside.current)
+
+
+def replace_values(mapping: Mapping[Node, Node]) -> None:
+    """Put nodes in the place of others in what the states are by now."""
+    inside = scope()
+    if inside is not None:
+        new = rebuilt(inside.current.values(), mapping)
+        inside.current = {state: new[value] for state, value in inside.current.items()}
 
 
 def choose_states(condition: Node, one: Mapping[State, Node], other: Mapping[State, Node]) -> None:
