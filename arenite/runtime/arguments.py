@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Var, evaluate
-from arenite.ir.element import numpy_dtype
+from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.ir.node import typed
 from arenite.ir.outline import Port
 from arenite.runtime.size_reader import SizeReader
@@ -49,7 +49,9 @@ class Arguments:
             dtype, shape = self._wanted[k]
             given = array.dtype
             if given is not dtype and given != dtype:
-                _explain(array, self._inputs[k])
+                array = in_native_order(array)
+                if array.dtype != dtype:
+                    _explain(array, self._inputs[k])
             if array.shape != shape and (
                 shape is not None or array.ndim != len(self._inputs[k].shape)
             ):

@@ -15,7 +15,7 @@ from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose.basic import INT64, Operand
 from arenite.ir.dim import Dim, Expr, product
-from arenite.ir.element import held_dtype
+from arenite.ir.element import held_dtype, in_native_order
 from arenite.ir.node import Node, Origin, Origins, typed
 from arenite.ir.ops import buffer, constant
 from arenite.ir.ops import size as size_node
@@ -104,7 +104,7 @@ def array_of(value: object) -> NDArray[Any]:
     array = np.asarray(value)
     if array.dtype.kind in "OUSMm":
         raise InvalidArgument(f"{type(value).__name__} holds {array.dtype}, which is no number")
-    return array
+    return in_native_order(array)
 
 
 def node_of_array(array: NDArray[Any], *, share: bool = False) -> Node:

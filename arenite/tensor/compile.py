@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
@@ -22,7 +20,7 @@ from arenite.memory.amounts import parse_nbytes
 from arenite.runtime.arguments import check_targets, no_size
 from arenite.runtime.closing import Closing
 from arenite.runtime.size_reader import SizeReader
-from arenite.tensor.base import ORIGINS
+from arenite.tensor.base import ORIGINS, array_of
 from arenite.tensor.spec import Static, TensorSpec, spec
 from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
@@ -257,7 +255,7 @@ def _as_kind(given: Any, name: str) -> TensorSpec | Static:
     if isinstance(given, Tensor):
         return TensorSpec(given.shape, given.dtype)
     try:
-        array = np.asarray(given)
+        array = array_of(given)
         return spec(array.shape, array.dtype)
     except ValueError:
         raise InvalidArgument(
