@@ -25,7 +25,7 @@ def main() -> None:
         rng.standard_normal(shape).astype(np.float32) * 0.1
         for shape in ((784, 256), (256,), (256, 10))
     )
-    program = arenite.compile(network, arenite.spec((batch, 784)), w1, b1, w2, memory="1MiB")
+    program = arenite.compile(network, arenite.spec((batch, 784)), w1, b1, w2, memory="1.5MiB")
 
     print(program.plan, end="\n\n")
     for kernel in program.kernels:

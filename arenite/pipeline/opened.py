@@ -36,8 +36,10 @@ class Opened:
 
     @property
     def nbytes(self) -> int:
-        """Those of its arena."""
-        return self.executable.plan.peak_nbytes
+        """Those of its arena, and of weights that it reads in place."""
+        plan = self.executable.plan
+        mapped = plan.regions.get("mapped")
+        return plan.peak_nbytes + (0 if mapped is None else mapped.nbytes)
 
     def planned(self) -> PlannedSegment:
         return PlannedSegment(
@@ -62,7 +64,7 @@ class OpenSegments:
 
     @property
     def nbytes(self) -> int:
-        """Of all arenas that are open."""
+        """Of all that are open."""
         return sum(one.nbytes for one in self._open.values())
 
     def sizes_of(self, segment: AnySegment) -> SegmentSizes | GrowthSizes:

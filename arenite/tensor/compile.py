@@ -47,8 +47,10 @@ def compile(  # noqa: A001 - the word for what it does
     """Compile a function of tensors for arguments of these types.
 
     A spec is a tensor or an array (its type counts, not its content), or `arenite.spec(shape,
-    dtype)`, where sizes may be Vars. `memory` is the most bytes the arena may take: DoesNotFit,
-    with what fills it, before anything runs. `plan` is what bytes are shared for: "memory", as few
+    dtype)`, where sizes may be Vars. `memory` is the most bytes that the program may take in all,
+    "1MiB" or a number: inputs and outputs, weights, states, and everything between. DoesNotFit,
+    with what fills it, before anything runs; each value of a static argument has that much.
+    `plan` is what bytes are shared for: "memory", as few
     as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
     that data would let run; the plan prints what it costs. Without `winograd` convolutions of 3x3
     taps are summed product by product, which rounds less and takes longer.
