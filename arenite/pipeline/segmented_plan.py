@@ -73,7 +73,7 @@ class SegmentedPlan:
         return rows
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows())
+        return html_table(self._rows(), range(2, 5))
 
     def __str__(self) -> str:
         budget = "" if self.capacity is None else f" of {self.capacity}"

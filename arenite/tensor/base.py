@@ -76,15 +76,31 @@ class Base:
     def nbytes(self) -> Dim:
         return self._node.nbytes
 
+    @property
+    def name(self) -> str | None:
+        """What it is called in plans, profiles and pictures; see `named`."""
+        names = (origin.name for origin in ORIGINS.of(self._node) if origin.name)
+        return next(names, None)
+
+    def named(self, name: str) -> Self:
+        """The tensor, called so in plans, profiles and pictures from now on.
+
+        w = arenite.from_numpy(weights).named("embed.weight")
+        """
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise InvalidArgument(f"the name of a tensor is printable text, not {name!r}")
+        caller = _caller()
+        file, line = ("", 0) if caller is None else (caller.file, caller.line)
+        others = [origin for origin in ORIGINS.of(self._node) if not origin.name]
+        ORIGINS.put(self._node, Origin(file, line, name), *others)
+        return self
+
 
 def record_origin(node: Node) -> None:
     """Note the user's line for a node and for what was just made beneath it."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return
-        frame = frame.f_back
-    origin = _origin(frame.f_code.co_filename, frame.f_lineno)
+    origin = _caller()
+    if origin is None:
+        return
     ORIGINS.add(node, origin)
     pending = list(node.inputs)
     while pending:
@@ -92,6 +108,16 @@ def record_origin(node: Node) -> None:
         if not ORIGINS.of(below):
             ORIGINS.add(below, origin)
             pending += below.inputs
+
+
+def _caller() -> Origin | None:
+    """The line of the user's that is being run."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return _origin(frame.f_code.co_filename, frame.f_lineno)
 
 
 @cache

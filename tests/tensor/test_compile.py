@@ -116,7 +116,7 @@ def test_results_go_into_given_arrays() -> None:
     ("arguments", "options", "wanted"),
     [
         ((3, X), {}, "int is no function"),
-        ((lambda x: x, None), {}, "NoneType is no type for argument 'x'; give an array"),
+        ((lambda x: x, object()), {}, "object is no type for argument 'x'; give an array"),
         ((lambda x: x, "abc"), {}, "str is no type for argument 'x'"),
         ((lambda a, b: a, X, [[1], [1, 2]]), {}, "list is no type for argument 'b'"),
         ((lambda x, y: x, X), {}, "1 specs do not fit .* missing a required argument: 'y'"),
