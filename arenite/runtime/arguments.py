@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
+from arenite.dtype import Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.element import in_native_order, numpy_dtype
@@ -154,7 +155,12 @@ def _is_open(port: Port) -> bool:
 def _explain(array: Array, port: Port) -> NoReturn:
     """Say what is wrong with an array for an input."""
     if array.dtype != numpy_dtype(port.dtype):
-        raise TypeMismatch(f"input {port.name!r} is {port.dtype}, the array given {array.dtype}")
+        hint = ""
+        if array.dtype == np.float64 and port.dtype.kind is Kind.FLOAT:
+            hint = f"; NumPy makes arrays of float64: give x.astype({port.dtype.name!r})"
+        raise TypeMismatch(
+            f"input {port.name!r} is {port.dtype}, the array given {array.dtype}{hint}"
+        )
     raise ShapeMismatch(
         f"input {port.name!r} is {typed(port.shape, port.dtype)}, the array given has shape "
         f"{array.shape}"

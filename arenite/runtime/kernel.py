@@ -119,4 +119,18 @@ class Kernels(tuple[CachedKernel, ...]):
     def _repr_html_(self) -> str:
         from arenite.memory.html import html_table
 
-        return html_table(self._rows(), range(1, 5))
+        rows = self._rows()
+        for row, kernel in zip(rows[1:], self, strict=True):
+            row[1:3] = map(_readable, (kernel.reads_nbytes, kernel.writes_nbytes))
+            row[3:5] = (_grouped(kernel.operations), _grouped(kernel.global_size[0]))
+        return html_table(rows, range(1, 5))
+
+
+def _readable(nbytes: Dim) -> str:
+    from arenite.device.allocator import readable_nbytes
+
+    return readable_nbytes(nbytes) if isinstance(nbytes, int) else f"{nbytes} bytes"
+
+
+def _grouped(number: Dim) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number)

@@ -11,11 +11,12 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose.basic import INT64, Operand
 from arenite.ir.dim import Dim, Expr, product
 from arenite.ir.element import held_dtype, in_native_order
+from arenite.ir.graph import topological
 from arenite.ir.node import Node, Origin, Origins, typed
 from arenite.ir.ops import buffer, constant
 from arenite.ir.ops import size as size_node
@@ -209,4 +210,17 @@ def _number(size: Any, given: object) -> int:
 
 
 def described(node: Node) -> str:
+    """The type of a node, as messages have it."""
     return typed(node.shape, node.dtype)
+
+
+def widened_at(node: Node) -> str:
+    """Of a float64: where a narrower float met a float64 on the way, for a message."""
+    if node.dtype.name != "float64":
+        return ""
+    for one in topological([node]):
+        if one.op == "cast" and one.dtype == node.dtype and one.inputs[0].dtype.kind is Kind.FLOAT:
+            narrow = one.inputs[0].dtype
+            place = next((f" at {origin}" for origin in ORIGINS.of(one)), "")
+            return f" ({narrow} meets float64{place}; NumPy makes arrays of float64)"
+    return ""

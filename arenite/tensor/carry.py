@@ -17,7 +17,7 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, parameter
 from arenite.ir.ops import size as size_node
 from arenite.ir.regions import rebuilt
-from arenite.tensor.base import described, node_of, operand_of
+from arenite.tensor.base import described, node_of, operand_of, widened_at
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import (
     INT64,
@@ -120,7 +120,7 @@ def need_like(what: str, node: Node, wanted: Node, hint: str = "") -> None:
     if node.dtype != wanted.dtype:
         raise TypeMismatch(
             f"{what} is {described(node)}, not {described(wanted)}: its dtype is {node.dtype}, "
-            f"not {wanted.dtype}; cast it with astype"
+            f"not {wanted.dtype}{widened_at(node)}; cast it with astype"
         )
     if node.shape != wanted.shape:
         raise ShapeMismatch(

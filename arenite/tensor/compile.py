@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
+from arenite.device.allocator import readable_nbytes
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
@@ -221,6 +223,16 @@ class CompiledFunction(Closing):
         self._only = None
         self._cache.close()
         self._states.close()
+
+    def _repr_html_(self) -> str:
+        """The program, its kernels and what memory it takes; of several, a line for each."""
+        text = f"<p>{escape(repr(self))}</p>"
+        if self.is_static:
+            return text + self.variants._repr_html_()
+        plan = self.plan
+        nbytes = getattr(plan, "total_nbytes", plan.peak_nbytes)
+        memory = f"<p>{readable_nbytes(nbytes)} of memory in all</p>"
+        return text + memory + self.kernels._repr_html_()
 
     def __repr__(self) -> str:
         if self.is_static:

@@ -25,7 +25,7 @@ from arenite.ir.compose.basic import cast
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import constant, make
 from arenite.ir.ops.control import cut
-from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of
+from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of, widened_at
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.tensor import Tensor
@@ -64,7 +64,9 @@ class State:
         """What it becomes, of its own shape and dtype; later reads in the function see it."""
         node = node_of(value)
         if node.dtype != self.node.dtype:
-            raise TypeMismatch(f"{self} cannot become {described(node)}: cast it to its dtype")
+            raise TypeMismatch(
+                f"{self} cannot become {described(node)}{widened_at(node)}: cast it to its dtype"
+            )
         if node.shape != self.node.shape:
             raise ShapeMismatch(f"{self} cannot become {described(node)}: another shape")
         inside = _traced(self)

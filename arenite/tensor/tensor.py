@@ -23,13 +23,21 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops import buffer, size
 from arenite.tensor import realize as realization
-from arenite.tensor.base import DTypeLike, array_of, described, node_of_array, record_origin
+from arenite.tensor.base import (
+    ORIGINS,
+    DTypeLike,
+    array_of,
+    described,
+    node_of_array,
+    record_origin,
+)
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.linear import LinearMethods
 from arenite.tensor.neural import NeuralMethods
 from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.reductions import ReductionMethods
+from arenite.tensor.shown import html_of, text_of
 
 _SOURCES = ("constant", "buffer")
 
@@ -155,9 +163,41 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
             raise TypeError(f"only an integer tensor of no axes is an index, not {self!r}")
         return int(self._real())
 
+    def __format__(self, spec: str) -> str:
+        """`f"{t.sum():.2f}"`: one element as a Python number; without a spec, the tensor's text."""
+        if not spec:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(
+                f"a tensor of one element is formatted with {spec!r}, not {described(self._node)}; "
+                "choose elements, or format t.numpy()"
+            )
+        return format(self.item(), spec)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: a tensor never changes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its numbers, which are computed if they are not there."""
+        return _restored, (type(self), self.numpy(), self.dtype.name, self.name)
+
     def __repr__(self) -> str:
-        how = "realized" if self.is_realized else f"lazy {self._node.op}"
-        return f"Tensor({described(self._node)}, {how})"
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
+def _restored(kind: type[Tensor], array: NDArray[Any], dtype: str, name: str | None) -> Tensor:
+    """The tensor that was pickled."""
+    made = kind.of_node(node_of_array(array))
+    if made.dtype != dtype_of(dtype):
+        raise TypeMismatch(f"a pickled tensor is {dtype}, and its numbers are {made.dtype}")
+    return made if name is None else made.named(name)
 
 
 def realize_all(*tensors: Tensor) -> None:
@@ -174,4 +214,6 @@ def realize_all(*tensors: Tensor) -> None:
             )
     arrays = realization.realize([tensor.node for tensor in pending])
     for tensor, array in zip(pending, arrays, strict=True):
+        origins = ORIGINS.of(tensor._node)
         tensor._node = buffer(array)
+        ORIGINS.add(tensor._node, *origins)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from arenite.errors import RunFailed
+from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 from arenite.runtime import forks
 
@@ -56,8 +57,8 @@ class Variants(Sequence[Variant]):
     def __iter__(self) -> Iterator[Variant]:
         return iter(self.kept)
 
-    def __str__(self) -> str:
-        rows = [["values", "calls", "kernels", "arena bytes"]] + [
+    def _rows(self) -> list[list[str]]:
+        return [["values", "calls", "kernels", "arena bytes"]] + [
             [
                 ", ".join(map(repr, one.values)),
                 str(one.n_calls),
@@ -66,8 +67,13 @@ class Variants(Sequence[Variant]):
             ]
             for one in self.kept
         ]
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), range(1, 4))
+
+    def __str__(self) -> str:
         return (
-            aligned(rows, {1, 2, 3})
+            aligned(self._rows(), {1, 2, 3})
             + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "
             f"most {MAX_VARIANTS}"
         )
