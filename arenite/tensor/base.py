@@ -59,22 +59,27 @@ class Base:
 
     @property
     def shape(self) -> tuple[Dim, ...]:
+        """Sizes of the axes, each a number or an expression of Vars."""
         return self._node.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements."""
         return self._node.dtype
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self._node.shape)
 
     @property
     def size(self) -> Dim:
+        """How many elements there are."""
         return product(self._node.shape)
 
     @property
     def nbytes(self) -> Dim:
+        """Bytes of all elements."""
         return self._node.nbytes
 
     @property

@@ -171,6 +171,7 @@ class CompiledFunction(Closing):
 
     @property
     def executable(self) -> Executable:
+        """The program; of a function with static arguments each value has one: `variant(...)`."""
         if self.is_static:
             raise InvalidArgument(
                 "this function has a program for each value of its static arguments; "
@@ -182,14 +183,17 @@ class CompiledFunction(Closing):
 
     @property
     def plan(self) -> MemoryPlan:
+        """Where every value lives, and what the program takes."""
         return self.executable.plan
 
     @property
     def kernels(self) -> Kernels:
+        """The kernels, which print as a table; each prints as its loops."""
         return self.executable.kernels
 
     @property
     def passes(self) -> Any:
+        """The graph after each pass."""
         return self.executable.passes
 
     @property

@@ -290,6 +290,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(make("bitcast", self._node, dtype=dtype_of(dtype)))
 
     def log10(self) -> Self:
+        """Elementwise log10; integers become floats."""
         node = floating("log2", self)
         return self._new(mul(node, math.log10(2)))
 
@@ -304,19 +305,24 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(floating("reciprocal", self))
 
     def square(self) -> Self:
+        """x * x, element by element."""
         node = _no_bool(self._node)
         return self._new(mul(node, node))
 
     def sign(self) -> Self:
+        """-1, 0 or 1; NaN stays NaN."""
         return self._new(unary("sign", self._node))
 
     def floor(self) -> Self:
+        """Rounded down; integers stay as they are."""
         return self._new(rounding("floor", self))
 
     def ceil(self) -> Self:
+        """Rounded up; integers stay as they are."""
         return self._new(rounding("ceil", self))
 
     def trunc(self) -> Self:
+        """Rounded towards zero; integers stay as they are."""
         return self._new(rounding("trunc", self))
 
     def round(self, decimals: int = 0) -> Self:
@@ -328,24 +334,34 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(binary(back, unary("round", binary(there, self._node, scale)), scale))
 
     def clip(self, min: object = None, max: object = None) -> Self:  # noqa: A002
+        """Held within limits; either may be None, or a tensor.
+
+        x.clip(0, 1)
+        """
         return self._new(clipped(self, min, max))
 
     def maximum(self, other: object) -> Self:
+        """The larger of two, element by element; NaN where one is."""
         return self._new(arithmetic("maximum", self, other))
 
     def minimum(self, other: object) -> Self:
+        """The smaller of two, element by element; NaN where one is."""
         return self._new(arithmetic("minimum", self, other))
 
     def isnan(self) -> Self:
+        """Whether each element is NaN."""
         return self._new(is_nan(self))
 
     def isinf(self) -> Self:
+        """Whether each element is infinite."""
         return self._new(is_inf(self))
 
     def isfinite(self) -> Self:
+        """Whether each element is neither NaN nor infinite."""
         return self._new(is_finite(self))
 
     def logical_not(self) -> Self:
+        """Whether each element is zero, or False."""
         return self._new(make("not", truth(self)))
 
     def where(self, a: object, b: object) -> Self:
@@ -353,6 +369,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(choose(self, a, b))
 
     def __abs__(self) -> Self:
+        """Without the sign; of complex numbers the magnitude."""
         return self._new(absolute(self))
 
     abs = __abs__

@@ -179,6 +179,10 @@ class IndexingMethods(MovementMethods):
         return cast(node_of(value), self.dtype)
 
     def take(self, indices: Any, axis: int | None = None) -> Self:
+        """Elements at these indices along an axis, or of all elements in row-major order.
+
+        x.take([0, -1], axis=1)     # the first and the last column
+        """
         if axis is None:
             return self.ravel().take(indices, 0)
         at = axis_of(axis, self.ndim)
@@ -188,6 +192,10 @@ class IndexingMethods(MovementMethods):
         return self._new(places.index(self._node, [*[slice(None)] * at, item]))
 
     def take_along_axis(self, indices: Any, axis: int = -1) -> Self:
+        """For each place of `indices` the element there along an axis.
+
+        x.take_along_axis(x.argsort(1), 1)     # x sorted along axis 1
+        """
         at, index = self._aligned(indices, axis)
         return self._new(make("gather_elements", *self._spread(at, index), axis=at))
 

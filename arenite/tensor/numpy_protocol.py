@@ -163,7 +163,7 @@ _METHODS = (
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     # One truth value is Python's, so these compute.
-    "allclose": lambda *args, **kwargs: bool(numpy_functions.isclose(*args, **kwargs).all()),
+    "allclose": numpy_functions.allclose,
     "array_equal": numpy_functions.array_equal,
     "amax": lambda x, *args, **kwargs: creation.asarray(x).max(*args, **kwargs),
     "amin": lambda x, *args, **kwargs: creation.asarray(x).min(*args, **kwargs),

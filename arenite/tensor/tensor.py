@@ -94,6 +94,7 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
         return bool(element) if self.dtype.kind is Kind.BOOL else complex(element)
 
     def tolist(self) -> Any:
+        """The numbers as nested Python lists; of no axes, one number."""
         return self.numpy().tolist()
 
     def copy(self) -> Self:
