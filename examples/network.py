@@ -5,36 +5,43 @@ python examples/network.py
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import arenite
 from arenite import Tensor, Var
 
 
-def network(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor) -> Tensor:
+def network(params: dict[str, Any], x: Tensor) -> Tensor:
     """Two layers and a softmax; NumPy's names, nothing is computed yet."""
-    hidden = (x @ w1 + b1).gelu()
+    hidden = (x @ params["hidden"]["weight"] + params["hidden"]["bias"]).gelu()
     normal = hidden.layer_norm()
-    return (normal @ w2).softmax(-1)
+    return (normal @ params["output"]["weight"]).softmax(-1)
 
 
 def main() -> None:
-    batch = Var("batch", 1, 64)
     rng = np.random.default_rng(0)
-    w1, b1, w2 = (
-        rng.standard_normal(shape).astype(np.float32) * 0.1
-        for shape in ((784, 256), (256,), (256, 10))
-    )
-    program = arenite.compile(network, arenite.spec((batch, 784)), w1, b1, w2, memory="1MiB")
+
+    def weights(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32) * 0.1
+
+    params = {
+        "hidden": {"weight": weights(784, 256), "bias": weights(256)},
+        "output": {"weight": weights(256, 10)},
+    }
+    batch = Var("batch", 1, 64)
+    # The budget is for everything: weights, inputs, outputs and what lies between the kernels.
+    program = arenite.compile(network, params, arenite.spec((batch, 784)), memory="1.25MiB")
 
     print(program.plan, end="\n\n")
     for kernel in program.kernels:
         print(f"{kernel.entry_point}: ends here because {kernel.border}")
 
     images = rng.standard_normal((32, 784)).astype(np.float32)
-    answer = program(images, w1, b1, w2)
+    answer = program(params, images)
     print(f"\n{answer.shape} probabilities, the first row sums to {answer[0].sum():.6f}\n")
-    print(program.profile(images, w1, b1, w2))
+    print(program.profile(params, images))
     program.verify()
     print("\nplan sound, every conflicting byte range ordered")
 

@@ -50,7 +50,9 @@ class Expr:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Expr) and self.key == other.key)
+        if isinstance(other, Expr):
+            return self is other or self.key == other.key
+        return False if isinstance(other, int) else NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
@@ -87,6 +89,8 @@ class Expr:
         return _floordiv(other, self)
 
     def __mod__(self, other: Dim) -> Dim:
+        if not isinstance(other, int | Expr):
+            return NotImplemented
         return self - other * _floordiv(self, other)
 
     def __rmod__(self, other: int) -> Dim:

@@ -52,6 +52,11 @@ def held_dtype(numpy_dtype: np.dtype[Any]) -> DType:
     return dtype if dtype is not None and dtype.bits < 8 else dtype_of(numpy_dtype)
 
 
+def in_native_order(array: Array) -> Array:
+    """The array, or a copy of it whose elements have their bytes in this machine's order."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def packed(array: Array, dtype: DType) -> NDArray[np.uint8]:
     """The bytes of an array as storage has them: elements narrower than a byte side by side, low
     bits first."""

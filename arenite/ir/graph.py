@@ -191,7 +191,7 @@ class Graph:
 
     def digest(self) -> str:
         """What the graph computes, hashed: equal in every process, constants by content. Buffers
-        count as arguments: their shape and dtype are hashed, what is in them is not."""
+        count as arguments: their shape, dtype and name are hashed, what is in them is not."""
         hashed = hashlib.blake2b(digest_size=20)
         buffers: dict[Hashable, int] = {}
         regions: dict[Region, int] = {}
@@ -199,7 +199,14 @@ class Graph:
         pending: list[Graph] = [self]
         while pending:
             pending += pending.pop()._hash_into(hashed, buffers, regions, sizes)
+        names = [self.name_of(node) for node in self.constants]
+        if any(names):  # which the plan shows
+            hashed.update(repr(names).encode())
         return hashed.hexdigest()
+
+    def name_of(self, node: Node) -> str | None:
+        """What a node is called by who made the graph."""
+        return next((origin.name for origin in self.origins.of(node) if origin.name), None)
 
     def _hash_into(
         self,

@@ -25,12 +25,22 @@ FOR_EVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that a loop turns out to carry beside those it was given."""
+
+    initial: Node
+    parameter: Node  # what it is in the body at first
+    following: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """What the body of a loop gives."""
 
     following: Sequence[Node]
     rows: Sequence[Node] = ()
     goes_on: Node | None = None  # always
+    beside: Sequence[Carried] = ()  # of sizes that do not change
 
 
 def growing(
@@ -41,7 +51,8 @@ def growing(
     condition: Node | None = None,
     origins: Origins | None = None,
 ) -> list[Node]:
-    """The carried values after the last iteration, then the rows of all iterations, stacked.
+    """The carried values after the last iteration, those carried beside them, then the rows of all
+    iterations, stacked.
 
     `build` gets the iteration number and the carried values; `condition` is that before the first
     iteration.
@@ -58,12 +69,16 @@ def growing(
         if made == shapes:
             break
         shapes = made
+    initial = [*initial, *(one.initial for one in body.beside)]
+    carried += [one.parameter for one in body.beside]
+    following = [*body.following, *(one.following for one in body.beside)]
+    shapes += [one.initial.shape for one in body.beside]
     bound = trip_size(trips)
     if not entering and (not body.rows or (bound is not None and bound != FOR_EVER)):
         return loop(
             trips,
             initial,
-            ((number, *carried), body.following),
+            ((number, *carried), following),
             rows=body.rows,
             condition=condition,
             goes_on=body.goes_on,
@@ -71,7 +86,7 @@ def growing(
             origins=origins,
         )
     always = full((), True, BOOL)
-    results = (body.goes_on if body.goes_on is not None else always, *body.following, *body.rows)
+    results = (body.goes_on if body.goes_on is not None else always, *following, *body.rows)
     region, captures = closed((number, *carried), results, origins, entering)
     leaving = {size: any_size() for size in entering}
     n_rows = any_size()

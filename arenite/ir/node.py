@@ -158,6 +158,10 @@ class Origins:
         if new:
             self._by_node[node] = known + new
 
+    def put(self, node: Node, *origins: Origin) -> None:
+        """These, and no others."""
+        self._by_node[node] = tuple(dict.fromkeys(origins))
+
     def subset(self, nodes: Iterable[Node]) -> Origins:
         """A copy with what is known of `nodes`."""
         return Origins({node: self.of(node) for node in nodes})

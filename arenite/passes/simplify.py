@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, evaluate, known_le
+from arenite.ir.graph import topological
+from arenite.ir.growing import FOR_EVER
 from arenite.ir.node import Node
-from arenite.ir.ops.control import loop_parts, trip_size
+from arenite.ir.ops.control import LoopParts, is_never, loop_parts, trip_size
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import constant, full
 from arenite.ir.regions import hoisted
@@ -196,16 +198,25 @@ def _loop(node: Node) -> Node:
     parts = loop_parts(node)
     index: int = node.attr("index")
     n = len(parts.initial)
-    never = parts.condition.op == "full" and not parts.condition.attr("value")
-    if never or trip_size(parts.trips) == 0:
+    if is_never(parts.condition) or trip_size(parts.trips) == 0:
         return parts.initial[index] if index < n else full(node.shape, 0, node.dtype)
-    if index < n and parts.following[index] is parts.carried[index]:
+    if index < n and parts.following[index] is parts.carried[index] and not _is_endless(parts):
         return parts.initial[index]
     body = node.attr("body")
     region, captures = hoisted(body, 1 + n, parts.captures)
     if region is body:
         return node
     return make("loop", *node.inputs[: 2 + n], *captures, body=region, carried=n, index=index)
+
+
+def _is_endless(parts: LoopParts) -> bool:
+    """Whether a loop that is entered may go on for ever: only its condition could end it, and that
+    depends on nothing that an iteration changes."""
+    if trip_size(parts.trips) != FOR_EVER or is_never(parts.goes_on):
+        return False
+    pairs = zip(parts.carried, parts.following, strict=True)
+    changing = {parts.iteration, *(one for one, following in pairs if following is not one)}
+    return changing.isdisjoint(topological([parts.goes_on]))
 
 
 _RULES = {

@@ -45,9 +45,9 @@ def compile_graph(
 ) -> Executable:
     """An Executable for this machine: from the cache, where it has been compiled before.
 
-    `memory` is the most bytes the arena may have, `plan` what its plan is made for: "memory", or
-    "concurrency"; `winograd` whether convolutions may be done by that method. While code is made,
-    `on_progress(done, total)` hears of kernels.
+    `memory` is the most bytes it may take in all, inputs and outputs among them, `plan` what its
+    plan is made for: "memory", or "concurrency"; `winograd` whether convolutions may be done by
+    that method. While code is made, `on_progress(done, total)` hears of kernels.
     """
     found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
     if found is not None:

@@ -57,7 +57,7 @@ class Draft:
 def draft(
     graph: Graph, memory: int | None = None, made_for: str = MEMORY, winograd: bool = True
 ) -> Draft:
-    """Everything of a program but its code; `memory` is the most bytes the arena may have,
+    """Everything of a program but its code; `memory` is the most bytes it may take in all,
     `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
     refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
     choices = all_choices()
@@ -106,7 +106,7 @@ def build(
     winograd: bool = True,
     on_progress: OnCompiled | None = None,
 ) -> Compiled:
-    """Compile; `memory` is the most bytes the arena may have, `made_for` what its plan is made for,
+    """Compile; `memory` is the most bytes it may take in all, `made_for` what its plan is made for,
     `winograd` whether convolutions may be done so. `on_progress(done, total)` hears how many
     kernels are compiled."""
     host = host_target()

@@ -21,11 +21,13 @@ NAMED_VALUES = 8
 
 
 class Held:
-    """Bytes of arrays that segments made. What the caller gave is the caller's and counts not."""
+    """Bytes of arrays that segments made, and of what they were given. `lent_nbytes` is that of
+    arguments and states; `lend` adds to it."""
 
-    def __init__(self, budget: int | None, arenas: Callable[[], int]) -> None:
+    def __init__(self, budget: int | None, arenas: Callable[[], int], lent_nbytes: int = 0) -> None:
         self.budget = budget
         self.nbytes = 0
+        self.lent_nbytes = lent_nbytes
         self.peak_nbytes = 0
         self._arenas = arenas  # bytes of all that are open
         self._count: dict[int, int] = {}
@@ -33,6 +35,8 @@ class Held:
 
     def lend(self, array: Array) -> None:
         """An array that is not ours."""
+        if id(array) not in self._count:
+            self.lent_nbytes += array.nbytes
         self._count[id(array)] = 1
         self._arrays[id(array)] = ("", array)
 
@@ -42,7 +46,7 @@ class Held:
         if key not in self._arrays:
             self._arrays[key] = (name, array)
             self.nbytes += _nbytes(array)
-            self.peak_nbytes = max(self.peak_nbytes, self.nbytes + self._arenas())
+            self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
 
     def drop(self, array: Array) -> None:
         key = id(array)
@@ -54,7 +58,10 @@ class Held:
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many more bytes are within the budget."""
-        return self.budget is None or self.nbytes + self._arenas() + nbytes <= self.budget
+        return self.budget is None or self._used_nbytes() + nbytes <= self.budget
+
+    def _used_nbytes(self) -> int:
+        return self.nbytes + self.lent_nbytes + self._arenas()
 
     def need(self, nbytes: int, what: str) -> None:
         """DoesNotFit, unless so many more bytes are within the budget."""
@@ -65,12 +72,13 @@ class Held:
         named = ", ".join(f"{name} ({size})" for name, size in live[:NAMED_VALUES])
         if len(live) > NAMED_VALUES:
             named += f" and {len(live) - NAMED_VALUES} more"
-        total = self.nbytes + self._arenas() + nbytes
+        total = self._used_nbytes() + nbytes
         raise DoesNotFit(
             f"{what} takes {nbytes} bytes more, {total} in all, and the budget is {self.budget}. "
-            f"Between segments are held: {named or 'nothing'}",
+            f"Arguments and states take {self.lent_nbytes}; between segments are held: "
+            f"{named or 'nothing'}",
             capacity=self.budget,
-            lower_bound=self.nbytes,
+            lower_bound=self.nbytes + self.lent_nbytes,
             smallest_known=total,
             peak_tick=0,
             live=live,

@@ -36,8 +36,12 @@ class Opened:
 
     @property
     def nbytes(self) -> int:
-        """Those of its arena, and of what it keeps for the next results."""
-        return self.executable.plan.peak_nbytes + self.executable.kept_nbytes
+        """Those of its arena, of weights that it reads in place, and of what it keeps for the next
+        results."""
+        plan = self.executable.plan
+        mapped = plan.regions.get("mapped")
+        weights = 0 if mapped is None else mapped.nbytes
+        return plan.peak_nbytes + weights + self.executable.kept_nbytes
 
     def planned(self) -> PlannedSegment:
         return PlannedSegment(
@@ -62,7 +66,7 @@ class OpenSegments:
 
     @property
     def nbytes(self) -> int:
-        """Of all arenas that are open."""
+        """Of all that are open."""
         return sum(one.nbytes for one in self._open.values())
 
     def sizes_of(self, segment: AnySegment) -> SegmentSizes | GrowthSizes:

@@ -2,52 +2,53 @@
 
 In: a program before it is known where anything lies. Out: a MemoryPlan that says what it was made
 for, how many launches wait for another only because values share bytes, and, where it was made for
-concurrency, what the plan for memory would have taken.
+concurrency, what the plan for memory would have taken. A budget counts everything that is in memory
+while the program runs: its arena may have what inputs, outputs and mapped weights leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from arenite.errors import DoesNotFit, InvalidArgument
-from arenite.memory import MemoryPlan, Price, ValueId
+from arenite.memory import MemoryPlan, Price, Slot, Value, ValueId
 from arenite.memory import plan as plan_memory
-from arenite.memory.fit import within_capacity
+from arenite.memory.fit import NAMED_VALUES, within_capacity
 from arenite.memory.plan import CONCURRENCY, MADE_FOR
+from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
+
+_OUTSIDE = frozenset(RESIDENT_REGIONS) - frozenset(ARENA_REGIONS)
 
 
 def planned(
     program: Lowered, is_shared: Sequence[bool], memory: int | None, made_for: str
 ) -> MemoryPlan:
-    """`is_shared` says of each launch whether workers share it, `memory` is the most bytes the
-    arena may have."""
+    """`is_shared` says of each launch whether workers share it, `memory` is the most bytes that the
+    plan may have in all."""
     if made_for not in MADE_FOR:
         raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")
     windows = Windows(program, is_shared)
-    small = plan_memory(program.lifetimes(), memory)
+    values = program.lifetimes()
+    budget = Budget.of(values, memory)
+    with budget.refusals():
+        small = budget.checked(plan_memory(values, budget.arena_nbytes))
     details = _details(program)
     small = replace(small, reuse_edges=windows.added_edges(small), details=details)
     if made_for != CONCURRENCY:
         return small
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
-    wide = replace(min(both, key=lambda plan: plan.peak_nbytes), capacity=memory)
-    try:
+    wide = min(both, key=lambda plan: plan.peak_nbytes)
+    wide = replace(wide, capacity=budget.arena_nbytes)
+    instead = (
+        f". Planned for memory it takes {small.total_nbytes} bytes: compile with plan='memory'"
+    )
+    with budget.refusals("planned for concurrency: ", instead):
         within_capacity(wide)
-    except DoesNotFit as refusal:
-        raise DoesNotFit(
-            f"planned for concurrency: {refusal}. Planned for memory it takes {small.peak_nbytes} "
-            "bytes: compile with plan='memory'",
-            capacity=refusal.capacity,
-            lower_bound=refusal.lower_bound,
-            smallest_known=refusal.smallest_known,
-            peak_tick=refusal.peak_tick,
-            live=refusal.live,
-            plan=refusal.plan,
-        ) from None
     price = Price(small.peak_nbytes, small.reuse_edges)
     return replace(wide, made_for=CONCURRENCY, instead=price, details=details)
 
@@ -65,3 +66,72 @@ def _details(program: Lowered) -> dict[ValueId, str]:
         spec.name: f"{spec.dtype.name} [{', '.join(map(str, spec.shape))}]{places.get(number, '')}"
         for number, spec in enumerate(program.values)
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most bytes a program may take, and what of them lies outside of its arena."""
+
+    nbytes: int | None
+    outside: tuple[Slot, ...]
+    outside_nbytes: int
+
+    @staticmethod
+    def of(values: Sequence[Value], nbytes: int | None) -> Budget:
+        if nbytes is None:
+            return Budget(None, (), 0)
+        resident = [value for value in values if value.region in _OUTSIDE]
+        plan = plan_memory(resident)
+        slots = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)
+        return Budget(nbytes, tuple(slots), plan.total_nbytes)
+
+    @property
+    def arena_nbytes(self) -> int | None:
+        """What is left for the arena."""
+        return None if self.nbytes is None else max(0, self.nbytes - self.outside_nbytes)
+
+    def checked(self, plan: MemoryPlan) -> MemoryPlan:
+        """The plan, unless what is outside of its arena is too much already."""
+        if self.nbytes is not None and plan.total_nbytes > self.nbytes:
+            raise DoesNotFit(
+                f"it takes {plan.peak_nbytes} bytes",
+                capacity=0,
+                lower_bound=plan.lower_bound,
+                smallest_known=plan.peak_nbytes,
+                peak_tick=plan.peak_tick,
+                live=(),
+                plan=plan,
+            )
+        return plan
+
+    @contextmanager
+    def refusals(self, before: str = "", behind: str = "") -> Iterator[None]:
+        """A refusal of the planner becomes one that counts all bytes."""
+        try:
+            yield
+        except DoesNotFit as refusal:
+            assert self.nbytes is not None
+            smallest = refusal.smallest_known + self.outside_nbytes
+            named = ", ".join(f"{one.id} ({one.capacity})" for one in self.outside[:NAMED_VALUES])
+            if len(self.outside) > NAMED_VALUES:
+                named += f" and {len(self.outside) - NAMED_VALUES} more"
+            what = "inputs, outputs and weights that are read in place"
+            outside = (
+                f"Of {self.nbytes} bytes of memory, {what} take {self.outside_nbytes}: {named}"
+            )
+            if self.outside_nbytes > self.nbytes:
+                reason = outside
+            elif self.outside_nbytes:
+                reason = f"{outside}. For the arena, {refusal}"
+            else:
+                reason = str(refusal)
+            raise DoesNotFit(
+                f"{before}{reason}. The least memory known to work is {smallest} bytes in all"
+                f"{behind}",
+                capacity=self.nbytes,
+                lower_bound=refusal.lower_bound + self.outside_nbytes,
+                smallest_known=smallest,
+                peak_tick=refusal.peak_tick,
+                live=(*refusal.live, *((one.id, one.capacity) for one in self.outside)),
+                plan=refusal.plan,
+            ) from None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
+from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.outline import Port
 from arenite.memory.plan import MEMORY
@@ -40,8 +41,8 @@ Array = NDArray[Any]
 
 
 class SegmentedExecutable(Closing):
-    """Call it with arrays, in the order of the graph's inputs. `memory` is the most bytes that
-    arenas, and what is held between segments, may take."""
+    """Call it with arrays, in the order of the graph's inputs. `memory` is the most bytes it may
+    take in all: arguments, states, arenas, and what is held between segments."""
 
     def __init__(
         self,
@@ -74,7 +75,9 @@ class SegmentedExecutable(Closing):
 
     def _compile_bounded(self) -> None:
         """Compile what needs no size to be found: what does not fit is refused before a run."""
-        held = Held(self._memory, lambda: 0)
+        given = sum(bounds(node.nbytes)[1] for node in self.graph.inputs)
+        states = sum(array.nbytes for array in self._states.values())
+        held = Held(self._memory, lambda: 0, given + states)
         for segment in self._frame.segments:
             self._open.compile_first(segment, held)
 

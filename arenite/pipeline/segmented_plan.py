@@ -36,7 +36,7 @@ class SegmentedPlan:
 
     segments: tuple[PlannedSegment, ...]
     n_segments: int  # known so far, compiled or not
-    peak_nbytes: int  # arenas, and what is held between segments
+    peak_nbytes: int  # arguments, states, arenas, and what is held between segments
     capacity: int | None  # the budget
 
     def verify(self) -> None:

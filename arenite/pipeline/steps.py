@@ -101,15 +101,20 @@ class _Lowering:
         self._late = late
         self._n_constructs = 0
         self._functions = functions_of(graph)
+        self._names = graph.names  # of outputs
         self.hosts: list[HostSpec] = []
 
     def run(self, schedule: Schedule) -> Lowered:
         scope: Scope = {}
         for k, node in enumerate(schedule.inputs):
             scope[node] = self.book.value("input", node.attr("name"), node, source=k)
+        # The names of inputs and states stay as they are.
+        taken = {value.name for value in self.book.values}
+        taken |= {str(state.attr("name")) for state in self.book.states}
+        names = [f"out{k}" if one in taken else one for k, one in enumerate(self._names)]
         for k, node in enumerate(schedule.outputs):
             if node not in scope and not is_in_memory(node):
-                scope[node] = self.book.value("output", f"out{k}", node)
+                scope[node] = self.book.value("output", names[k], node)
         for k, state in enumerate(self.book.states):
             scope[state] = self.book.value("state", state.attr("name"), state, source=k)
         scope |= {value: scope[state] for state, value in schedule.updates}

@@ -40,7 +40,7 @@ class Book:
         self.shared: set[int] = set()  # values that two nodes stand for, or a pointer may
         self.takes_over: dict[int, list[int]] = {}
         self.states = graph.states
-        self._origins = graph.origins
+        self._name_of = graph.name_of
         self._of_graph = {node: k for k, node in enumerate(graph.constants)}
         self._names: set[str] = set()
         self._constants: Scope = {}
@@ -97,8 +97,7 @@ class Book:
             if source is None:
                 self.constants.append(node.attr("data").array)
                 source = -len(self.constants)
-            named = (origin.name for origin in self._origins.of(node) if origin.name)
-            name = next(named, f"constant{len(self.values)}")
+            name = self._name_of(node) or f"constant{len(self.values)}"
             self._constants[node] = self.value("constant", name, node, source=source)
         return self._constants[node]
 

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, Var, bounds, check_binding, evaluate, found_in
-from arenite.ir.element import numpy_dtype
+from arenite.ir.dim import Dim, Var, bounds, evaluate, found_in
+from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.ir.node import Shape, typed
 from arenite.ir.outline import Port
+from arenite.runtime.size_reader import SizeReader
 
 Array = NDArray[Any]
 
@@ -28,7 +29,7 @@ class Arguments:
 
     def __init__(self, inputs: tuple[Port, ...], variables: tuple[Var, ...]) -> None:
         self._inputs = inputs
-        self._variables = variables
+        self._reader = SizeReader([port.shape for port in inputs], variables)
         self._wanted = [
             (numpy_dtype(port.dtype), None if _is_open(port) else port.shape) for port in inputs
         ]
@@ -49,7 +50,9 @@ class Arguments:
             dtype, shape = self._wanted[k]
             given = array.dtype
             if given is not dtype and given != dtype:
-                _explain(array, self._inputs[k])
+                array = in_native_order(array)
+                if array.dtype != dtype:
+                    _explain(array, self._inputs[k])
             if array.shape != shape and (
                 shape is not None or array.ndim != len(self._inputs[k].shape)
             ):
@@ -60,17 +63,13 @@ class Arguments:
 
     def sizes(self, arrays: list[Array]) -> dict[str, int]:
         """The values of all variables, read off the shapes; every other size is checked."""
-        sizes: dict[str, int] = {}
-        pairs = list(zip(self._inputs, arrays, strict=True))
-        for port, array in pairs:
-            for dim, size in zip(port.shape, array.shape, strict=True):
-                if isinstance(dim, Var) and dim.name not in sizes:
-                    sizes[dim.name] = check_binding(dim, size)
-        missing = [var.name for var in self._variables if var.name not in sizes]
-        if missing:
-            raise BoundsError(
-                f"no input has {missing[0]!r} as a size by itself, so it is not known"
-            )
+        reader = self._reader
+        if reader.missing:
+            raise BoundsError(no_size(reader.missing[0]))
+        sizes = reader.sizes([array.shape for array in arrays])
+        if isinstance(sizes, int):
+            _explain(arrays[sizes], self._inputs[sizes])
+        pairs = zip(self._inputs, arrays, strict=True)
         for port, array in pairs:
             if any(
                 _value(dim, sizes) != size
@@ -179,6 +178,14 @@ def overlaps(array: Array, spans: Sequence[tuple[int, int]]) -> bool:
     return any(first < other_end and other < end for other, other_end in spans)
 
 
+def no_size(name: str) -> str:
+    """Why a variable has no value."""
+    return (
+        f"no input has {name!r} as a size from which it follows, by itself or in a form such as "
+        f"2 * {name} + 1, so it is not known"
+    )
+
+
 def _is_open(port: Port) -> bool:
     return not all(isinstance(size, int) for size in port.shape)
 
@@ -186,7 +193,12 @@ def _is_open(port: Port) -> bool:
 def _explain(array: Array, port: Port) -> NoReturn:
     """Say what is wrong with an array for an input."""
     if array.dtype != numpy_dtype(port.dtype):
-        raise TypeMismatch(f"input {port.name!r} is {port.dtype}, the array given {array.dtype}")
+        hint = ""
+        if array.dtype == np.float64 and port.dtype.kind is Kind.FLOAT:
+            hint = f"; NumPy makes arrays of float64: give x.astype({port.dtype.name!r})"
+        raise TypeMismatch(
+            f"input {port.name!r} is {port.dtype}, the array given {array.dtype}{hint}"
+        )
     raise ShapeMismatch(
         f"input {port.name!r} is {typed(port.shape, port.dtype)}, the array given has shape "
         f"{array.shape}"

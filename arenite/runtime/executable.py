@@ -47,6 +47,8 @@ Array = NDArray[Any]
 
 #: Estimated work below which a run keeps the GIL: giving it up would cost more.
 KEEP_GIL_BELOW_NS = 50_000
+#: Values that people know by name.
+_NAMED_KINDS = ("constant", "input", "packed", "state")
 
 
 class Executable(Closing):
@@ -322,7 +324,13 @@ class Executable(Closing):
             del held
             self._check_outcome(outcome)
             sizes = self._handover.sizes_after(binding)
-            return Profile.of(stamps, self.kernels, sizes, self._assembly.launch_at)
+            reads = [self._named_reads(kernel) for kernel in self.kernels]
+            return Profile.of(stamps, self.kernels, sizes, self._assembly.launch_at, reads)
+
+    def _named_reads(self, kernel: CachedKernel) -> tuple[str, ...]:
+        """Arguments, weights and states that a kernel reads."""
+        read = dict.fromkeys(self._values[int(number)] for number in kernel.ins)
+        return tuple(value.name for value in read if value.kind in _NAMED_KINDS)
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches

@@ -33,9 +33,10 @@ class ModuleText:
         return zlib.decompress(self.packed).decode() if self.packed else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CachedKernel:
-    """Launch sizes are symbolic and evaluated for each launch; offsets are launch arguments."""
+    """Prints as its loops. Launch sizes are symbolic and evaluated for each launch; offsets are
+    launch arguments."""
 
     program: Program
     device: str
@@ -55,8 +56,25 @@ class CachedKernel:
     border: str = ""
     origins: tuple[Origin, ...] = ()
 
+    def __str__(self) -> str:
+        return self.code
+
+    def __repr__(self) -> str:
+        """A line: what it is called, moves and computes, and where it comes from."""
+        origin = f", {self.origins[0]}" if self.origins else ""
+        return (
+            f"<kernel {self.entry_point}: reads {self.reads_nbytes} bytes, writes "
+            f"{self.writes_nbytes}, {self.operations} operations{origin}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.code)}</pre>"
+
     @property
     def operations(self) -> Dim:
+        """Arithmetic of all kinds, for one launch."""
         return sum(self.arithmetic.values(), start=0)
 
     @property
@@ -101,4 +119,18 @@ class Kernels(tuple[CachedKernel, ...]):
     def _repr_html_(self) -> str:
         from arenite.memory.html import html_table
 
-        return html_table(self._rows())
+        rows = self._rows()
+        for row, kernel in zip(rows[1:], self, strict=True):
+            row[1:3] = map(_readable, (kernel.reads_nbytes, kernel.writes_nbytes))
+            row[3:5] = (_grouped(kernel.operations), _grouped(kernel.global_size[0]))
+        return html_table(rows, range(1, 5))
+
+
+def _readable(nbytes: Dim) -> str:
+    from arenite.device.allocator import readable_nbytes
+
+    return readable_nbytes(nbytes) if isinstance(nbytes, int) else f"{nbytes} bytes"
+
+
+def _grouped(number: Dim) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number)

@@ -25,6 +25,9 @@ from arenite.runtime.limits import Limits, limits
 from arenite.runtime.stamps import Stamps
 from arenite.runtime.threads import default_n_threads
 
+#: Names in a cell of the table.
+SHOWN_NAMES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
@@ -41,6 +44,7 @@ class KernelTime:
     limit_share: float  # of what a core can do, of the limit it is nearer to
     bound: str  # which that is: float32, float64, int8, memory or a cache
     origin: str
+    reads: tuple[str, ...] = ()  # arguments, weights and states, by name
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,10 @@ class Profile:
         kernels: Sequence[CachedKernel],
         sizes: Mapping[str, int],
         launch_at: Mapping[int, int],
+        reads: Sequence[tuple[str, ...]] = (),
     ) -> Profile:
-        """`launch_at` is the number of the kernel at a tick."""
+        """`launch_at` is the number of the kernel at a tick, `reads` what each kernel reads that
+        has a name of its own."""
         rate = native.runtime().clocks_per_second
         records = stamps.records()
         busy: dict[int, list[float]] = {}
@@ -95,6 +101,7 @@ class Profile:
                     moved / seconds / 1e9,
                     *limits(n_cores[k]).share(arithmetic, moved, seconds, n_runs[k]),
                     str(kernel.origins[0]) if kernel.origins else "",
+                    reads[k] if reads else (),
                 )
             )
         wall = 0.0
@@ -105,7 +112,8 @@ class Profile:
         return cls(tuple(times), wall, records, rate, names, stamps.n_lost, most)
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "µs", "share", "runs", "tiles", "Gop/s", "GB/s", "of limit", "origin"]
+        rates = ["Gop/s", "GB/s", "of limit"]
+        head = ["kernel", "µs", "share", "runs", "tiles", *rates, "reads", "origin"]
         ordered = sorted(self.kernels, key=lambda kernel: -kernel.seconds)
         return [head] + [
             [
@@ -117,6 +125,7 @@ class Profile:
                 f"{k.gops:.1f}",
                 f"{k.gbytes:.1f}",
                 f"{k.limit_share:.0%} {k.bound}",
+                _named(k.reads),
                 k.origin,
             ]
             for k in ordered
@@ -131,7 +140,7 @@ class Profile:
         )
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows())
+        return html_table(self._rows(), range(1, 8))
 
     def to_json(self) -> str:
         """The table, and the limits of a core."""
@@ -173,3 +182,9 @@ class Profile:
             for record in self.records
         ]
         return json.dumps({"traceEvents": events})
+
+
+def _named(names: tuple[str, ...]) -> str:
+    """A few names, and how many more there are."""
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

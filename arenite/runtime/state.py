@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.element import numpy_dtype, packed, unpacked
+from arenite.ir.element import in_native_order, numpy_dtype, packed, unpacked
 from arenite.ir.node import nbytes_of, typed
 from arenite.ir.outline import Port
 
@@ -42,7 +42,7 @@ class HeldState:
 
     def load(self, array: Any) -> None:
         """Put these elements in; of the shape and dtype of the state."""
-        given = np.asarray(array)
+        given = in_native_order(np.asarray(array))
         if given.dtype != numpy_dtype(self.dtype):
             raise TypeMismatch(
                 f"state {self.name!r} is {self.dtype}, the array given {given.dtype}"

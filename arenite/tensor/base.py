@@ -11,16 +11,20 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import Operand
+from arenite.ir.compose.basic import INT64, Operand
 from arenite.ir.dim import Dim, Expr, product
-from arenite.ir.element import held_dtype
+from arenite.ir.element import held_dtype, in_native_order
+from arenite.ir.graph import topological
 from arenite.ir.node import Node, Origin, Origins, typed
 from arenite.ir.ops import buffer, constant
+from arenite.ir.ops import size as size_node
 
 DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
 Axis: TypeAlias = int | Sequence[int] | None
+#: What an operation takes: nodes, and numbers and sizes whose dtype follows from these.
+WeakOperand: TypeAlias = Operand | Expr
 
 # Arrays up to this size become constants, known by content; larger ones are never hashed.
 CONSTANT_ELEMENTS = 64
@@ -55,33 +59,54 @@ class Base:
 
     @property
     def shape(self) -> tuple[Dim, ...]:
+        """Sizes of the axes, each a number or an expression of Vars."""
         return self._node.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements."""
         return self._node.dtype
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self._node.shape)
 
     @property
     def size(self) -> Dim:
+        """How many elements there are."""
         return product(self._node.shape)
 
     @property
     def nbytes(self) -> Dim:
+        """Bytes of all elements."""
         return self._node.nbytes
+
+    @property
+    def name(self) -> str | None:
+        """What it is called in plans, profiles and pictures; see `named`."""
+        names = (origin.name for origin in ORIGINS.of(self._node) if origin.name)
+        return next(names, None)
+
+    def named(self, name: str) -> Self:
+        """The tensor, called so in plans, profiles and pictures from now on.
+
+        w = arenite.from_numpy(weights).named("embed.weight")
+        """
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise InvalidArgument(f"the name of a tensor is printable text, not {name!r}")
+        caller = _caller()
+        file, line = ("", 0) if caller is None else (caller.file, caller.line)
+        others = [origin for origin in ORIGINS.of(self._node) if not origin.name]
+        ORIGINS.put(self._node, Origin(file, line, name), *others)
+        return self
 
 
 def record_origin(node: Node) -> None:
     """Note the user's line for a node and for what was just made beneath it."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return
-        frame = frame.f_back
-    origin = _origin(frame.f_code.co_filename, frame.f_lineno)
+    origin = _caller()
+    if origin is None:
+        return
     ORIGINS.add(node, origin)
     pending = list(node.inputs)
     while pending:
@@ -89,6 +114,16 @@ def record_origin(node: Node) -> None:
         if not ORIGINS.of(below):
             ORIGINS.add(below, origin)
             pending += below.inputs
+
+
+def _caller() -> Origin | None:
+    """The line of the user's that is being run."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return _origin(frame.f_code.co_filename, frame.f_lineno)
 
 
 @cache
@@ -101,7 +136,7 @@ def array_of(value: object) -> NDArray[Any]:
     array = np.asarray(value)
     if array.dtype.kind in "OUSMm":
         raise InvalidArgument(f"{type(value).__name__} holds {array.dtype}, which is no number")
-    return array
+    return in_native_order(array)
 
 
 def node_of_array(array: NDArray[Any], *, share: bool = False) -> Node:
@@ -125,20 +160,22 @@ def _on_a_line(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-def operand_of(value: object) -> Operand:
-    """A node, or a Python number, which takes its dtype from the others."""
+def operand_of(value: object) -> WeakOperand:
+    """A node; or a Python number or a size, which take their dtype from the others."""
     if isinstance(value, Base):
         return value._node
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if isinstance(value, bool | int | float | complex | Expr) and not isinstance(value, np.generic):
         return value
-    if isinstance(value, Node | Expr):
-        raise InvalidArgument(f"{value!r} is no tensor; wrap it first")
+    if isinstance(value, Node):
+        raise InvalidArgument(f"{value!r} is a node; it becomes a tensor with Tensor.of_node")
     return node_of_array(array_of(value))
 
 
 def node_of(value: object) -> Node:
-    """A node of anything; Python numbers have NumPy's default dtypes."""
+    """A node of anything; Python numbers have NumPy's default dtypes, sizes are int64."""
     operand = operand_of(value)
+    if isinstance(operand, Expr):
+        return size_node(operand, INT64)
     return operand if isinstance(operand, Node) else node_of_array(array_of(operand))
 
 
@@ -178,4 +215,17 @@ def _number(size: Any, given: object) -> int:
 
 
 def described(node: Node) -> str:
+    """The type of a node, as messages have it."""
     return typed(node.shape, node.dtype)
+
+
+def widened_at(node: Node) -> str:
+    """Of a float64: where a narrower float met a float64 on the way, for a message."""
+    if node.dtype.name != "float64":
+        return ""
+    for one in topological([node]):
+        if one.op == "cast" and one.dtype == node.dtype and one.inputs[0].dtype.kind is Kind.FLOAT:
+            narrow = one.inputs[0].dtype
+            place = next((f" at {origin}" for origin in ORIGINS.of(one)), "")
+            return f" ({narrow} meets float64{place}; NumPy makes arrays of float64)"
+    return ""

@@ -1,31 +1,33 @@
 """`arenite.compile`: a function of tensors becomes one native program.
 
 The function is called once, with tensors that stand for its arguments; what it returns is the
-graph. The compiled function takes arrays and returns arrays in the same structure: one, a tuple,
-a list or a dict. Where arguments are structure (`arenite.static`), the function is called and
-compiled once for each of their values, at the first call that brings it.
+graph. Arguments are arrays, or tuples, lists, dicts and dataclasses of them, and what the compiled
+function returns has the structure of what the function did. Where arguments are structure
+(`arenite.static`), the function is called and compiled once for each of their values, at the first
+call that brings it.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from arenite.errors import InvalidArgument
+from arenite.device.allocator import readable_nbytes
+from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
 from arenite.memory.amounts import parse_nbytes
-from arenite.runtime.arguments import check_targets
+from arenite.runtime.arguments import check_targets, no_size
 from arenite.runtime.closing import Closing
+from arenite.runtime.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
-from arenite.tensor.spec import Static, TensorSpec, spec
-from arenite.tensor.state import tracing
-from arenite.tensor.structure import LEAF, need_same, put_together, taken_apart
+from arenite.tensor.signature import Signature
+from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
+from arenite.tensor.tracing import tracing
+from arenite.tensor.variant_states import VariantStates
 from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
@@ -46,9 +48,12 @@ def compile(  # noqa: A001 - the word for what it does
 ) -> CompiledFunction:
     """Compile a function of tensors for arguments of these types.
 
-    A spec is a tensor or an array (its type counts, not its content), or `arenite.spec(shape,
-    dtype)`, where sizes may be Vars. `memory` is the most bytes the arena may take: DoesNotFit,
-    with what fills it, before anything runs. `plan` is what bytes are shared for: "memory", as few
+    A spec is a tensor or an array (its type counts, not its content), `arenite.spec(shape,
+    dtype)`, where sizes may be Vars, or a tuple, list, dict or dataclass of these; the plan names
+    what is in it: `params.layers.0.w`. `memory` is the most bytes that the program may take in all,
+    "1MiB" or a number: inputs and outputs, weights, states, and everything between. DoesNotFit,
+    with what fills it, before anything runs; each value of a static argument has that much.
+    `plan` is what bytes are shared for: "memory", as few
     as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
     that data would let run; the plan prints what it costs. Without `winograd` convolutions of 3x3
     taps are summed product by product, which takes longer; it rounds less from some 64 channels on,
@@ -61,19 +66,17 @@ def compile(  # noqa: A001 - the word for what it does
     """
     if threads is not None and type(threads) is not int:
         raise InvalidArgument(f"threads is a whole number, not {threads!r}")
-    names = _argument_names(function, specs)
-    kinds = [_as_kind(given, name) for given, name in zip(specs, names, strict=True)]
-    arguments = tuple(zip(names, kinds, strict=True))
-    source = _Source(function, arguments, threads, parse_nbytes(memory), plan, winograd)
+    signature = Signature.of(function, specs)
+    source = _Source(function, signature, threads, parse_nbytes(memory), plan, winograd)
     return CompiledFunction(source)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is compiled: a function, its arguments by name, and how it is to run."""
+    """What is compiled: a function, its arguments, and how it is to run."""
 
     function: Callable[..., Any]
-    arguments: tuple[tuple[str, TensorSpec | Static], ...]
+    signature: Signature
     threads: int | None
     memory: int | None  # bytes
     plan: str  # what it is made for
@@ -83,22 +86,17 @@ class _Source:
         """Trace the function with these values of its static arguments, and compile it."""
         from arenite.pipeline.program import compile_program
 
-        left = iter(values)
-        inputs: list[Node] = []
-        given: list[Any] = []
-        for name, kind in self.arguments:
-            if isinstance(kind, Static):
-                given.append(next(left))
-                continue
-            tensor = kind.argument(name, len(inputs))
-            inputs.append(tensor.node)
-            given.append(tensor)
+        inputs, given = self.signature.traced(values)
         with tracing() as states:
             structure, leaves = taken_apart(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
         updates = states.updates
         origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
-        graph = Graph(tuple(inputs), tuple(outputs), (), origins, tuple(updates))
+        names = _output_names([path for path, _ in leaves])
+        graph = Graph(tuple(inputs), tuple(outputs), names, origins, tuple(updates))
+        unknown = SizeReader([node.shape for node in inputs], graph.vars).missing
+        if unknown:
+            raise BoundsError(no_size(unknown[0]))
         executable = compile_program(
             graph,
             threads=self.threads,
@@ -115,8 +113,10 @@ class CompiledFunction(Closing):
     returned. Threads may call it at once."""
 
     def __init__(self, source: _Source) -> None:
-        self._arguments = source.arguments
-        self._cache = VariantCache(source.compile_for)
+        self._signature = source.signature
+        self._is_flat = source.signature.is_flat
+        self._states = states = VariantStates()
+        self._cache = VariantCache(lambda values: states.join(source.compile_for(values)))
         #: Of a function without static arguments.
         self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
@@ -124,13 +124,15 @@ class CompiledFunction(Closing):
         """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
         variant = self._only
         results = None
-        if variant is not None and (out is None or variant.structure is LEAF):
+        is_leaf = out is None or (variant is not None and variant.structure is LEAF)
+        if variant is not None and self._is_flat and is_leaf:
             results = variant.executable.quickly(arguments, None if out is None else (out,))
         if variant is None or results is None:
-            values, arrays = self._sorted_out(arguments)
+            values, arrays = self._signature.sorted_out(arguments)
             variant = self.variant(*values)
             targets = None if out is None else _targets(out, variant.structure)
-            results = variant.executable(*arrays, out=targets)
+            with self._states.lent_to(variant):
+                results = variant.executable(*arrays, out=targets)
         variant.count_call()
         if out is not None:
             return out
@@ -138,21 +140,25 @@ class CompiledFunction(Closing):
 
     def profile(self, *arguments: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
-        values, arrays = self._sorted_out(arguments)
-        return self.variant(*values).executable.profile(*arrays)
+        values, arrays = self._signature.sorted_out(arguments)
+        variant = self.variant(*values)
+        with self._states.lent_to(variant):
+            return variant.executable.profile(*arrays)
 
     def run_checked(self, *arguments: Any) -> Any:
         """Run launch by launch, every byte watched: see Executable.run_checked."""
-        values, arrays = self._sorted_out(arguments)
+        values, arrays = self._signature.sorted_out(arguments)
         variant = self.variant(*values)
-        return put_together(variant.structure, variant.executable.run_checked(*arrays))
+        with self._states.lent_to(variant):
+            results = variant.executable.run_checked(*arrays)
+        return put_together(variant.structure, results)
 
     # Variants.
 
     @property
     def is_static(self) -> bool:
         """Whether an argument is structure, so that there is a program for each of its values."""
-        return any(isinstance(kind, Static) for _, kind in self._arguments)
+        return self._signature.is_static
 
     @property
     def variants(self) -> Variants:
@@ -163,25 +169,11 @@ class CompiledFunction(Closing):
         """The program for these values of the static arguments, compiled if it is not there."""
         return self._cache.obtain(values)
 
-    def _sorted_out(self, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Values of static arguments, and arrays."""
-        if len(arguments) != len(self._arguments):
-            names = ", ".join(name for name, _ in self._arguments)
-            raise InvalidArgument(
-                f"{len(self._arguments)} arguments are needed ({names}), not {len(arguments)}"
-            )
-        values, arrays = [], []
-        for given, (name, kind) in zip(arguments, self._arguments, strict=True):
-            if isinstance(kind, Static):
-                values.append(kind.value(given, name))
-            else:
-                arrays.append(_as_array(given))
-        return values, arrays
-
     # The one program of a function without static arguments.
 
     @property
     def executable(self) -> Executable:
+        """The program; of a function with static arguments each value has one: `variant(...)`."""
         if self.is_static:
             raise InvalidArgument(
                 "this function has a program for each value of its static arguments; "
@@ -193,20 +185,23 @@ class CompiledFunction(Closing):
 
     @property
     def plan(self) -> MemoryPlan:
+        """Where every value lives, and what the program takes."""
         return self.executable.plan
 
     @property
     def kernels(self) -> Kernels:
+        """The kernels, which print as a table; each prints as its loops."""
         return self.executable.kernels
 
     @property
     def passes(self) -> Any:
+        """The graph after each pass."""
         return self.executable.passes
 
     @property
     def state(self) -> States:
-        """What lives from call to call, by name."""
-        return self.executable.state
+        """What lives from call to call, by name; one for all values of static arguments."""
+        return self._states.states
 
     # All there are.
 
@@ -227,55 +222,28 @@ class CompiledFunction(Closing):
 
     def reset_state(self) -> None:
         """Make all states zero."""
-        for one in self.variants:
-            one.executable.reset_state()
+        self._states.clear()
 
     def close(self) -> None:
         """Give every byte back to the system. Returned arrays are the caller's and stay."""
         self._only = None
         self._cache.close()
+        self._states.close()
+
+    def _repr_html_(self) -> str:
+        """The program, its kernels and what memory it takes; of several, a line for each."""
+        text = f"<p>{escape(repr(self))}</p>"
+        if self.is_static:
+            return text + self.variants._repr_html_()
+        plan = self.plan
+        nbytes = getattr(plan, "total_nbytes", plan.peak_nbytes)
+        memory = f"<p>{readable_nbytes(nbytes)} of memory in all</p>"
+        return text + memory + self.kernels._repr_html_()
 
     def __repr__(self) -> str:
         if self.is_static:
             return f"<CompiledFunction: {len(self.variants)} variants>"
         return f"<CompiledFunction {self.executable!r}>"
-
-
-def _as_kind(given: Any, name: str) -> TensorSpec | Static:
-    if isinstance(given, TensorSpec | Static):
-        return given
-    if isinstance(given, Tensor):
-        return TensorSpec(given.shape, given.dtype)
-    try:
-        array = np.asarray(given)
-        return spec(array.shape, array.dtype)
-    except ValueError:
-        raise InvalidArgument(
-            f"{type(given).__name__} is no type for argument {name!r}; give an array, a tensor, "
-            "arenite.spec(shape, dtype) or arenite.static"
-        ) from None
-
-
-def _as_array(given: Any) -> Any:
-    return given.numpy() if isinstance(given, Tensor) else given
-
-
-def _argument_names(function: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
-    if not callable(function):
-        raise InvalidArgument(f"{type(function).__name__} is no function to compile")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return [f"x{k}" for k in range(len(specs))]
-    try:
-        signature.bind(*specs)
-    except TypeError as error:
-        raise InvalidArgument(
-            f"{len(specs)} specs do not fit a function of {signature}: {error}"
-        ) from None
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [one.name for one in signature.parameters.values() if one.kind in plain]
-    return [*names[: len(specs)], *(f"x{k}" for k in range(len(names), len(specs)))]
 
 
 def _targets(out: Any, wanted: Any) -> list[Any]:
@@ -285,6 +253,13 @@ def _targets(out: Any, wanted: Any) -> list[Any]:
     targets = [leaf for _, leaf in leaves]
     check_targets(targets, [f"out{path}" for path, _ in leaves])
     return targets
+
+
+def _output_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """Names of results: keys and fields where there are some, else numbers."""
+    names = [named("", path) for path in paths]
+    made = [f"out{k}" if not name or name.isdigit() else name for k, name in enumerate(names)]
+    return tuple(made if len(set(made)) == len(made) else (f"out{k}" for k in range(len(made))))
 
 
 def _returned(path: str, leaf: Any) -> Node:

@@ -41,6 +41,7 @@ Shape = Dim | Sequence[Dim]
 
 
 def wrap(node: Node) -> Tensor:
+    """The tensor of a node, which comes from the line that asks."""
     record_origin(node)
     return Tensor.of_node(node)
 
@@ -64,6 +65,10 @@ def from_dlpack(producer: Any) -> Tensor:
 
 
 def full(shape: Shape, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+    """One value everywhere; sizes may be numbers, Vars, or integer tensors found while running.
+
+    full((2, 3), 7, "int32")
+    """
     wanted = dtype_of(np.asarray(value).dtype) if dtype is None else dtype_of(dtype)
     given = shape if isinstance(shape, Sequence) else (shape,)
     if any(_is_found(size) for size in given):
@@ -73,27 +78,36 @@ def full(shape: Shape, value: Number, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def zeros(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+    """Zeros of a shape; float64 unless `dtype` says else.
+
+    zeros((2, 3), "float32")
+    """
     return full(shape, 0, dtype)
 
 
 def ones(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+    """Ones of a shape; float64 unless `dtype` says else."""
     return full(shape, 1, dtype)
 
 
 def full_like(tensor: Any, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+    """One value everywhere, in the shape and dtype of another tensor."""
     like = asarray(tensor)
     return full(like.shape, value, like.dtype if dtype is None else dtype)
 
 
 def zeros_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """Zeros in the shape and dtype of another tensor."""
     return full_like(tensor, 0, dtype)
 
 
 def ones_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """Ones in the shape and dtype of another tensor."""
     return full_like(tensor, 1, dtype)
 
 
 def sizes_of(shape: Shape) -> tuple[Dim, ...]:
+    """A shape, of one size or several."""
     return shape_of((shape,))
 
 
@@ -156,6 +170,10 @@ def _symbolic_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
 def linspace(
     start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None
 ) -> Tensor:
+    """`num` numbers from start to stop at equal distances; without `endpoint` stop is left out.
+
+    linspace(0, 1, 5)      # [0, 0.25, 0.5, 0.75, 1]
+    """
     if num < 0:
         raise InvalidArgument(f"linspace: {num} numbers are fewer than none")
     parts = max(num - 1 if endpoint else num, 1)
@@ -167,6 +185,7 @@ def linspace(
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") -> Tensor:
+    """Ones on the k-th diagonal of an n by m matrix, zeros elsewhere."""
     shape = (n, n if m is None else m)
     rows = basic.broadcast_to(basic.along(basic.iota(shape[0]), 0, 2), shape)
     columns = basic.broadcast_to(basic.along(basic.iota(shape[1]), 1, 2), shape)
@@ -175,6 +194,10 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") 
 
 
 def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Tensors one behind the other along an axis; None: all elements along one.
+
+    concatenate([a, b], axis=1)
+    """
     nodes = joined(tensors, "concatenate")
     if axis is None:
         nodes = [basic.reshape(node, (-1,)) for node in nodes]
@@ -185,6 +208,7 @@ concat = cat = concatenate
 
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
     nodes = joined(tensors, "stack")
     at = axis_of(axis, nodes[0].ndim + 1)
     if any(node.shape != nodes[0].shape for node in nodes):
@@ -194,24 +218,32 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
 
 
 def vstack(tensors: Sequence[Any]) -> Tensor:
+    """Tensors one below the other, vectors as rows."""
     rows = [t if t.ndim > 1 else t.reshape(1, -1) for t in map(asarray, tensors)]
     return concatenate(rows, 0)
 
 
 def hstack(tensors: Sequence[Any]) -> Tensor:
+    """Tensors side by side: along axis 1, vectors along their own."""
     flat = [t if t.ndim else t.reshape(1) for t in map(asarray, tensors)]
     return concatenate(flat, 0 if flat and flat[0].ndim == 1 else 1)
 
 
 def where(condition: Any, a: Any, b: Any) -> Tensor:
+    """a where the condition is true, b elsewhere; all three broadcast.
+
+    where(x > 0, x, 0)
+    """
     return wrap(choose(condition, a, b))
 
 
 def maximum(a: Any, b: Any) -> Tensor:
+    """The larger of two, element by element; NaN where one is."""
     return wrap(arithmetic("maximum", a, b))
 
 
 def minimum(a: Any, b: Any) -> Tensor:
+    """The smaller of two, element by element; NaN where one is."""
     return wrap(arithmetic("minimum", a, b))
 
 
@@ -221,11 +253,15 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
 
 
 def broadcast_arrays(*tensors: Any) -> list[Tensor]:
+    """Tensors stretched to the one shape they broadcast to."""
     nodes = [asarray(tensor).node for tensor in tensors]
     return [wrap(node) for node in basic.operands("broadcast_arrays", *nodes)]
 
 
 def meshgrid(*vectors: Any, indexing: str = "xy") -> list[Tensor]:
+    """For each vector a tensor with an axis for every vector, in which it lies along its own. With
+    indexing "xy" the first two axes are swapped, as in NumPy.
+    """
     if indexing not in ("xy", "ij"):
         raise InvalidArgument(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
     flat = [asarray(vector).ravel() for vector in vectors]

@@ -11,12 +11,12 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
 from arenite.ir.compose import basic, complex_numbers, neural
-from arenite.ir.compose.basic import Operand, binary, cast, mul, unary, where
+from arenite.ir.compose.basic import binary, cast, mul, unary, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
 from arenite.ir.node import Node
 from arenite.ir.ops import make
-from arenite.tensor.base import DTypeLike, described, node_of, operand_of
+from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
     BOOL,
@@ -28,6 +28,7 @@ from arenite.tensor.promote import (
     common_dtype,
     float_common,
     float_dtype,
+    weak_result,
 )
 
 S = TypeVar("S", bound="ElementwiseMethods")
@@ -47,7 +48,7 @@ _COMPARES = tuple(_ANSWERS)
 _FLOAT_ONLY = ("atan2",)
 
 
-def nodes_of(a: object, b: object) -> list[Operand]:
+def nodes_of(a: object, b: object) -> list[WeakOperand]:
     """At least one operand as a node."""
     operands = [operand_of(a), operand_of(b)]
     if not any(isinstance(operand, Node) for operand in operands):
@@ -74,18 +75,17 @@ def arithmetic(op: str, a: object, b: object) -> Node:
     if op == "pow":
         fast = _simple_power(operands, dtype.kind in INTEGERS)
         if fast is not None:
-            return fast
+            return weak_result(fast, operands)
         if dtype.kind is Kind.COMPLEX:
             base, exponent = basic.operands(op, *cast_all(operands, dtype))
             return complex_numbers.general_power(base, exponent)
     if op in _COMPARES:
         known = _known_comparison(op, operands)
-        if known is not None:
-            return known
-    return binary(op, *cast_all(operands, dtype))
+        return binary(op, *cast_all(operands, dtype)) if known is None else known
+    return weak_result(binary(op, *cast_all(operands, dtype)), operands)
 
 
-def _known_comparison(op: str, operands: list[Operand]) -> Node | None:
+def _known_comparison(op: str, operands: list[WeakOperand]) -> Node | None:
     """Comparisons of integers that no common dtype could decide: with a Python number that does
     not fit, and of int64 with uint64."""
     a, b = operands
@@ -109,7 +109,7 @@ def _known_comparison(op: str, operands: list[Operand]) -> Node | None:
     return where(below, basic.broadcast_to(node_of(answer), compared.shape), compared)
 
 
-def _simple_power(operands: list[Operand], integer: bool) -> Node | None:
+def _simple_power(operands: list[WeakOperand], integer: bool) -> Node | None:
     """x ** 2 and x ** 0.5 by what they mean; integers to a negative power are refused."""
     base, exponent = operands
     if not isinstance(base, Node) or isinstance(exponent, Node | bool):
@@ -135,7 +135,7 @@ def floating(op: str, x: object) -> Node:
     node = node_of(x)
     if is_complex(node) and op in complex_numbers.FUNCTIONS:
         return complex_numbers.FUNCTIONS[op](node)
-    return unary(op, cast(node, float_dtype(node.dtype)))
+    return weak_result(unary(op, cast(node, float_dtype(node.dtype))), [node])
 
 
 def rounding(op: str, x: object) -> Node:
@@ -235,7 +235,7 @@ def choose(condition: object, a: object, b: object) -> Node:
     """numpy.where with three arguments."""
     operands = nodes_of(a, b)
     dtype = common_dtype(operands)
-    return where(truth(condition), *cast_all(operands, dtype))
+    return weak_result(where(truth(condition), *cast_all(operands, dtype)), operands)
 
 
 def clipped(x: object, low: object, high: object) -> Node:
@@ -293,6 +293,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(make("bitcast", self._node, dtype=dtype_of(dtype)))
 
     def log10(self) -> Self:
+        """Elementwise log10; integers become floats."""
         if is_complex(self._node):
             return self._new(floating("log10", self))
         node = floating("log2", self)
@@ -309,19 +310,24 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(floating("reciprocal", self))
 
     def square(self) -> Self:
+        """x * x, element by element."""
         node = _no_bool(self._node)
         return self._new(mul(node, node))
 
     def sign(self) -> Self:
+        """-1, 0 or 1; NaN stays NaN."""
         return self._new(unary("sign", self._node))
 
     def floor(self) -> Self:
+        """Rounded down; integers stay as they are."""
         return self._new(rounding("floor", self))
 
     def ceil(self) -> Self:
+        """Rounded up; integers stay as they are."""
         return self._new(rounding("ceil", self))
 
     def trunc(self) -> Self:
+        """Rounded towards zero; integers stay as they are."""
         return self._new(rounding("trunc", self))
 
     def round(self, decimals: int = 0) -> Self:
@@ -333,24 +339,34 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(binary(back, unary("round", binary(there, self._node, scale)), scale))
 
     def clip(self, min: object = None, max: object = None) -> Self:  # noqa: A002
+        """Held within limits; either may be None, or a tensor.
+
+        x.clip(0, 1)
+        """
         return self._new(clipped(self, min, max))
 
     def maximum(self, other: object) -> Self:
+        """The larger of two, element by element; NaN where one is."""
         return self._new(arithmetic("maximum", self, other))
 
     def minimum(self, other: object) -> Self:
+        """The smaller of two, element by element; NaN where one is."""
         return self._new(arithmetic("minimum", self, other))
 
     def isnan(self) -> Self:
+        """Whether each element is NaN."""
         return self._new(is_nan(self))
 
     def isinf(self) -> Self:
+        """Whether each element is infinite."""
         return self._new(is_inf(self))
 
     def isfinite(self) -> Self:
+        """Whether each element is neither NaN nor infinite."""
         return self._new(is_finite(self))
 
     def logical_not(self) -> Self:
+        """Whether each element is zero, or False."""
         return self._new(make("not", truth(self)))
 
     def where(self, a: object, b: object) -> Self:
@@ -358,6 +374,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(choose(self, a, b))
 
     def __abs__(self) -> Self:
+        """Without the sign; of complex numbers the magnitude."""
         return self._new(absolute(self))
 
     abs = __abs__

@@ -97,6 +97,44 @@ def _bound(part: object) -> Dim | None:
     raise IndexOutOfRange(f"the parts of a slice are whole numbers or sizes, not {part!r}")
 
 
+_REDUCTIONS = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
+
+
+def _masked(x: Node, key: object, value: Node, reduction: str) -> Node | None:
+    """x with one value wherever a mask is true that is not known yet; None where the index is no
+    such mask, or each of its places has a value of its own."""
+    given = key if isinstance(key, tuple) else (key,)
+    masks = [k for k, item in enumerate(given) if _is_mask(item)]
+    rest = [item for item in given if not _is_mask(item)]
+    is_whole = all(item is Ellipsis or item == slice(None) for item in rest)
+    if len(masks) != 1 or not is_whole or rest.count(Ellipsis) > 1:
+        return None
+    item = given[masks[0]]
+    if not _mask_shape(item) or _mask_array(item) is not None:
+        return None
+    mask = node_of(item)
+    dots = [k for k, one in enumerate(given) if one is Ellipsis]
+    at = masks[0] if not dots or masks[0] < dots[0] else x.ndim - (len(given) - masks[0] - 1)
+    at -= mask.ndim if dots and masks[0] > dots[0] else 0
+    _check_mask(item, at, x)
+    behind = x.ndim - at - mask.ndim
+    # The value has one axis where the mask has its own, and there the size 1, or fewer axes.
+    if value.ndim > behind and value.shape[value.ndim - behind - 1] != 1:
+        return None
+    if value.ndim > at + 1 + behind:
+        return None
+    front = value.shape[: max(value.ndim - behind - 1, 0)]
+    tail = value.shape[max(value.ndim - behind, 0) :]
+    ones = (1,) * mask.ndim if value.ndim > behind else ()
+    spread = basic.broadcast_to(basic.reshape(value, (*front, *ones, *tail)), x.shape)
+    where = basic.broadcast_to(basic.reshape(mask, (*mask.shape, *(1,) * behind)), x.shape)
+    if reduction in _REDUCTIONS:
+        spread = make(_REDUCTIONS[reduction], x, spread)
+    elif reduction != "none":
+        return None  # which the general way refuses
+    return basic.where(where, spread, x)
+
+
 class IndexingMethods(MovementMethods):
     __slots__ = ()
 
@@ -119,8 +157,18 @@ class IndexingMethods(MovementMethods):
         raise NotSupported("tensors are values and don't change; use t = t.set(index, value)")
 
     def set(self, key: Any, value: Any, reduction: str = "none") -> Self:
-        """A tensor like this one with `value` at [key]; or combined: add, mul, min, max."""
+        """A tensor like this one with `value` at [key]; or combined: add, mul, min, max.
+
+        A mask may be found while running, and so may the number of values for it: as many as the
+        mask has true elements, or IndexOutOfRange when it runs.
+
+            x.set(x < 0, 0)                     # NumPy's x[x < 0] = 0, without a change of x
+            x.set((0, slice(2)), 1, "add")      # x[0, :2] += 1
+        """
         given = self._fitting(value)
+        masked = _masked(self._node, key, given, reduction)
+        if masked is not None:
+            return self._new(masked)
         items = items_of(key, self._node)
         return self._new(places.updated(self._node, items, given, reduction))
 
@@ -131,6 +179,10 @@ class IndexingMethods(MovementMethods):
         return cast(node_of(value), self.dtype)
 
     def take(self, indices: Any, axis: int | None = None) -> Self:
+        """Elements at these indices along an axis, or of all elements in row-major order.
+
+        x.take([0, -1], axis=1)     # the first and the last column
+        """
         if axis is None:
             return self.ravel().take(indices, 0)
         at = axis_of(axis, self.ndim)
@@ -140,6 +192,10 @@ class IndexingMethods(MovementMethods):
         return self._new(places.index(self._node, [*[slice(None)] * at, item]))
 
     def take_along_axis(self, indices: Any, axis: int = -1) -> Self:
+        """For each place of `indices` the element there along an axis.
+
+        x.take_along_axis(x.argsort(1), 1)     # x sorted along axis 1
+        """
         at, index = self._aligned(indices, axis)
         return self._new(make("gather_elements", *self._spread(at, index), axis=at))
 

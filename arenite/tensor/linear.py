@@ -41,6 +41,7 @@ class LinearMethods(Base):
     __slots__ = ()
 
     def matmul(self, other: object) -> Self:
+        """The matrix product, as `a @ b`, over the last two axes; those before broadcast."""
         return self._new(product_of(self, other))
 
     __matmul__ = matmul
@@ -58,9 +59,15 @@ class LinearMethods(Base):
         return self._new(linear.tensordot(a, b, [a.ndim - 1], [b.ndim - 2]))
 
     def outer(self, other: object) -> Self:
+        """Each element of this with each of the other: one axis each."""
         return self._new(linear.outer(*promoted_nodes(self, other)))
 
     def tensordot(self, other: object, axes: Any = 2) -> Self:
+        """Sums of products over axes of both: the last `axes` of this with the first of the other,
+        or pairs of axes by number.
+
+            a.tensordot(b, axes=((1, 0), (0, 1)))
+        """
         a, b = promoted_nodes(self, other)
         if isinstance(axes, int):
             left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
@@ -69,6 +76,7 @@ class LinearMethods(Base):
         return self._new(cast(linear.tensordot(a, b, left, right), a.dtype))
 
     def trace(self, offset: int = 0) -> Self:
+        """The sum along the diagonal of the first two axes."""
         if self.ndim != 2:
             raise ShapeMismatch(f"trace is of a matrix, not of {described(self._node)}")
         diagonal = linear.diagonal(cast(self._node, sum_dtype(self.dtype)), offset, 0, 1)

@@ -45,6 +45,7 @@ class MovementMethods(Base):
         )
 
     def ravel(self) -> Self:
+        """All elements along one axis, in row-major order."""
         return self._new(basic.reshape(self._node, (self.size,)))
 
     def transpose(self, *axes: Any) -> Self:
@@ -62,6 +63,7 @@ class MovementMethods(Base):
 
     @property
     def T(self) -> Self:  # noqa: N802
+        """All axes backwards; of a matrix its transpose."""
         return self.transpose()
 
     @property
@@ -70,10 +72,15 @@ class MovementMethods(Base):
         return self.swapaxes(-1, -2)
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Two axes in each other's place."""
         a, b = axis_of(axis1, self.ndim), axis_of(axis2, self.ndim)
         return self._new(basic.swap_axes(self._node, a, b))
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Some axes moved to other places; the rest stay in order.
+
+        x.moveaxis(0, -1)      # the first axis becomes the last
+        """
         sources, targets = axes_of(source, self.ndim), axes_of(destination, self.ndim)
         if len(sources) != len(targets):
             raise ShapeMismatch(f"moveaxis: {source} and {destination} are not equally many")
@@ -83,6 +90,10 @@ class MovementMethods(Base):
         return self._new(basic.permute(self._node, order))
 
     def expand_dims(self, axis: int | Sequence[int]) -> Self:
+        """New axes of size 1, at these places of the result.
+
+        x.expand_dims(0)       # float32[3] becomes float32[1, 3]
+        """
         given = axis if isinstance(axis, Sequence) else [axis]
         ndim = self.ndim + len(given)
         return self._new(basic.insert_axes(self._node, axes_of(list(given), ndim)))
@@ -102,6 +113,10 @@ class MovementMethods(Base):
         return self._new(basic.reshape(self._node, kept))
 
     def broadcast_to(self, *shape: Any) -> Self:
+        """Axes of size 1, and missing ones at the front, stretched to a shape.
+
+        x.broadcast_to(4, 3)   # float32[3] becomes float32[4, 3]
+        """
         return self._new(basic.broadcast_to(self._node, shape_of(shape)))
 
     def expand(self, *shape: Any) -> Self:
@@ -114,9 +129,14 @@ class MovementMethods(Base):
         return self._new(basic.broadcast_to(self._node, sizes))
 
     def flip(self, axis: Axis = None) -> Self:
+        """Elements in reverse order along an axis, along several, or along all."""
         return self._new(basic.flip(self._node, axes_of(axis, self.ndim)))
 
     def roll(self, shift: int | Sequence[int], axis: Axis = None) -> Self:
+        """Elements moved along an axis; those pushed out come back at the start.
+
+        Tensor([1, 2, 3]).roll(1, 0)    # [3, 1, 2]
+        """
         if axis is None:
             return self.ravel().roll(shift, 0).reshape(self.shape)
         axes = axis if isinstance(axis, Sequence) else [axis]
@@ -192,15 +212,18 @@ class MovementMethods(Base):
         return self.split(list(range(each, size, each)), axis)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The diagonals of two axes, as a new last axis; `offset` counts from the main one."""
         a, b = axis_of(axis1, self.ndim), axis_of(axis2, self.ndim)
         if a == b:
             raise ShapeMismatch("diagonal: the two axes are the same one")
         return self._new(diagonal(self._node, offset, a, b))
 
     def tril(self, k: int = 0) -> Self:
+        """Zeros above the k-th diagonal of the last two axes."""
         return self._new(triangle(self._node, k, lower=True))
 
     def triu(self, k: int = 0) -> Self:
+        """Zeros below the k-th diagonal of the last two axes."""
         return self._new(triangle(self._node, k, lower=False))
 
 

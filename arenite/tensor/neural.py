@@ -9,13 +9,13 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, neural
-from arenite.ir.compose.basic import Operand, binary, cast
+from arenite.ir.compose.basic import binary, cast
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops import make
 from arenite.tensor.base import Base, DTypeLike, axis_of, described, node_of, operand_of
-from arenite.tensor.promote import INTEGERS, float_dtype
+from arenite.tensor.promote import INTEGERS, cast_all, float_dtype
 
 S = TypeVar("S", bound="NeuralMethods")
 
@@ -24,11 +24,12 @@ def _float_node(tensor: Base) -> Node:
     return cast(tensor.node, float_dtype(tensor.dtype))
 
 
-def _activation(function: Callable[[Node], Node], name: str) -> Callable[[S], S]:
+def _activation(function: Callable[[Node], Node], name: str, formula: str) -> Callable[[S], S]:
     def method(self: S) -> S:
         return self._new(function(_float_node(self)))
 
     method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{formula}, element by element; integers become floats."
     return method
 
 
@@ -39,14 +40,14 @@ def _parameter(value: object, x: Node) -> Node | None:
 class NeuralMethods(Base):
     __slots__ = ()
 
-    sigmoid = _activation(neural.sigmoid, "sigmoid")
-    log_sigmoid = _activation(neural.log_sigmoid, "log_sigmoid")
-    softplus = _activation(neural.softplus, "softplus")
-    softsign = _activation(neural.softsign, "softsign")
-    silu = swish = _activation(neural.silu, "silu")
-    mish = _activation(neural.mish, "mish")
-    hard_sigmoid = _activation(neural.hard_sigmoid, "hard_sigmoid")
-    hard_swish = _activation(neural.hard_swish, "hard_swish")
+    sigmoid = _activation(neural.sigmoid, "sigmoid", "1 / (1 + exp(-x))")
+    log_sigmoid = _activation(neural.log_sigmoid, "log_sigmoid", "log(1 / (1 + exp(-x)))")
+    softplus = _activation(neural.softplus, "softplus", "log(1 + exp(x))")
+    softsign = _activation(neural.softsign, "softsign", "x / (1 + |x|)")
+    silu = swish = _activation(neural.silu, "silu", "x / (1 + exp(-x))")
+    mish = _activation(neural.mish, "mish", "x * tanh(log(1 + exp(x)))")
+    hard_sigmoid = _activation(neural.hard_sigmoid, "hard_sigmoid", "x / 6 + 1 / 2, in 0..1")
+    hard_swish = _activation(neural.hard_swish, "hard_swish", "x * hard_sigmoid(x)")
 
     def gelu(self, approximate: str = "none") -> Self:
         """x times the share of a normal distribution below x; "tanh" approximates it."""
@@ -56,32 +57,36 @@ class NeuralMethods(Base):
         return self._new(function(_float_node(self)))
 
     def relu(self) -> Self:
+        """max(x, 0)."""
         zero = 0.0 if self.dtype.kind is Kind.FLOAT else 0
         return self._new(binary("maximum", self._node, zero))
 
     def relu6(self) -> Self:
+        """x held within 0 and 6."""
         return self._new(neural.clip(_float_node(self), 0.0, 6.0))
 
     def hard_tanh(self, low: float = -1.0, high: float = 1.0) -> Self:
+        """x held within `low` and `high`."""
         return self._new(neural.clip(_float_node(self), low, high))
 
     def leaky_relu(self, slope: float = 0.01) -> Self:
+        """x, times `slope` where it is negative."""
         return self._new(neural.leaky_relu(_float_node(self), slope))
 
     def prelu(self, slope: object) -> Self:
         """A slope below 0 for all, or for each channel (axis 1)."""
         x = _float_node(self)
-        given: Operand = operand_of(slope)
-        if isinstance(given, Node):
-            given = cast(given, x.dtype)
-            if given.ndim == 1 and given.shape[0] != 1 and x.ndim > 1:
-                given = basic.along(given, 1, x.ndim)
+        [given] = cast_all([operand_of(slope)], x.dtype)
+        if isinstance(given, Node) and given.ndim == 1 and given.shape[0] != 1 and x.ndim > 1:
+            given = basic.along(given, 1, x.ndim)
         return self._new(neural.leaky_relu(x, given))
 
     def elu(self, alpha: float = 1.0) -> Self:
+        """x, or alpha * (exp(x) - 1) where it is negative."""
         return self._new(neural.elu(_float_node(self), alpha))
 
     def celu(self, alpha: float = 1.0) -> Self:
+        """x, or alpha * (exp(x / alpha) - 1) where it is negative."""
         return self._new(neural.elu(_float_node(self), alpha, beta=alpha))
 
     def selu(self) -> Self:
@@ -101,9 +106,11 @@ class NeuralMethods(Base):
         return self._new(basic.mul(first, neural.sigmoid(second)))
 
     def softmax(self, axis: int = -1) -> Self:
+        """exp(x) over its sum along an axis, without overflow."""
         return self._new(neural.softmax(_float_node(self), axis_of(axis, self.ndim)))
 
     def log_softmax(self, axis: int = -1) -> Self:
+        """log(softmax(x)), without overflow."""
         return self._new(neural.log_softmax(_float_node(self), axis_of(axis, self.ndim)))
 
     def layer_norm(
@@ -119,6 +126,7 @@ class NeuralMethods(Base):
         return self._new(neural.layer_norm(x, n_axes, w, b, eps))
 
     def rms_norm(self, weight: object = None, eps: float = 1e-6, n_axes: int = 1) -> Self:
+        """x over the root mean square of the last `n_axes` axes, times a weight."""
         x = self._normalizable(n_axes)
         return self._new(neural.rms_norm(x, n_axes, _parameter(weight, x), eps))
 

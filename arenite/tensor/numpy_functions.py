@@ -54,6 +54,22 @@ def isclose(
     return is_close | (x.isnan() & y.isnan()) if equal_nan else is_close
 
 
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close, as `isclose` has it; computes, as one truth value must."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
+    """Whether both have one shape and equal elements."""
+    x, y = creation.asarray(a), creation.asarray(b)
+    if x.shape != y.shape:
+        return False
+    is_equal = x == y
+    return bool((is_equal | (x.isnan() & y.isnan()) if equal_nan else is_equal).all())
+
+
 def inner(a: Any, b: Any) -> Tensor:
     """Sums of products over the last axes."""
     x, y = creation.asarray(a), creation.asarray(b)

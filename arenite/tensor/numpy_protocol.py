@@ -162,6 +162,9 @@ _METHODS = (
 ).split()
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    # One truth value is Python's, so these compute.
+    "allclose": numpy_functions.allclose,
+    "array_equal": numpy_functions.array_equal,
     "amax": lambda x, *args, **kwargs: creation.asarray(x).max(*args, **kwargs),
     "amin": lambda x, *args, **kwargs: creation.asarray(x).min(*args, **kwargs),
     "angle": lambda x: creation.asarray(x).angle(),

@@ -55,6 +55,7 @@ class Generator:
         return self.random(shape, dtype) * float(high - low) + float(low)
 
     def standard_normal(self, shape: Shape = (), dtype: DTypeLike = "float64") -> Tensor:
+        """Normal numbers of mean 0 and deviation 1."""
         wanted = dtype_of(dtype)
         if wanted.kind is not Kind.FLOAT:
             raise InvalidArgument(f"normal numbers are floats, not {wanted}")
@@ -63,6 +64,7 @@ class Generator:
     def normal(
         self, loc: float = 0.0, scale: float = 1.0, shape: Shape = (), dtype: DTypeLike = "float64"
     ) -> Tensor:
+        """Normal numbers of mean `loc` and deviation `scale`."""
         return self.standard_normal(shape, dtype) * float(scale) + float(loc)
 
     def integers(

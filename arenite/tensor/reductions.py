@@ -29,11 +29,16 @@ class ReductionMethods(ElementwiseMethods):
     def sum(
         self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Self:
+        """The sum over an axis, several, or all; of integers in 64 bits, unless `dtype` says else.
+
+        x.sum(axis=0, keepdims=True)
+        """
         return self._accumulated("sum", axis, keepdims, dtype)
 
     def prod(
         self, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
     ) -> Self:
+        """The product over an axis, several, or all; of integers in 64 bits, or in `dtype`."""
         return self._accumulated("prod", axis, keepdims, dtype)
 
     def _extreme(self, op: str, axis: Axis, keepdims: bool) -> Self:
@@ -43,23 +48,29 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(reductions.reduce(op, self._node, axes, keepdims))
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The largest over an axis, several, or all; NaN where one is among them."""
         return self._extreme("max", axis, keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The smallest over an axis, several, or all; NaN where one is among them."""
         return self._extreme("min", axis, keepdims)
 
     def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The largest less the smallest."""
         high = self._extreme("max", axis, keepdims)
         low = self._extreme("min", axis, keepdims)
         return self._new(make("sub", high._node, low._node))
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """Whether some element is true, or not zero."""
         return self._new(reductions.reduce("any", truth(self), axes_of(axis, self.ndim), keepdims))
 
     def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """Whether all elements are true, or not zero."""
         return self._new(reductions.reduce("all", truth(self), axes_of(axis, self.ndim), keepdims))
 
     def count_nonzero(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """How many elements are true, or not zero."""
         counted = cast(truth(self), INT64)
         return self._new(reductions.reduce("sum", counted, axes_of(axis, self.ndim), keepdims))
 
@@ -70,6 +81,7 @@ class ReductionMethods(ElementwiseMethods):
         return cast(self._node, FLOAT64)
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The mean over an axis, several, or all; of integers in float64."""
         return self._new(reductions.mean(self._float_node(), axes_of(axis, self.ndim), keepdims))
 
     def _variance(self, axis: Axis, ddof: float, keepdims: bool) -> Node:
@@ -82,12 +94,16 @@ class ReductionMethods(ElementwiseMethods):
         return reductions.variance(node, axes, keepdims, float(ddof))
 
     def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+        """The variance over an axis, several, or all: squared distances from the mean, summed, over
+        their number less `ddof`."""
         return self._new(self._variance(axis, ddof, keepdims))
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+        """The standard deviation: the square root of `var`."""
         return self._new(unary("sqrt", self._variance(axis, ddof, keepdims)))
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """log(sum(exp(x))), without overflow."""
         node = cast(self._node, float_dtype(self.dtype))
         return self._new(reductions.logsumexp(node, axes_of(axis, self.ndim), keepdims))
 
@@ -134,17 +150,24 @@ class ReductionMethods(ElementwiseMethods):
     def cumsum(
         self, axis: int | None = None, dtype: DTypeLike | None = None, reverse: bool = False
     ) -> Self:
+        """The sums of all elements up to each one along an axis; `reverse` begins at the end.
+
+        Tensor([1, 2, 3]).cumsum()      # [1, 3, 6]
+        """
         return self._running("cumsum", axis, dtype, reverse)
 
     def cumprod(
         self, axis: int | None = None, dtype: DTypeLike | None = None, reverse: bool = False
     ) -> Self:
+        """The products of all elements up to each along an axis; `reverse` begins at the end."""
         return self._running("cumprod", axis, dtype, reverse)
 
     def cummax(self, axis: int | None = None, reverse: bool = False) -> Self:
+        """The largest of all elements up to each one along an axis; `reverse` begins at the end."""
         return self._running("cummax", axis, None, reverse)
 
     def cummin(self, axis: int | None = None, reverse: bool = False) -> Self:
+        """The smallest of all elements up to each along an axis; `reverse` begins at the end."""
         return self._running("cummin", axis, None, reverse)
 
     def _sorted(self, op: str, axis: int | None, descending: bool) -> Self:
@@ -158,6 +181,7 @@ class ReductionMethods(ElementwiseMethods):
         return self._sorted("sort", axis, descending)
 
     def argsort(self, axis: int | None = -1, descending: bool = False) -> Self:
+        """The indices that sort along an axis; equal elements stay in order."""
         return self._sorted("argsort", axis, descending)
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:

@@ -15,6 +15,7 @@ from arenite.ir.dim import Dim
 from arenite.ir.node import typed
 from arenite.ir.ops import graph_input
 from arenite.tensor.base import DTypeLike, shape_of
+from arenite.tensor.structure import Whole
 from arenite.tensor.tensor import Tensor
 
 #: Elements of a static argument; more than axes and shapes ever have are data.
@@ -23,7 +24,7 @@ MAX_STATIC_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(Whole):
     """The type of an argument, with sizes that may be variables."""
 
     shape: tuple[Dim, ...]
@@ -38,7 +39,7 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Static:
+class Static(Whole):
     """The kind of an argument that decides structure; `arenite.static` is the one there is."""
 
     def value(self, given: Any, name: str, depth: int = 0) -> Any:

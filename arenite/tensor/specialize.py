@@ -15,6 +15,7 @@ from arenite.tensor.base import node_of
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.spec import TensorSpec, static
 from arenite.tensor.structure import need_same, put_together, taken_apart
+from arenite.tensor.tracing import without_states
 
 
 def any_size() -> Found:
@@ -29,7 +30,8 @@ def specialize(function: Callable[..., Any], result: Any, values: Any, *operands
     the function gets numbers, and tuples of numbers. `result` says what it gives:
     `arenite.spec(shape, dtype)`, where sizes may be `arenite.any_size()`, or a structure of such.
     Native code returns before it; each set of values is compiled when it comes first, and the 16
-    used last are kept. What the function gives must depend on its arguments alone.
+    used last are kept. What the function gives must depend on its arguments alone; it has no
+    states.
     """
     structure, leaves = taken_apart(result)
     for path, leaf in leaves:
@@ -44,7 +46,8 @@ def specialize(function: Callable[..., Any], result: Any, values: Any, *operands
 
     def trace(arrays: Sequence[NDArray[Any]], nodes: Sequence[Node]) -> Sequence[Node]:
         known = [static.value(array, f"value {k}") for k, array in enumerate(arrays)]
-        returned, made = taken_apart(function(*known, *map(wrap, nodes)))
+        with without_states():
+            returned, made = taken_apart(function(*known, *map(wrap, nodes)))
         need_same("what the function of specialize gives", returned, structure)
         return [node_of(leaf) for _, leaf in made]
 

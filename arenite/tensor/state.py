@@ -7,14 +7,14 @@
         return total.value
 
 The function is traced once; `value` is the tensor as it is at that point, `set` and `write` say
-what it becomes. Each compiled function has bytes of its own for it, zero at first.
+what it becomes. In a side of `cond` they count where the side is taken, in the body of a loop once
+for each iteration. Each compiled function has bytes of its own for it, zero at first; all variants
+of a function with static arguments have one state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,14 @@ import numpy as np
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
-from arenite.ir.graph import topological
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import constant, make
 from arenite.ir.ops.control import cut
-from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of
+from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of, widened_at
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.tensor import Tensor
+from arenite.tensor.tracing import Scope, scope
 
 
 class State:
@@ -47,11 +47,11 @@ class State:
     @property
     def value(self) -> Tensor:
         """The tensor as it is at this point of the function."""
-        return wrap(_traced(self).current[self])
+        return wrap(_traced(self).value(self))
 
     def first(self, count: Any, axis: int = 0) -> Tensor:
         """The first rows of an axis, as many as an integer tensor says, or all there are."""
-        node, number = _traced(self).current[self], self._number("the count", count)
+        node, number = _traced(self).value(self), self._number("the count", count)
         along = axis_of(axis, node.ndim)
         if along == 0:
             return wrap(cut(node, number))
@@ -64,15 +64,19 @@ class State:
         """What it becomes, of its own shape and dtype; later reads in the function see it."""
         node = node_of(value)
         if node.dtype != self.node.dtype:
-            raise TypeMismatch(f"{self} cannot become {described(node)}: cast it to its dtype")
+            raise TypeMismatch(
+                f"{self} cannot become {described(node)}{widened_at(node)}: cast it to its dtype"
+            )
         if node.shape != self.node.shape:
             raise ShapeMismatch(f"{self} cannot become {described(node)}: another shape")
-        _traced(self).current[self] = node
+        inside = _traced(self)
+        inside.entry(self)
+        inside.current[self] = node
 
     def write(self, rows: Any, at: Any, axis: int = 0) -> None:
         """Replace the rows of an axis from position `at` on, an integer tensor without axes; what
         would lie outside raises IndexOutOfRange when it runs. The rest is not touched."""
-        old = _traced(self).current[self]
+        old = _traced(self).value(self)
         along = axis_of(axis, old.ndim)
         start = self._number("the position", at)
         self.set(wrap(make("update_slice", old, node_of(rows), start, axis=along)))
@@ -89,48 +93,13 @@ class State:
         return f"state {self.name!r} ({typed(self.node.shape, self.node.dtype)})"
 
 
-class Tracing:
-    """The states that a function being traced has used, and what they are by now."""
-
-    def __init__(self) -> None:
-        self.current: dict[State, Node] = {}
-
-    @property
-    def updates(self) -> list[tuple[Node, Node]]:
-        """(state, value) for those that become something else."""
-        for state, value in self.current.items():
-            if any(node.op == "parameter" for node in topological([value])):
-                raise InvalidArgument(
-                    f"{state} becomes a value of the body of a loop, which has no number outside; "
-                    "carry it through the loop and set it behind"
-                )
-        return [(one.node, value) for one, value in self.current.items() if value is not one.node]
-
-
-_tracing: ContextVar[Tracing | None] = ContextVar("_tracing", default=None)
-
-
-@contextmanager
-def tracing() -> Iterator[Tracing]:
-    """Around the call of a function that is being traced."""
-    made = Tracing()
-    token = _tracing.set(made)
-    try:
-        yield made
-    finally:
-        _tracing.reset(token)
-
-
-def _traced(state: State) -> Tracing:
-    """The tracing in progress, with the state in it."""
-    found = _tracing.get()
+def _traced(state: State) -> Scope:
+    """What is being traced."""
+    found = scope()
     if found is None:
         raise InvalidArgument(
-            f"{state} has a value only in a function that is being compiled; between calls it is "
+            f"{state} has a value only in a function that is being compiled, not in one that "
+            "specialize or host_call is given; between calls it is "
             f"compiled.state[{state.name!r}]"
         )
-    if state not in found.current:
-        if any(other.name == state.name for other in found.current):
-            raise InvalidArgument(f"two states of one function are called {state.name!r}")
-        found.current[state] = state.node
     return found

@@ -18,17 +18,26 @@ from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Found, variables
+from arenite.ir.dim import Expr
+from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops import buffer
+from arenite.ir.ops import buffer, size
 from arenite.tensor import realize as realization
-from arenite.tensor.base import DTypeLike, array_of, described, node_of_array, record_origin
+from arenite.tensor.base import (
+    ORIGINS,
+    DTypeLike,
+    array_of,
+    described,
+    node_of_array,
+    record_origin,
+)
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.linear import LinearMethods
 from arenite.tensor.neural import NeuralMethods
-from arenite.tensor.promote import INTEGERS
+from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.reductions import ReductionMethods
+from arenite.tensor.shown import html_of, text_of
 
 _SOURCES = ("constant", "buffer")
 
@@ -44,7 +53,7 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
         elif isinstance(data, Node):
             raise InvalidArgument("a node becomes a tensor with Tensor.of_node")
         else:
-            node = node_of_array(array_of(data))
+            node = size(data, INT64) if isinstance(data, Expr) else node_of_array(array_of(data))
         self._node = node if dtype is None else cast(node, dtype_of(dtype))
         record_origin(self._node)
 
@@ -85,6 +94,7 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
         return bool(element) if self.dtype.kind is Kind.BOOL else complex(element)
 
     def tolist(self) -> Any:
+        """The numbers as nested Python lists; of no axes, one number."""
         return self.numpy().tolist()
 
     def copy(self) -> Self:
@@ -154,24 +164,57 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
             raise TypeError(f"only an integer tensor of no axes is an index, not {self!r}")
         return int(self._real())
 
+    def __format__(self, spec: str) -> str:
+        """`f"{t.sum():.2f}"`: one element as a Python number; without a spec, the tensor's text."""
+        if not spec:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(
+                f"a tensor of one element is formatted with {spec!r}, not {described(self._node)}; "
+                "choose elements, or format t.numpy()"
+            )
+        return format(self.item(), spec)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: a tensor never changes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its numbers, which are computed if they are not there."""
+        return _restored, (type(self), self.numpy(), self.dtype.name, self.name)
+
     def __repr__(self) -> str:
-        how = "realized" if self.is_realized else f"lazy {self._node.op}"
-        return f"Tensor({described(self._node)}, {how})"
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
+def _restored(kind: type[Tensor], array: NDArray[Any], dtype: str, name: str | None) -> Tensor:
+    """The tensor that was pickled."""
+    made = kind.of_node(node_of_array(array))
+    if made.dtype != dtype_of(dtype):
+        raise TypeMismatch(f"a pickled tensor is {dtype}, and its numbers are {made.dtype}")
+    return made if name is None else made.named(name)
 
 
 def realize_all(*tensors: Tensor) -> None:
     """Compute several tensors in one run; what they share is computed once."""
     pending = [tensor for tensor in tensors if not tensor.is_realized]
+    if not pending:
+        return
     for tensor in pending:
-        unknown = {var for size in tensor.shape for var in variables(size)}
-        names = sorted(var.name for var in unknown if not isinstance(var, Found))
+        names = [var.name for var in Graph.of([tensor.node]).vars]
         if names:
             raise NotSupported(
                 f"{tensor!r} has sizes that are not bound: {', '.join(names)}; compile a function "
                 "of it instead"
             )
-    if not pending:
-        return
     arrays = realization.realize([tensor.node for tensor in pending])
     for tensor, array in zip(pending, arrays, strict=True):
+        origins = ORIGINS.of(tensor._node)
         tensor._node = buffer(array)
+        ORIGINS.add(tensor._node, *origins)

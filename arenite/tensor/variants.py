@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite import locks
 from arenite.errors import RunFailed
+from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Variant:
     values: tuple[Any, ...]
     executable: Executable
     structure: Any  # of what the function returned, for `structure.put_together`
+    state_names: tuple[str, ...] = ()
     n_calls: int = 0
     last_use: int = 0  # counted over all variants
     _lock: locks.ReentrantLock = field(default_factory=locks.reentrant, init=False, repr=False)
@@ -54,8 +56,8 @@ class Variants(Sequence[Variant]):
     def __iter__(self) -> Iterator[Variant]:
         return iter(self.kept)
 
-    def __str__(self) -> str:
-        rows = [["values", "calls", "kernels", "arena bytes"]] + [
+    def _rows(self) -> list[list[str]]:
+        return [["values", "calls", "kernels", "arena bytes"]] + [
             [
                 ", ".join(map(repr, one.values)),
                 str(one.n_calls),
@@ -64,8 +66,13 @@ class Variants(Sequence[Variant]):
             ]
             for one in self.kept
         ]
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), range(1, 4))
+
+    def __str__(self) -> str:
         return (
-            aligned(rows, {1, 2, 3})
+            aligned(self._rows(), {1, 2, 3})
             + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "
             f"most {MAX_VARIANTS}"
         )

@@ -247,7 +247,7 @@ def test_a_budget_that_only_the_plan_for_memory_meets() -> None:
 
     given = random_array((300, 300), FLOAT32, 1)
     with arenite.compile(twice, given) as small:
-        least = small.plan.peak_nbytes
+        least = small.plan.total_nbytes
     with arenite.compile(twice, given, memory=least):
         pass
     with pytest.raises(DoesNotFit, match="plan='memory'"):

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.errors import DoesNotFit
 from arenite.ir import Var, reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -132,7 +133,26 @@ def test_scratch_is_named_counted_and_lives_for_one_launch() -> None:
 def test_a_budget_too_small_is_refused_with_what_fills_it() -> None:
     graph = chain_of_sorts(2, 64, 1000)
     with pytest.raises(MemoryError, match="scratch"):
-        compile_graph(graph, memory=100_000)
+        compile_graph(graph, memory=600_000)
+
+
+def test_a_budget_counts_everything() -> None:
+    """Arena, inputs, outputs and weights: the least that works is the plan's total."""
+    weights = np.ones((64, 64), np.float32)
+    x = x_of(40, 64)
+    product = ir.make("matmul", x, ir.buffer(weights), transpose_a=False, transpose_b=False)
+    graph = Graph((x,), (ir.make("sort", product, axis=1, descending=False),))
+    with compile_graph(graph) as program:
+        total = program.plan.total_nbytes
+    assert total >= weights.nbytes + 2 * 40 * 64 * 4
+    with compile_graph(graph, memory=total) as program:
+        assert program.plan.total_nbytes <= total
+    for memory, named in ((40_000, "scratch"), (1000, r"inputs, .* x0 \(10240\)"), (0, "x0")):
+        with pytest.raises(DoesNotFit, match=named) as refused:
+            compile_graph(graph, memory=memory)
+        assert refused.value.capacity == memory
+        assert {"x0", "out0"} <= {name for name, _ in refused.value.live}
+        compile_graph(graph, memory=refused.value.smallest_known).close()
 
 
 # Sizes that are known when the program is called.
@@ -232,16 +252,16 @@ def test_scratch_for_images_of_a_size_known_later() -> None:
 
 def test_loops_short_of_memory_are_verified_as_they_were_made() -> None:
     """Without packed weights: verifying looks at the kernels that there are."""
-    weights = np.random.default_rng(0).integers(-1, 2, (64, 64)).astype(np.float32)
-    x, number, carried = x_of(40, 64), ir.parameter((), INT64), ir.parameter((40, 64), FLOAT32)
+    weights = np.random.default_rng(0).integers(-1, 2, (70, 70)).astype(np.float32)
+    x, number, carried = x_of(40, 70), ir.parameter((), INT64), ir.parameter((40, 70), FLOAT32)
     product = ir.make("matmul", carried, ir.buffer(weights), transpose_a=False, transpose_b=False)
     [last] = loop(ir.size(3, INT64), [x], ((number, carried), [product]))
     graph = Graph((x,), (last,))
     usual = compile_anew(graph)
-    tight = compile_anew(graph, usual.plan.peak_nbytes - weights.nbytes)
+    tight = compile_anew(graph, usual.plan.total_nbytes - 1)  # panels are padded
     assert usual.load
     assert not tight.load
-    given = np.random.default_rng(1).integers(-2, 3, (40, 64)).astype(np.float32)
+    given = np.random.default_rng(1).integers(-2, 3, (40, 70)).astype(np.float32)
     for compiled in (usual, tight):
         with Executable(graph, compiled) as program:
             program.verify()

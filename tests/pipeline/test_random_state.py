@@ -13,7 +13,8 @@ import arenite
 from arenite import Tensor, ir
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
-from arenite.tensor.state import State, tracing
+from arenite.tensor.state import State
+from arenite.tensor.tracing import tracing
 
 Array = NDArray[Any]
 

@@ -349,3 +349,23 @@ def test_results_are_the_callers() -> None:
         out = (np.empty(5, int), np.empty(5, int), np.empty(3, int))
         program(x, np.array(2), out=out)
         np.testing.assert_array_equal(out[1], wanted)
+
+
+def test_a_budget_of_segments_counts_arguments_and_states() -> None:
+    kept = arenite.State((1000,), "float64", name="kept")
+
+    def network(x: Any, n: Any) -> Any:
+        kept.set(kept.value + x)
+        return arange(n), kept.value.sum()
+
+    x = np.ones(1000)
+    given = x.nbytes + 8 + 8000  # arguments and states
+    with arenite.compile(network, x, np.array(1)) as free:
+        free(x, np.array(5))
+        assert free.plan.peak_nbytes >= given
+    with pytest.raises(DoesNotFit, match=f"Arguments and states take {given}"):
+        arenite.compile(network, x, np.array(1), memory=given - 1)
+    with arenite.compile(network, x, np.array(1), memory=free.plan.peak_nbytes) as program:
+        program(x, np.array(5))
+        with pytest.raises(DoesNotFit, match=f"Arguments and states take {given}"):
+            program(x, np.array(100_000))

@@ -102,7 +102,7 @@ def test_a_program_compiled_anew_and_one_from_the_cache(
 def test_a_budget_and_a_plan_for_concurrency(name: str) -> None:
     function, arrays = PROGRAMS[name]
     with arenite.compile(function, *arrays) as program:
-        need = program.plan.peak_nbytes
+        need = program.plan.total_nbytes
     for options in ({"memory": need}, {"memory": 2 * need}, {"plan": "concurrency"}):
         with arenite.compile(function, *arrays, **options) as program:
             assert bits(program(*arrays)) == usual(name)
@@ -187,7 +187,7 @@ def test_a_budget_may_take_winograd_away_and_nothing_else_changes() -> None:
 
     def made(**options: Any) -> tuple[bytes, int]:
         with arenite.compile(layer, x, **options) as program:
-            return program(x).tobytes(), program.plan.peak_nbytes
+            return program(x).tobytes(), program.plan.total_nbytes
 
     fast, fast_nbytes = made()
     direct, direct_nbytes = made(winograd=False)
@@ -204,7 +204,7 @@ def test_a_budget_may_leave_constant_weights_where_they_are() -> None:
 
     def made(**options: Any) -> tuple[bytes, int]:
         with arenite.compile(lambda x: x @ weights, x, **options) as program:
-            return program(x).tobytes(), program.plan.peak_nbytes
+            return program(x).tobytes(), program.plan.total_nbytes
 
     packed, packed_nbytes = made()
     assert made(memory=packed_nbytes)[0] == packed

@@ -225,7 +225,7 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
     b = np.ascontiguousarray(numbers(512, 96))
     graph = graph_of(lambda x, y: x @ y.T, numbers(300, 96), b)
     usual = compile_graph(graph)
-    code, need = code_of(usual), usual.plan.peak_nbytes
+    code, need = code_of(usual), usual.plan.total_nbytes
     [(kernel, built, content)] = contents.tunable(passes.run(graph, passes.PASSES)[0])
 
     def scratch_nbytes(choice: str) -> int:

@@ -97,9 +97,27 @@ def test_sizes_are_read_off_the_shapes() -> None:
     for n in (0, 9):
         with pytest.raises(BoundsError, match="n"):
             open_().sizes([zeros(3), zeros(n, 6), zeros(1, 2 * n)])
-    hidden = Arguments((port("x", 2 * N),), (N,))
-    with pytest.raises(BoundsError, match="no input has 'n' as a size by itself"):
-        hidden.sizes([zeros(6)])
+    hidden = Arguments((port("x", N * N, N // 2),), (N,))
+    with pytest.raises(BoundsError, match="no input has 'n' as a size from which it follows"):
+        hidden.sizes([zeros(9, 1)])
+
+
+def test_sizes_follow_from_sizes_that_are_linear_in_them() -> None:
+    m = Var("m", 1, 9)
+    double = Arguments((port("x", 2 * N + 1),), (N,))
+    for n in range(1, 9):
+        assert double.sizes([zeros(2 * n + 1)]) == {"n": n}
+    with pytest.raises(ShapeMismatch, match=r"'x' is .*2\*n \+ 1.* has shape \(6,\)"):
+        double.sizes([zeros(6)])
+    for size in (1, 19):
+        with pytest.raises(BoundsError, match="n = "):
+            double.sizes([zeros(size)])
+    chain = Arguments((port("x", m * N + 3, 7), port("y", 3 * m - 2, m - 1)), (N, m))
+    for n, k in ((1, 1), (8, 9), (3, 2)):
+        arrays = [zeros(k * n + 3, 7), zeros(3 * k - 2, k - 1)]
+        assert chain.sizes(arrays) == {"n": n, "m": k}
+    with pytest.raises(ShapeMismatch, match="'y' is"):
+        chain.sizes([zeros(5, 7), zeros(4, 2)])
 
 
 def test_results_go_into_all_arrays_or_none() -> None:

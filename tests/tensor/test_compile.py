@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import arenite
-from arenite import device
-from arenite.errors import DoesNotFit, InvalidArgument, RunFailed
+from arenite import Tensor, Var, device, spec
+from arenite.errors import BoundsError, DoesNotFit, InvalidArgument, RunFailed, ShapeMismatch
 from arenite.memory.amounts import parse_nbytes
 from arenite.tensor import variants
 from arenite.tensor.spec import MAX_STATIC_ELEMENTS
@@ -116,7 +116,7 @@ def test_results_go_into_given_arrays() -> None:
     ("arguments", "options", "wanted"),
     [
         ((3, X), {}, "int is no function"),
-        ((lambda x: x, None), {}, "NoneType is no type for argument 'x'; give an array"),
+        ((lambda x: x, object()), {}, "object is no type for argument 'x'; give an array"),
         ((lambda x: x, "abc"), {}, "str is no type for argument 'x'"),
         ((lambda a, b: a, X, [[1], [1, 2]]), {}, "list is no type for argument 'b'"),
         ((lambda x, y: x, X), {}, "1 specs do not fit .* missing a required argument: 'y'"),
@@ -250,7 +250,7 @@ def test_data_given_as_structure_is_refused() -> None:
 
 
 def test_a_value_that_does_not_compile_leaves_the_others() -> None:
-    with arenite.compile(lambda x, axis: x.sum(axis), X, arenite.static, memory=0) as program:
+    with arenite.compile(lambda x, axis: x.sum(axis), X, arenite.static, memory=200) as program:
         np.testing.assert_array_equal(program(X, 1), X.sum(1))
         with pytest.raises(ValueError, match="axis 7 is out of bounds"):
             program(X, 7)
@@ -353,3 +353,29 @@ def test_a_function_nobody_holds_gives_its_memory_back_at_once() -> None:
         assert allocator.stats.live_nbytes == live
     finally:
         gc.enable()
+
+
+def test_a_variable_follows_from_any_size_that_is_linear_in_it() -> None:
+    n, m = Var("n", 1, 64), Var("m", 1, 4)
+
+    def network(x: Tensor, y: Tensor) -> Any:
+        half = x.reshape(2, n).sum(axis=0)
+        return half, y.reshape(m, n) * half
+
+    with arenite.compile(network, spec((n * 2,)), spec((n * m,))) as program:
+        for size, rows in ((1, 1), (7, 3), (64, 4)):
+            x = np.arange(2 * size, dtype=np.float32)
+            y = np.arange(rows * size, dtype=np.float32)
+            half, product = program(x, y)
+            np.testing.assert_array_equal(half, x[:size] + x[size:])
+            np.testing.assert_array_equal(product, y.reshape(rows, size) * half)
+        with pytest.raises(ShapeMismatch, match=r"'x' is float32\[2\*n\]"):
+            program(np.ones(7, np.float32), np.ones(3, np.float32))
+
+
+def test_a_variable_that_nothing_tells_is_refused_before_anything_is_compiled() -> None:
+    n = Var("n", 1, 8)
+    with pytest.raises(BoundsError, match="no input has 'n' as a size from which it follows"):
+        arenite.compile(lambda x: x * 2, spec((n * n,)))
+    with pytest.raises(BoundsError, match="no input has 'n'"):
+        arenite.compile(lambda x: x + arenite.tensor.zeros((n,), "float32"), spec((1,)))

@@ -9,7 +9,14 @@ import pytest
 
 import arenite
 from arenite import Tensor, Var, spec
-from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
+from arenite.errors import (
+    InvalidArgument,
+    NotSupported,
+    RunCancelled,
+    ShapeMismatch,
+    TypeMismatch,
+)
+from tests.pipeline.interrupted import cancelled
 
 
 class State(NamedTuple):
@@ -195,3 +202,24 @@ def test_origins_stay_when_something_is_taken_out_of_a_body() -> None:
         lines = {origin.line for kernel in program.kernels for origin in kernel.origins}
         assert all(kernel.origins for kernel in program.kernels if "sort" in kernel.entry_point)
     assert network.__code__.co_firstlineno + 2 in lines
+
+
+@pytest.mark.parametrize("condition", [lambda s: s.sum() < 3, lambda s: True])
+def test_a_loop_whose_body_changes_nothing_does_not_end_by_itself(condition: Any) -> None:
+    def network(x: Tensor) -> Any:
+        return arenite.while_loop(condition, lambda s: s * 1.0, x)
+
+    with arenite.compile(network, spec((2,))) as program:
+        end = cancelled(program, lambda: program(np.ones(2, np.float32)))
+        assert isinstance(end, RunCancelled), end
+        if condition(np.full(2, 2)) is not True:
+            assert program(np.full(2, 2, np.float32)).tolist() == [2, 2]
+
+
+def test_values_that_a_body_hands_on_are_not_carried() -> None:
+    def network(n: Tensor, w: Tensor) -> Any:
+        return arenite.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1]), (n * 0, w))[1]
+
+    with arenite.compile(network, spec((), "int64"), spec((4,))) as program:
+        assert not program.kernels  # the loop ends, and changes nothing that is asked for
+        assert program(np.int64(3), np.ones(4, np.float32)).tolist() == [1] * 4

@@ -52,11 +52,9 @@ def test_what_is_no_number() -> None:
     for wrong in ("text", object(), ["a"], np.array(["2020"], "M8[Y]")):
         with pytest.raises(InvalidArgument, match="which is no number"):
             Tensor(wrong)
-    with pytest.raises(InvalidArgument, match="no Arenite counterpart"):
-        Tensor(np.zeros(3, ">f4"))
     with pytest.raises(InvalidArgument, match=r"Tensor\.of_node"):
         Tensor(Tensor(1).node)
-    with pytest.raises(InvalidArgument, match="is no tensor; wrap it"):
+    with pytest.raises(InvalidArgument, match=r"is a node; .*Tensor\.of_node"):
         _ = Tensor(1) + Tensor(1).node
 
 

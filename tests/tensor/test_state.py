@@ -225,17 +225,9 @@ def test_what_a_state_refuses() -> None:
         kept.set(x)
         arenite.State((2,), name="kept").set(x[:2])
 
-    def inside(x: Tensor) -> Any:
-        def body(i: Tensor, carried: Tensor) -> Tensor:
-            kept.set(carried)
-            return carried + 1
-
-        return arenite.fori_loop(3, body, x)
-
     x = floats(3)
-    for function, match in ((twice, "two states"), (inside, "body of a loop")):
-        with pytest.raises(InvalidArgument, match=match):
-            arenite.compile(function, x)
+    with pytest.raises(InvalidArgument, match="two states"):
+        arenite.compile(twice, x)
     with pytest.raises(TypeMismatch, match="cast it"):
         arenite.compile(lambda x: kept.set(x.astype("float64")), x)
     with pytest.raises(ShapeMismatch, match="another shape"):

@@ -27,9 +27,10 @@ from arenite.ir.compose.basic import (
     slice_all,
     where,
 )
-from arenite.ir.dim import Dim, known_le, maximum, minimum, product
+from arenite.ir.dim import Dim, Expr, bounds, found_in, known_le, maximum, minimum, product
 from arenite.ir.node import Node, Shape, typed
 from arenite.ir.ops import constant, full, make
+from arenite.ir.ops import size as size_node
 from arenite.ir.ops.define import broadcast
 from arenite.ir.ops.movement import range_length, strides_of
 
@@ -38,7 +39,7 @@ Item: TypeAlias = Dim | slice | EllipsisType | NDArray[Any] | Node | None
 
 def index(x: Node, items: Sequence[Item]) -> Node:
     """x[items]"""
-    items = _without_ellipsis(x, items)
+    items = _with_open_places(x, _without_ellipsis(x, items))
     if any(isinstance(item, np.ndarray | Node) for item in items):
         return _advanced(x, items)
     starts: list[Dim] = []
@@ -56,7 +57,7 @@ def index(x: Node, items: Sequence[Item]) -> Node:
             shape.append(range_length(start, stop, step))
         else:
             assert not isinstance(item, np.ndarray | Node | EllipsisType)
-            start, step = _checked(item, size, axis, x), 1
+            start, step = _from_front(item, size), 1
             stop = start + 1
         starts.append(start)
         stops.append(stop)
@@ -78,14 +79,27 @@ def _without_ellipsis(x: Node, items: Sequence[Item]) -> list[Item]:
     return [*items[:at], *rest, *items[at + 1 :]]
 
 
-def _checked(item: Dim, size: Dim, axis: int, x: Node) -> Dim:
-    """A number counted from the front."""
-    place = item + size if isinstance(item, int) and item < 0 else item
-    if not (known_le(0, place) and known_le(place + 1, size)):
-        raise IndexOutOfRange(
-            f"index {item} is outside axis {axis} of {typed(x.shape, x.dtype)}, or may be"
-        )
-    return place
+def _with_open_places(x: Node, items: Sequence[Item]) -> list[Item]:
+    """Numbers that may lie outside, because sizes are open, as arrays: the program checks them."""
+    made: list[Item] = []
+    axis = 0
+    for item in items:
+        if isinstance(item, int | Expr):
+            size = x.shape[axis]
+            place = _from_front(item, size)
+            if bounds(place)[1] < 0 or known_le(size, place):
+                raise IndexOutOfRange(
+                    f"index {item} is outside axis {axis} of {typed(x.shape, x.dtype)}"
+                )
+            if not (known_le(0, place) and known_le(place + 1, size)):
+                item = np.asarray(item) if isinstance(item, int) else size_node(item, INT64)
+        made.append(item)
+        axis += item is not None
+    return made
+
+
+def _from_front(item: Dim, size: Dim) -> Dim:
+    return item + size if isinstance(item, int) and item < 0 else item
 
 
 def resolved(item: slice, size: Dim) -> tuple[Dim, Dim, int]:
@@ -128,7 +142,7 @@ def _advanced(x: Node, items: list[Item]) -> Node:
     With arrays, numbers count as arrays too. The result has the axes of the broadcast arrays where
     these stood if they stood side by side, else at the front.
     """
-    is_array = [isinstance(item, int | np.ndarray | Node) for item in items]
+    is_array = [isinstance(item, int | Expr | np.ndarray | Node) for item in items]
     basic = [slice(None) if array else item for array, item in zip(is_array, items, strict=True)]
     sliced = index(x, basic)
     axes = [i for i, array in enumerate(is_array) if array]
@@ -174,6 +188,8 @@ def linear_places(arrays: Sequence[Node], sizes: Shape, shape: Shape) -> Node:
 
 def _indices(item: Item, size: Dim, axis: int, x: Node) -> Node:
     """int64, counted from the front."""
+    if isinstance(item, Expr):
+        item = size_node(item, INT64)
     if isinstance(item, Node):
         return counted_from_front(item, size)
     given = np.asarray(item)
@@ -205,6 +221,7 @@ def updated(x: Node, items: Sequence[Item], value: Node, reduction: str) -> Node
     places = index(reshape(iota(count), x.shape), items)
     if value.ndim > places.ndim and all(size == 1 for size in value.shape[: -places.ndim or None]):
         value = reshape(value, value.shape[value.ndim - places.ndim :])
+    value = _as_many_rows(value, places.shape)
     try:
         spread = broadcast_to(value, places.shape)
     except ShapeMismatch:
@@ -221,3 +238,17 @@ def updated(x: Node, items: Sequence[Item], value: Node, reduction: str) -> Node
         reduction=reduction,
     )
     return reshape(flat, x.shape)
+
+
+def _as_many_rows(value: Node, shape: Shape) -> Node:
+    """A value whose sizes are those of a shape, where one of either is found while running: then
+    the program checks that they are equal."""
+    for axis in range(1, min(value.ndim, len(shape)) + 1):
+        given, wanted = value.shape[-axis], shape[-axis]
+        if given != wanted and given != 1 and (found_in(given) or found_in(wanted)):
+            rows = iota(wanted)
+            is_same = binary("eq", size_like(given, rows), size_like(wanted, rows))
+            # Another number of rows is a place that no axis has.
+            checked = where(broadcast_to(is_same, rows.shape), rows, -1)
+            value = make("gather", value, checked, axis=value.ndim - axis)
+    return value

@@ -130,6 +130,11 @@ def is_always(condition: Node) -> bool:
     return condition.op == "full" and bool(condition.attr("value"))
 
 
+def is_never(condition: Node) -> bool:
+    """Whether a condition is known not to hold."""
+    return condition.op == "full" and not condition.attr("value")
+
+
 def need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> None:
     if node.dtype != dtype:
         raise TypeMismatch(
