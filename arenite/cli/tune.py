@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arenite.cli import language, manner, shapes
-from arenite.cli.models import MODEL_HELP
-from arenite.cli.options import Planning, spread
+from arenite.cli.options import MODEL_HELP, Planning, spread
 from arenite.errors import InvalidArgument
 from arenite.memory.tables import printable
 

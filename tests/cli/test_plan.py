@@ -165,7 +165,7 @@ def test_models_for_embeddings_are_planned_too(tmp_path: Path, capsys: Captured)
         (["--context", "257"], "made for up to 256"),
         (["--context", "0"], "--context"),
         (["--block", "0"], "--block"),
-        (["--kv", "int3"], "'int3' is none of these"),
+        (["--kv", "int3"], "'float16', 'int8', 'float32'"),
         (["--memory", "much"], "much"),
         (["--memory", "-5"], "-5"),
     ],
