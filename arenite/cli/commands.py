@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from arenite import __version__
-from arenite.cli import cache, chat, doctor, generate, manner, models, pack, plan, tune
+from arenite.cli import cache, chat, doctor, embed, generate, manner, models, pack, plan, tune
 from arenite.cli.help import Command, Group
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ _BAD_VALUE = re.compile(r"Invalid value for '(?P<option>.+?)': (?:Value error, )
 COMMANDS: dict[Callable[..., int], str] = {
     chat.chat: "Talk with a model.",
     generate.generate: "Go on from a prompt.",
+    embed.embed: "Make vectors of texts.",
     plan.plan: "Say what a model needs.",
     pack.pack: "Place values in memory.",
     models.pull: "Fetch a model.",

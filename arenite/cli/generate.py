@@ -6,11 +6,11 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
-from arenite.cli import language, manner
+from arenite.cli import language, manner, texts
 from arenite.cli.options import (
     OPTIONS,
     Choosing,
@@ -20,12 +20,9 @@ from arenite.cli.options import (
     spelled,
     spread,
 )
-from arenite.errors import InvalidArgument, NotSupported
+from arenite.errors import NotSupported
 
 logger = logging.getLogger(__name__)
-
-#: Bytes of a prompt, a schema or a grammar: far more than any model reads.
-MOST_NBYTES = 64 * 2**20
 
 
 @spread
@@ -65,8 +62,8 @@ def generate(
     schema, grammar or regular expression was asked for and the text ended before it was fulfilled.
     """
     shape: dict[str, Any] = {
-        "json_schema": None if schema is None else _read(schema),
-        "grammar": None if grammar is None else _read(grammar),
+        "json_schema": None if schema is None else texts.read(schema),
+        "grammar": None if grammar is None else texts.read(grammar),
         "regex": regex,
     }
     manner.check_text("PROMPT", prompt)
@@ -76,7 +73,7 @@ def generate(
     names["grammar"] = "--grammar" if grammar is None else f"--grammar {grammar}"
     with spelled(names):
         sampling = sampling_of(choosing.given() | shape)
-    text = _stdin() if prompt is None or prompt == "-" else prompt
+    text = texts.standard_input("PROMPT") if prompt is None or prompt == "-" else prompt
     path = language.obtain(model, loading.offline)
     name = language.title(model, path)
     with language.load(path, name, loading, wanted="text") as loaded, spelled(names):
@@ -108,26 +105,3 @@ def generate(
         manner.say(f"the text ended ({piece.finish}) before it was whole")
         return manner.EXIT_NO
     return manner.EXIT_DONE
-
-
-def _stdin() -> str:
-    if sys.stdin.isatty():
-        raise InvalidArgument("no PROMPT is given and nothing is piped in; name one of them")
-    return _decoded(sys.stdin.buffer, "standard input").removesuffix("\n")
-
-
-def _read(file: Path) -> str:
-    with file.open("rb") as opened:
-        return _decoded(opened, str(file))
-
-
-def _decoded(file: BinaryIO, source: str) -> str:
-    content = file.read(MOST_NBYTES + 1)
-    if len(content) > MOST_NBYTES:
-        raise InvalidArgument(f"{source} has more than the {MOST_NBYTES} bytes that are read")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(
-            f"{source} is not UTF-8: {error.reason} at byte {error.start}"
-        ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from arenite.cli import manner, models
-from arenite.cli.options import Loading, Planning
+from arenite.cli.options import EmbeddingLoading, Loading, Planning
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import AreniteError, InvalidArgument, NotSupported
 from arenite.memory.tables import printable
@@ -28,7 +28,9 @@ Wanted: TypeAlias = Literal["text", "embeddings"]
 _log = logging.getLogger("arenite.cli")
 
 
-def load(path: Path, name: str, loading: Loading, *, wanted: Wanted) -> LanguageModel:
+def load(
+    path: Path, name: str, loading: Loading | EmbeddingLoading, *, wanted: Wanted
+) -> LanguageModel:
     """Plan and compile; a terminal sees what is going on. A model of the other kind is refused
     before that."""
     import arenite
@@ -41,13 +43,14 @@ def load(path: Path, name: str, loading: Loading, *, wanted: Wanted) -> Language
 
 
 def title(model: str | None, path: Path) -> str:
-    """What a person calls a model: the name it was asked for by, or that of its file. What a file
-    calls itself inside may be anything."""
+    """What a person calls a model: the name it was asked for by, or that of its file or folder.
+    What a file calls itself inside may be anything."""
     from arenite import fetch
 
     name = fetch.DEFAULT if model is None else model
-    is_path = os.path.exists(name) and Path(name) == path
-    return (path.name or path.resolve().name) if is_path else name
+    if not os.path.exists(name) or Path(name) != path:
+        return name
+    return str(path) if path.is_dir() else path.name
 
 
 def _check_kind(path: Path, name: str, wanted: Wanted) -> None:

@@ -11,7 +11,6 @@ import typer
 from arenite.cli import manner
 from arenite.cli.options import AnyModelName, ModelName
 from arenite.device.allocator import readable_nbytes
-from arenite.memory.tables import printable
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
@@ -94,38 +93,24 @@ def showing() -> Iterator[OnProgress | None]:
     if not manner.err.is_terminal:
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, TransferSpeedColumn
     from rich.table import Column
-    from rich.text import Text
 
-    class StepColumn(ProgressColumn):
-        """What is being done, cut short where the terminal is narrow."""
+    from arenite.cli.progress import bar
 
-        def render(self, task: Task) -> Text:
-            return Text(task.description, no_wrap=True, overflow="ellipsis")
-
-    what = (StepColumn(), BarColumn())
     known = (
         DownloadColumn(table_column=Column(no_wrap=True)),
         TransferSpeedColumn(table_column=Column(no_wrap=True)),
     )
-    with Progress(
-        *what, console=manner.err, transient=True, redirect_stdout=False, redirect_stderr=False
-    ) as progress:
+    with bar() as progress:
+        what = progress.columns
         task = progress.add_task("", total=None, visible=False)
         shown = ""
 
         def on_progress(step: str, done: int, total: int | None) -> None:
             nonlocal shown
             if step != shown:
-                progress.reset(task, description=printable(step), visible=True)
+                progress.reset(task, description=step, visible=True)
             progress.update(task, completed=done, total=total)
             if step != shown:
                 # Where nobody knows how much there is to do, no amount is shown.

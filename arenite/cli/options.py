@@ -38,6 +38,9 @@ AnyModelName: TypeAlias = Annotated[
 ]
 
 
+Threads: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Threads to work with.")]
+
+
 class Kv(StrEnum):
     """What keys and values may be kept as; a test compares with what a model takes."""
 
@@ -60,8 +63,8 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class Planning(_Group):
-    """What a model's plan depends on, and where the model comes from."""
+class Placing(_Group):
+    """What the plan of any model depends on, and where the model comes from."""
 
     context: Annotated[
         int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a text at the most.")
@@ -72,18 +75,31 @@ class Planning(_Group):
             metavar="SIZE", help="The most memory to use, 1GiB say; refused if too little."
         ),
     ] = None
-    kv: Annotated[
-        Kv | None,
-        typer.Option(show_default="float16", help="What keys and values are kept as."),
-    ] = None
     offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.")] = False
 
 
 @dataclass(frozen=True)
-class Loading(Planning):
-    """How a model is loaded."""
+class Planning(Placing):
+    """Also what that of a model depends on which writes text."""
 
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to work with.")] = None
+    kv: Annotated[
+        Kv | None,
+        typer.Option(show_default="float16", help="What keys and values are kept as."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Loading(Planning):
+    """How a model is loaded that writes text."""
+
+    threads: Threads = None
+
+
+@dataclass(frozen=True)
+class EmbeddingLoading(Placing):
+    """How a model for embeddings is loaded."""
+
+    threads: Threads = None
 
 
 @dataclass(frozen=True)

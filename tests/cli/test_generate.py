@@ -167,7 +167,7 @@ def test_what_is_typed_must_be_text(
 def test_what_never_ends_is_not_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, model_file: str
 ) -> None:
-    monkeypatch.setattr("arenite.cli.generate.MOST_NBYTES", 1000)
+    monkeypatch.setattr("arenite.cli.texts.MOST_NBYTES", 1000)
     assert generate(monkeypatch, model_file, stdin=b"x" * 1001) == 2
     assert "standard input has more than the 1000 bytes" in capsys.readouterr().err
     for option in ("--schema", "--grammar"):
