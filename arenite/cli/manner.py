@@ -107,13 +107,22 @@ def print_table(
     cells = [[printable(cell) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*map(Text, row))
-    if table.__rich_measure__(shown, shown.options).minimum <= shown.width:
+    if _table_width([titles, *cells]) <= shown.width:
         shown.print(table)
         return
     for name, *others, about in cells:
         shown.print(Text(name, style="bold"), soft_wrap=True)
         facts = [f"{title} {cell}" for title, cell in zip(titles[1:], others, strict=False)]
         shown.print(Padding(Text(", ".join(facts + [about] * bool(about))), (0, 0, 0, 2)))
+
+
+def _table_width(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that a table needs: cells are whole, but for those of its last column, whose words
+    are."""
+    *columns, last = zip(*rows, strict=True)
+    words = [word for cell in last for word in cell.split()]
+    needed = [max(map(cell_len, cells), default=0) for cells in (*columns, words)]
+    return sum(needed) + 2 * len(needed)
 
 
 @contextmanager
@@ -226,7 +235,9 @@ def exit_code_of(command: Callable[[], int], debug: bool) -> int:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         with suppress(OSError):
-            err.print(traceback.format_exc(), end="", soft_wrap=True)
+            for part in traceback.format_exception(sys.exception()):
+                # A message of many lines goes on below its own beginning, and can't look like ours.
+                err.print(part.rstrip("\n").replace("\n", "\n  "), soft_wrap=True)
     say(message)
     return code
 

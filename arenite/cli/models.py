@@ -71,7 +71,7 @@ def models(
             "?" if info.nbytes is None else readable_nbytes(info.nbytes),
             info.licence,
             "no" if info.path is None else "yes",
-            f"{info.about} (default)" if info.name == fetch.DEFAULT else info.about,
+            f"default: {info.about}" if info.name == fetch.DEFAULT else info.about,
         )
         for info in found
     ]

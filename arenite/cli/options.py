@@ -162,7 +162,7 @@ def sampling_of(chosen: dict[str, Any]) -> Sampling:
 
 
 #: Python's arguments at the head of a message, by which the library names what is wrong.
-_NAMED = re.compile(r"(\w+)((?: and \w+)*)(?= (?:is|are|has|can't)\b|:)")
+_NAMED = re.compile(r"^\w+(?: and \w+)*(?= (?:is|are|has|can't)\b|:)")
 
 
 @contextmanager
@@ -174,7 +174,6 @@ def spelled(names: dict[str, str]) -> Iterator[None]:
         message = _NAMED.sub(
             lambda found: re.sub(r"\w+", lambda name: names.get(name[0], name[0]), found[0]),
             str(error),
-            count=1,
         )
         raise InvalidArgument(message) from error
 

@@ -12,6 +12,7 @@ import typer
 from rich.cells import cell_len
 
 from arenite.cli import language, manner, shapes
+from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP, Planning, spread
 from arenite.errors import InvalidArgument
 from arenite.memory.tables import printable
@@ -28,7 +29,11 @@ _SIZES = re.compile(r"[^=,]+=[0-9]{1,9}(,[^=,]+=[0-9]{1,9})*")
 def tune(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL|LAYER", help=f"{MODEL_HELP} Or one layer: {shapes.HELP}."),
+        typer.Argument(
+            metavar="MODEL|LAYER",
+            help=f"{MODEL_HELP} Or one layer: {shapes.HELP}.",
+            autocompletion=model_names,
+        ),
     ],
     seconds: Annotated[
         float | None,

@@ -22,6 +22,8 @@ from arenite.cli.screen import escaped
 
 HEADING, FAINT = Style(bold=True, underline=True), Style(dim=True)
 
+TAB = " " * 4  # code keeps its own
+
 _BLANKS = re.compile(r"[ \t]+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
@@ -130,7 +132,7 @@ class Typesetter:
             lead = self._mark("│", "|") + " "
             self._style = FAINT
         elif found := _BLANKS.match(line):
-            lead = found[0].expandtabs(4)
+            lead = found[0].replace("\t", TAB)
         if found:
             self._pending = line[found.end() :]
             is_quote = self._style == FAINT
@@ -189,8 +191,9 @@ class _Lines:
 
     def begin(self, lead: str, hang: str, style: Style) -> None:
         """Begin a line with `lead`, and those that go on with it with `hang`."""
-        is_narrow = cell_len(hang) > self._console.width // 2
-        self._hang, self._hang_style = "" if is_narrow else hang, style
+        if cell_len(lead) > self._console.width // 2:
+            lead, hang = lead.lstrip(), ""
+        self._hang, self._hang_style = hang, style
         self._emit(lead, style)
 
     def put(self, run: Run) -> None:
@@ -198,7 +201,7 @@ class _Lines:
         for blank in _BLANKS.finditer(run.text):
             self._put_word(run.text[at : blank.start()], run.style)
             self._end_word()
-            self._blanks = Run(self._blanks.text + blank[0].expandtabs(4), run.style)
+            self._blanks = Run(self._blanks.text + blank[0].replace("\t", TAB), run.style)
             at = blank.end()
         self._put_word(run.text[at:], run.style)
 

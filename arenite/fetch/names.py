@@ -69,8 +69,10 @@ def _similar(name: str) -> list[str]:
         others = sorted(other.name for other in islice(path.parent.iterdir(), _MOST_FILES))
     except OSError:
         others = []
-    files = get_close_matches(path.name, others, cutoff=_ALIKE)
-    return [*dict.fromkeys(short), *(str(path.with_name(file)) for file in files)][:_MOST_SHOWN]
+    files = [other for other in others if other.startswith(f"{path.name}.")]
+    files += get_close_matches(path.name, others, cutoff=_ALIKE)
+    beside = (str(path.with_name(file)) for file in files)
+    return [*dict.fromkeys((*short, *beside))][:_MOST_SHOWN]
 
 
 def _plain(name: str) -> str:

@@ -34,7 +34,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "TERM": kind, **(environment or {})},
+            env={**_outside(), "TERM": kind, **(environment or {})},
             start_new_session=True,
             preexec_fn=lambda: _control(0),
         )
@@ -87,6 +87,11 @@ class Terminal:
             self._process.kill()
             self._process.wait()
         os.close(self._master)
+
+
+def _outside() -> dict[str, str]:
+    """The environment, but for the size of the terminal that the tests run on."""
+    return {name: os.environ[name] for name in os.environ if name not in ("COLUMNS", "LINES")}
 
 
 def _control(descriptor: int) -> None:
