@@ -67,13 +67,13 @@ def chat(
         sampling_of(choosing.given())
     path = language.obtain(model, loading.offline)
     name = language.title(model, path)
-    with (
-        lines.opened(default_folder() / "chat_history", complete) as typed,
-        language.load(path, name, loading, wanted="text") as loaded,
-    ):
-        talk = Talk(loaded, typed, name, choosing.given(), system, markdown=not plain)
-        talk.greet()
-        talk.go_on()
+    with lines.opened(default_folder() / "chat_history", complete) as typed:
+        with typed.unheard():
+            loaded = language.load(path, name, loading, wanted="text")
+        with loaded:
+            talk = Talk(loaded, typed, name, choosing.given(), system, markdown=not plain)
+            talk.greet()
+            talk.go_on()
     return manner.EXIT_DONE
 
 

@@ -137,7 +137,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         return Padding(Text(text, no_wrap=True, overflow="ellipsis"), 0)
 
     spinner = Spinner("dots", line(text))
-    # Streams are guarded already, by guards that consoles know and Live's own would hide.
+    # What others print goes where it is meant to: standard output is none of this console.
     with Live(
         spinner,
         console=err,
@@ -282,14 +282,19 @@ def told(error: OSError) -> str:
 
 def say(message: str) -> None:
     """An error, in one line; the exit code tells where nobody can read it."""
-    with suppress(OSError):
-        err.print(_line("error: ", "bold red", message), soft_wrap=True)
+    _tell("error: ", "bold red", message)
 
 
 def warn(message: str) -> None:
     """Something that went on, and may not be as it should, in one line."""
+    _tell("warning: ", "bold yellow", message)
+
+
+def _tell(kind: str, style: str, message: str) -> None:
     with suppress(OSError):
-        err.print(_line("warning: ", "bold yellow", message), soft_wrap=True)
+        for part in _in_lines(kind + printable(message), err):
+            head = kind if part.startswith(kind) else ""
+            err.print(Text.assemble((head, style), part[len(head) :]), soft_wrap=True)
 
 
 def note(*lines: str) -> None:
@@ -303,7 +308,3 @@ def note(*lines: str) -> None:
 def put(text: str) -> None:
     """A result that programs read as it is; on a terminal it is one line, whatever is in it."""
     print(printable(text) if sys.stdout.isatty() else text)
-
-
-def _line(kind: str, style: str, message: str) -> Text:
-    return Text(kind, style=style) + Text(printable(message), style="not bold default")

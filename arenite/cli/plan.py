@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ REGIONS = {
 }
 LARGEST = 10
 BAR_WIDTH = 10
+LEAST_SHARE = 0.005  # that is a percent, rounded
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 #: Columns of a terminal that all of a table needs; in fewer it has no exact figures and no bars.
 WIDE = 64
@@ -178,13 +180,15 @@ def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) 
 
 def _percent(share: float) -> str:
     """Nothing that is there is nothing."""
-    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+    return "<1%" if 0 < share < LEAST_SHARE else f"{share:.0%}"
 
 
 def _bar(share: float, encoding: str) -> str:
-    """A share as a line, to an eighth of a mark; something is seen of everything that is there."""
-    if not encoding.startswith("utf"):
-        n_marks = round(share * BAR_WIDTH)
-        return "=" * n_marks if n_marks or not share else "."
-    n_eighths = max(round(share * BAR_WIDTH * 8), 1 if share else 0)
+    """A share as a line, to an eighth of a mark, and of the least of all a dot."""
+    is_utf = encoding.startswith("utf")
+    if share < LEAST_SHARE:
+        return ("·" if is_utf else ".") * bool(share)
+    if not is_utf:
+        return "=" * max(round(share * BAR_WIDTH), 1)
+    n_eighths = math.ceil(share * BAR_WIDTH * 8)
     return "█" * (n_eighths // 8) + EIGHTHS[n_eighths % 8]

@@ -18,7 +18,7 @@ class StepColumn(ProgressColumn):
 
 def bar(*amounts: ProgressColumn) -> Progress:
     """What is being done, a bar, and amounts; gone when it is done."""
-    # Streams are guarded already, by guards that consoles know and Live's own would hide.
+    # What others print goes where it is meant to: standard output is none of this console.
     return Progress(
         *(StepColumn(), BarColumn(), *amounts),
         console=manner.err,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -47,6 +47,16 @@ class Screen(Console):
     def __init__(self, *, stderr: bool = False, **options: Any) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False, **options)
 
+    @property
+    def file(self) -> IO[str]:
+        """Past the guard, which would take our own styles for somebody else's."""
+        stream = Console.file.fget(self)  # type: ignore[attr-defined]
+        return stream.unguarded if isinstance(stream, GuardedStream) else cast(IO[str], stream)
+
+    @file.setter
+    def file(self, stream: IO[str]) -> None:
+        Console.file.fset(self, stream)  # type: ignore[attr-defined]
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
@@ -78,12 +88,11 @@ class GuardedStream:
     """A text stream that escapes what is written to it: always, or where a terminal shows it."""
 
     def __init__(self, stream: TextIO, always: bool) -> None:
-        #: Where consoles write: they escape by themselves, and their styles must come through.
-        self.rich_proxied_file = stream
+        self.unguarded = stream
         self._always = always
 
     def write(self, text: str) -> int:
-        stream = self.rich_proxied_file
+        stream = self.unguarded
         stream.write(escaped(text) if self._always or stream.isatty() else text)
         return len(text)
 
@@ -92,7 +101,7 @@ class GuardedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
+        return getattr(self.unguarded, name)
 
 
 def guard_streams() -> None:
