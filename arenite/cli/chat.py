@@ -129,10 +129,10 @@ class Talk:
                     self.answer(message.text)
             except EOFError:
                 if typed.is_terminal:
-                    print()
+                    print(file=sys.stderr)
                 return
             except KeyboardInterrupt:
-                print()
+                print(file=sys.stderr)
                 if is_warned and not typed.took_text():
                     return
                 # What was typed is gone, the talk is not: only two in a row mean to leave.

@@ -47,7 +47,9 @@ class Lines:
 
     def __init__(self, complete: Complete | None = None) -> None:
         self.is_terminal = sys.stdin.isatty()
-        self._readline = _line_editor() if self.is_terminal else None
+        # Where answers go elsewhere there is no editor: it would write its prompt among them.
+        self._is_edited = self.is_terminal and sys.stdout.isatty()
+        self._readline = _line_editor() if self._is_edited else None
         self._is_ended = False
         self._is_begun = False  # whether some lines of the message are there
         self._marks_pastes = False
@@ -101,7 +103,9 @@ class Lines:
 
     def _read_line(self, prompt: str) -> str:
         try:
-            line = input(prompt) if self.is_terminal else _piped_line()
+            if self.is_terminal and not self._is_edited:
+                print(prompt, end="", file=sys.stderr, flush=True)
+            line = input(prompt) if self._is_edited else _piped_line()
             line.encode()  # some locales let bytes that are no text through
             return line
         except (UnicodeDecodeError, UnicodeEncodeError) as error:
@@ -193,8 +197,7 @@ def _bind(editor: ModuleType, complete: Complete | None) -> bool:
         editor.set_completer_delims(" \t\n")
         editor.set_completer(_completer(editor, complete))
         editor.parse_and_bind("tab: complete" if is_gnu else "bind ^I rl_complete")
-    is_plain = os.environ.get("TERM", "") in _PLAIN_TERMINALS or not sys.stdout.isatty()
-    if not is_gnu or is_plain:
+    if not is_gnu or os.environ.get("TERM", "") in _PLAIN_TERMINALS:
         return False
     editor.parse_and_bind("set enable-bracketed-paste on")  # which Python turns off
     return True

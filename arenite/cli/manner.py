@@ -153,11 +153,10 @@ class _Log(logging.Handler):
     """Each record a line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = f"{record.name}: {record.getMessage()}"
         if record.levelno >= logging.WARNING:
-            warn(line)
+            warn(record.getMessage())
         else:
-            note(line)
+            note(f"{record.name}: {record.getMessage()}")
 
 
 def log_to_stderr(verbosity: int) -> None:

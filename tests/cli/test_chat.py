@@ -160,6 +160,24 @@ def test_a_paste_while_an_answer_is_written_waits_as_one_message(
         assert "> " not in terminal.see("ONE\nTWO")
 
 
+def test_answers_that_go_to_a_file_are_all_that_is_in_it(model_file: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, runpy, sys; "
+        "os.dup2(os.open(sys.argv[1] + '/answers', os.O_RDWR | os.O_CREAT), 1); "
+        "runpy.run_module('tests.cli.fake_model', run_name='__main__')"
+    )
+    with Terminal("-c", code, str(tmp_path), "chat", str(model_file)) as terminal:
+        terminal.see("> ")
+        terminal.type("hello\n")
+        terminal.see("> ")
+        terminal.interrupt()
+        terminal.see("(Ctrl-D leaves)\n")
+        terminal.see("> ")
+        terminal.type(CTRL_D)
+        assert terminal.leave() == 0
+    assert (tmp_path / "answers").read_text() == "HELLO\n"
+
+
 def test_messages_of_many_lines(terminal: Terminal) -> None:
     with terminal:
         terminal.see("> ")

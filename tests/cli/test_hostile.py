@@ -255,7 +255,7 @@ def test_what_python_and_libraries_print_themselves(monkeypatch: pytest.MonkeyPa
         check_harmless(out, may_have_lines=True)
         check_harmless(err, may_have_lines=True)
         text = " ".join(err.decode().split())  # long lines are broken between words
-        for kind in ("warning: warned a\\x1b", "warning: arenite.x: logged a\\x1b"):
+        for kind in ("warning: warned a\\x1b", "warning: logged a\\x1b"):
             assert text.count(kind) == 1
         assert text.count("error: a fault in Arenite: ZeroDivisionError: a\\x1b") == 1
 
