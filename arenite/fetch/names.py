@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from arenite.errors import FileMissing, InvalidArgument
@@ -17,6 +19,8 @@ MAX_LENGTH = 4096  # of a path, as systems have it
 _WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PYPI = re.compile(rf"(?P<origin>{_WORD})(?:==(?P<version>[A-Za-z0-9.!+_-]+))?/(?P<file>.+)")
 _HUB = re.compile(rf"(?P<origin>{_WORD}/{_WORD})(?:@(?P<version>[A-Za-z0-9._-]+))?/(?P<file>.+)")
+#: How much alike names must be that one may be mistaken for the other; files looked at, and shown.
+_ALIKE, _MOST_FILES, _MOST_SHOWN = 0.75, 1000, 3
 _FORMS = {
     Kind.WHEEL: (_PYPI, "pypi:package/file or pypi:package==version/file"),
     Kind.HUB: (_HUB, "hf:owner/repository/file or hf:owner/repository@revision/file"),
@@ -46,10 +50,39 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
     path = Path(name)
     if os.path.exists(path):  # also where no file can have such a name
         return path
+    similar = _similar(name)
+    if similar:
+        raise FileMissing(
+            f"{name!r} is no file here and no name in the catalogue; did you mean "
+            f"{' or '.join(similar)}?"
+        )
     raise FileMissing(
         f"{name!r} is no file here and no name in the catalogue ({', '.join(CATALOGUE)}); a model "
         f"is a path, a name, {_FORMS[Kind.WHEEL][1]}, or {_FORMS[Kind.HUB][1]}"
     )
+
+
+def _similar(name: str) -> list[str]:
+    """Short names, or files beside the one that is not there, that may be meant, the likeliest
+    first."""
+    wanted = _plain(name)
+    short = [known for known in CATALOGUE if wanted and _plain(known).startswith(wanted)]
+    short += [known for known in CATALOGUE if len(wanted) > 2 and wanted in _plain(known)]
+    short += get_close_matches(name.casefold(), CATALOGUE, cutoff=_ALIKE)
+    path = Path(name)
+    try:
+        others = sorted(other.name for other in islice(path.parent.iterdir(), _MOST_FILES))
+    except OSError:
+        others = []
+    files = [other for other in others if other.startswith(f"{path.name}.")]
+    files += get_close_matches(path.name, others, cutoff=_ALIKE)
+    beside = (str(path.with_name(file)) for file in files)
+    return [*dict.fromkeys((*short, *beside))][:_MOST_SHOWN]
+
+
+def _plain(name: str) -> str:
+    """Letters and digits alone: how a name is put together is easily mistaken."""
+    return re.sub("[^a-z0-9]", "", name.casefold())
 
 
 def _files_source(name: str, kind: Kind, origin: str, version: str | None, file: str) -> Source:

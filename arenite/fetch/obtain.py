@@ -95,7 +95,7 @@ def _fetch(source: Source, store: Store, partial: Path, on_progress: OnProgress)
     target = partial / "files"
     if source.kind is Kind.HUB:
         # Where this breaks off, what there is stays: the next attempt goes on from there.
-        fetch_from_hub(source, partial, target)
+        fetch_from_hub(source, partial, target, on_progress)
         store.keep(source, target)
         empty(partial)
         return

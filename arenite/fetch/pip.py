@@ -66,6 +66,11 @@ def run_pip(
 
     arguments = ["download", "--no-cache-dir", "--progress-bar=off", f"--dest={dest}"]
     code, said = _pip(arguments, requirement, scratch, tell)
+    if code and "No module named pip" in said:
+        raise FileMissing(
+            f"{requirement} is fetched by pip, which {sys.executable} does not have; "
+            "`python -m ensurepip` (or `uv pip install pip`) installs it"
+        )
     if code:
         failure = InvalidFile if nbytes > _BEGUN_NBYTES else FileMissing
         raise failure(f"pip can't fetch {requirement}: {_last_words(said)}")

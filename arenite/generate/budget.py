@@ -44,16 +44,15 @@ def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int
     return int(cached_fact(outline, wanted, find))
 
 
-def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context: int) -> None:
-    """Refuse a plan over the budget."""
+def check_fits(
+    file: LanguageFile, plan: MemoryPlan, memory: int | None, context: int, kv: DType
+) -> None:
+    """Refuse a plan over the budget, with what would help."""
     if memory is not None and plan.total_nbytes > memory:
-        ways = (
-            "a shorter context" if file.is_embedding else "a shorter context, 8-bit keys and values"
-        )
         raise DoesNotFit(
             f"{file.path} with a context of {context} tokens needs {plan.total_nbytes} bytes "
             f"({readable_nbytes(plan.total_nbytes)}), and {memory} ({readable_nbytes(memory)}) are "
-            f"allowed; ask for {ways}, or take a smaller model",
+            f"allowed; {_advice(file, plan, memory, kv)}",
             capacity=memory,
             lower_bound=plan.total_nbytes - plan.peak_nbytes + plan.lower_bound,
             smallest_known=plan.total_nbytes,
@@ -61,6 +60,22 @@ def check_fits(file: LanguageFile, plan: MemoryPlan, memory: int | None, context
             live=tuple((slot.id, slot.capacity) for slot in plan.live_at(plan.peak_tick)),
             plan=plan,
         )
+
+
+def _advice(file: LanguageFile, plan: MemoryPlan, memory: int, kv: DType) -> str:
+    """What makes the plan smaller by as much as is needed, as far as its parts tell."""
+    sizes = {name: region.nbytes for name, region in plan.regions.items()}
+    weights = sizes.get("packed", 0) + sizes.get("mapped", 0)
+    if weights > memory:
+        return (
+            f"its weights alone take {weights} ({readable_nbytes(weights)}), whatever the context: "
+            "allow more, or take a smaller model"
+        )
+    state, over = sizes.get("state", 0), plan.total_nbytes - memory
+    ways = ["ask for a shorter context"] if file.is_embedding or over < state else []
+    if over < state * (kv.bits - 8) // kv.bits:
+        ways.append("keep keys and values in 8 bits")
+    return ", or ".join([*ways, "allow more", "take a smaller model"])
 
 
 def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, most: int) -> int:
@@ -80,7 +95,7 @@ def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, 
         return sum(r.nbytes for r in regions if r.name in ("work", "io"))
 
     base = planned(file, least)
-    check_fits(file, base, memory, least)
+    check_fits(file, base, memory, least, kv)
     a_token = base.regions["state"].nbytes // least
 
     def expected(context: int) -> int:

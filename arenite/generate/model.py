@@ -89,7 +89,7 @@ class Settings:
 
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan; DoesNotFit where it is over the budget."""
-        check_fits(self.file, plan, self.memory, self.context)
+        check_fits(self.file, plan, self.memory, self.context, self.kv)
         return plan
 
 
@@ -223,8 +223,9 @@ class LanguageModel(Closing):
 
     # Embeddings.
 
-    def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
-        """One row of length 1 for each text."""
+    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
+        """One row of length 1 for each text. A text longer than the context is refused, or with
+        `truncate` cut to it."""
         if not self.file.is_embedding:
             raise NotSupported(
                 f"{self.file.path} writes text; embed takes a model for embeddings, BERT for one"
@@ -232,11 +233,18 @@ class LanguageModel(Closing):
         given = (
             list(texts) if isinstance(texts, Sequence) and not isinstance(texts, str) else [texts]
         )
-        rows = [self._embedded(text) for text in given]
+        encoded = [self.tokenizer.encode(text) for text in given]
+        for number, tokens in enumerate(encoded):
+            if len(tokens) > self.context and not truncate:
+                raise InvalidArgument(
+                    f"text {number} of {len(given)} has {len(tokens)} tokens and the context holds "
+                    f"{self.context}; cut it into parts, or pass truncate=True to embed what its "
+                    "first tokens say"
+                )
+        rows = [self._embedded(tokens) for tokens in encoded]
         return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
 
-    def _embedded(self, text: str) -> NDArray[np.float32]:
-        tokens = self.tokenizer.encode(text)
+    def _embedded(self, tokens: list[int]) -> NDArray[np.float32]:
         if len(tokens) > self.context:
             # The last token ends every text.
             tokens = [*tokens[: self.context - 1], tokens[-1]]

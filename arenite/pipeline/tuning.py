@@ -32,6 +32,15 @@ class Tried:
         words = {"usual": self.is_usual, "chosen": self.is_chosen, "other bits": not self.is_same}
         return ", ".join(word for word, holds in words.items() if holds)
 
+    @property
+    def share(self) -> str:
+        return f"{self.limit_share:.0%} {self.bound}"
+
+    def micros(self, n_conditions: int) -> list[str]:
+        """The times as people read them, one for each condition or nothing."""
+        times = [_micros(seconds) for seconds in self.seconds]
+        return times + [""] * (n_conditions - len(times))
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -57,10 +66,8 @@ class Tuning:
         head = ["kernel", "uses", "choice", *(f"µs, {name}" for name in self.conditions)]
         rows = [[*head, "of limit", ""]]
         for one in self.tried:
-            times = [_micros(seconds) for seconds in one.seconds]
-            times += [""] * (len(self.conditions) - len(times))
-            share = f"{one.limit_share:.0%} {one.bound}"
-            rows.append([one.kernel, str(one.n_uses), one.choice, *times, share, one.note])
+            times = one.micros(len(self.conditions))
+            rows.append([one.kernel, str(one.n_uses), one.choice, *times, one.share, one.note])
         return rows
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.generate.fakes import END, FakeSession, FakeTokenizer, Logits, only, 
 #: A message that is answered for as long as nobody stops it.
 ENDLESS = "go on"
 SECONDS_A_TOKEN = 0.002
+MOST_CONTEXT = 10_000
 
 
 class FakeModel:
@@ -35,6 +37,8 @@ class FakeModel:
         self.path, self.context, self.options = path, context, options
         self.sessions: list[FakeSession] = []
         self.is_closed = False
+        #: What is asked of a real one's file.
+        self.file = SimpleNamespace(description=SimpleNamespace(context=MOST_CONTEXT))
 
     @property
     def plan(self) -> MemoryPlan:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +18,15 @@ PATIENCE_SECONDS = 180.0  # for something that is to be seen; a test fails after
 
 
 class Terminal:
-    def __init__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *command: str,
+        environment: Mapping[str, str] | None = None,
+        columns: int = 80,
+        kind: str = "dumb",
+    ) -> None:
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self._master = master
         self._seen = ""
         self._process = subprocess.Popen(
@@ -24,7 +34,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "TERM": "dumb", **(environment or {})},
+            env={**_outside(), "TERM": kind, **(environment or {})},
             start_new_session=True,
             preexec_fn=lambda: _control(0),
         )
@@ -79,11 +89,14 @@ class Terminal:
         os.close(self._master)
 
 
+def _outside() -> dict[str, str]:
+    """The environment, but for the size of the terminal that the tests run on."""
+    return {name: os.environ[name] for name in os.environ if name not in ("COLUMNS", "LINES")}
+
+
 def _control(descriptor: int) -> None:
     """Make the terminal the one that Ctrl-C is typed on, and heard, whatever started the tests."""
-    import fcntl
     import signal
-    import termios
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)

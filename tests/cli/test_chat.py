@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import stat
@@ -37,16 +38,18 @@ def terminal(model_file: Path, tmp_path: Path) -> Terminal:
     return on_terminal(model_file, tmp_path)
 
 
-def on_terminal(model_file: Path, folder: Path, *options: str) -> Terminal:
+def on_terminal(
+    model_file: Path, folder: Path, *options: str, columns: int = 80, kind: str = "dumb"
+) -> Terminal:
     environment = {"ARENITE_CACHE_DIR": str(folder / "cache")}
     words = ("-m", "tests.cli.fake_model", str(folder), "chat", str(model_file), *options)
-    return Terminal(*words, environment=environment)
+    return Terminal(*words, environment=environment, columns=columns, kind=kind)
 
 
 def test_a_conversation_is_had_interrupted_gone_on_with_and_left(terminal: Terminal) -> None:
     with terminal:
         before = terminal.see("> ")
-        for words in ("parrot, context 400 tokens", "memory 1 KiB: work 1 KiB", "/help"):
+        for words in ("parrot.gguf, context 400 tokens", "memory 1 KiB: work 1 KiB", "/help"):
             assert words in before
         terminal.type("hello\n")
         terminal.see("HELLO\n")
@@ -77,6 +80,102 @@ def test_one_interrupt_at_the_prompt_warns_and_the_second_leaves(terminal: Termi
         terminal.see("> ")
         terminal.interrupt()
         assert terminal.leave() == 0
+
+
+def test_an_interrupt_takes_what_is_typed_and_not_the_talk(terminal: Terminal) -> None:
+    with terminal:
+        terminal.see("> ")
+        terminal.type("hello\n")
+        terminal.see("HELLO\n")
+        terminal.see("> ")
+        terminal.interrupt()
+        terminal.see("Ctrl-C once more leaves\n")
+        for _ in range(2):
+            terminal.see("> ")
+            terminal.type("half a line")
+            terminal.see("half a line")
+            terminal.interrupt()
+            terminal.see("(Ctrl-D leaves)\n")
+        terminal.see("> ")
+        terminal.type('"""first\n')
+        terminal.see(". ")
+        terminal.interrupt()
+        terminal.see("(Ctrl-D leaves)\n")
+        terminal.see("> ")
+        terminal.type("/save said.json\n")
+        terminal.see("2 messages are in said.json")
+
+
+PASTE = 'one\n/plan\nthree \\\n"""\n'
+
+
+def pasted_into(terminal: Terminal, folder: Path, text: str) -> list[str]:
+    """What the person said, once this was pasted and Enter was pressed."""
+    with terminal:
+        terminal.see("> ")
+        terminal.type(text)
+        terminal.see("three")
+        terminal.type("\n")
+        terminal.see("THREE")
+        terminal.see("> ")
+        terminal.type("/save said.json\n")
+        terminal.see("messages are in said.json")
+    saved = json.loads((folder / "said.json").read_text())
+    return [one["content"] for one in saved["messages"] if one["role"] == "user"]
+
+
+def test_a_paste_of_many_lines_is_one_message(model_file: Path, tmp_path: Path) -> None:
+    terminal = on_terminal(model_file, tmp_path, kind="xterm-256color")
+    marked = f"\x1b[200~{PASTE}\x1b[201~"
+    assert pasted_into(terminal, tmp_path, marked) == [PASTE.rstrip("\n")]
+
+
+def test_a_paste_is_one_message_where_the_terminal_does_not_mark_it(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    assert pasted_into(terminal, tmp_path, "one\n/plan\nthree") == ["one\n/plan\nthree"]
+
+
+def test_a_paste_is_one_message_without_a_line_editor(model_file: Path, tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys; sys.modules['readline'] = None; sys.argv = ['x', *sys.argv[1:]]; "
+        "runpy.run_module('tests.cli.fake_model', run_name='__main__')"
+    )
+    terminal = Terminal("-c", code, str(tmp_path), "chat", str(model_file))
+    assert pasted_into(terminal, tmp_path, "one\n/plan\nthree") == ["one\n/plan\nthree"]
+
+
+def test_a_paste_while_an_answer_is_written_waits_as_one_message(
+    model_file: Path, tmp_path: Path
+) -> None:
+    options = ("--max-tokens", "200")
+    with on_terminal(model_file, tmp_path, *options, kind="xterm-256color") as terminal:
+        terminal.see("> ")
+        terminal.type(fake_model.ENDLESS + "\n")
+        terminal.see("....")
+        terminal.type("\x1b[200~one\ntwo\n\x1b[201~")
+        assert "one" not in terminal.see("(ended after --max-tokens)")
+        terminal.see("two")
+        terminal.type("\n")
+        assert "> " not in terminal.see("ONE\nTWO")
+
+
+def test_answers_that_go_to_a_file_are_all_that_is_in_it(model_file: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, runpy, sys; "
+        "os.dup2(os.open(sys.argv[1] + '/answers', os.O_RDWR | os.O_CREAT), 1); "
+        "runpy.run_module('tests.cli.fake_model', run_name='__main__')"
+    )
+    with Terminal("-c", code, str(tmp_path), "chat", str(model_file)) as terminal:
+        terminal.see("> ")
+        terminal.type("hello\n")
+        terminal.see("> ")
+        terminal.interrupt()
+        terminal.see("(Ctrl-D leaves)\n")
+        terminal.see("> ")
+        terminal.type(CTRL_D)
+        assert terminal.leave() == 0
+    assert (tmp_path / "answers").read_text() == "HELLO\n"
 
 
 def test_messages_of_many_lines(terminal: Terminal) -> None:
@@ -115,6 +214,23 @@ def test_lines_typed_before_come_back_the_next_time(model_file: Path, tmp_path: 
         second.see("REMEMBER ME\n")
 
 
+def test_a_message_of_many_lines_comes_back_as_one(model_file: Path, tmp_path: Path) -> None:
+    with on_terminal(model_file, tmp_path) as first:
+        first.see("> ")
+        first.type('"""a\\n b\n')
+        first.see(". ")
+        first.type('c"""\n')
+        first.see("A\\N B\nC\n")
+        first.see("> ")
+        first.type(CTRL_D)
+        assert first.leave() == 0
+    assert (tmp_path / "cache" / "chat_history").read_text() == "a\\\\n b\\nc\n"
+    with on_terminal(model_file, tmp_path) as second:
+        second.see("> ")
+        second.type(UP + "\n")
+        second.see("A\\N B\nC\n")
+
+
 def test_without_a_place_for_lines_one_can_still_talk(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "cache" / "chat_history").mkdir(parents=True)
     with on_terminal(model_file, tmp_path) as terminal:
@@ -136,7 +252,7 @@ def test_commands(terminal: Terminal, tmp_path: Path) -> None:
         terminal.type("/stats\n")
         terminal.see("2 tokens in ")
         terminal.type("/plan\n")
-        terminal.see("lower bound")
+        terminal.see("activations and scratch")
         terminal.type("/save said.json\n")
         terminal.see("2 messages are in said.json")
         saved = json.loads((tmp_path / "said.json").read_text())
@@ -151,11 +267,59 @@ def test_commands(terminal: Terminal, tmp_path: Path) -> None:
         terminal.type("/reset\n")
         terminal.see("all is forgotten")
         terminal.type("/save said.json\n")
+        terminal.see("said.json is there already; `/save! said.json` writes in its place")
+        assert json.loads((tmp_path / "said.json").read_text()) == saved
+        terminal.type("/save! said.json\n")
         terminal.see("0 messages")
         terminal.type("/nonsense\n")
         terminal.see("/nonsense is none of")
         terminal.type("/help\n")
         assert "/save FILE" in terminal.see("Ctrl-C ends an answer.")
+
+
+def test_commands_are_completed(terminal: Terminal) -> None:
+    with terminal:
+        terminal.see("> ")
+        terminal.type("/sta\t\n")
+        terminal.see("nothing was said yet")
+        terminal.see("> ")
+        terminal.type("/set tempe\t0.25\n")
+        terminal.see("temperature  0.25")
+
+
+#: What acts on a terminal: styles, moves of the cursor, modes.
+SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_lines_are_broken_between_words(columns: int, model_file: Path, tmp_path: Path) -> None:
+    words = "the quick brown fox jumps over a lazy dog and so on and so forth to the end".split()
+    with on_terminal(model_file, tmp_path, columns=columns, kind="xterm-256color") as terminal:
+        terminal.see("> ")
+        terminal.type(" ".join(words) + "\n")
+        answer = SEQUENCES.sub("", terminal.see("END\n")).partition("THE")
+        lines = (answer[1] + answer[2]).splitlines()
+        assert " ".join(lines).split() == [word.upper() for word in words]
+        assert max(map(len, lines)) <= columns
+        for command in ("/plan", "/help", "/set"):
+            terminal.see("> ")
+            terminal.type(command + "\n")
+            terminal.see("\n")
+            shown = SEQUENCES.sub("", terminal.see("\n\x1b[?2004h")).splitlines()
+            assert len(shown) > 5
+            assert max(map(len, shown)) <= columns
+
+
+def test_markdown_is_shown_where_the_terminal_can(model_file: Path, tmp_path: Path) -> None:
+    with on_terminal(model_file, tmp_path, kind="xterm-256color") as terminal:
+        terminal.see("> ")
+        terminal.type("**a** b\n")
+        terminal.see("\x1b[1mA\x1b[0m B")
+        terminal.see("> ")
+        terminal.type("/set markdown off\n")
+        terminal.see("> ")
+        terminal.type("**a** b\n")
+        terminal.see("**A** B")
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(terminal: Terminal) -> None:
@@ -328,7 +492,9 @@ def test_an_option_that_makes_no_sense_is_refused_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
 ) -> None:
     assert arenite(monkeypatch, "chat", str(model_file), "--top-p", "7") == 2
-    assert "top_p is 7.0" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("error: --top-p: ")
+    assert arenite(monkeypatch, "chat", str(model_file), "--repetition-penalty", "0") == 2
+    assert capsys.readouterr().err.startswith("error: --repetition-penalty is 0.0; a number")
     assert models == []
 
 
@@ -353,16 +519,126 @@ def test_ctrl_c_is_handled_as_before_after_an_answer(
 
 
 @pytest.mark.parametrize(
-    ("typed", "message"),
+    ("typed", "message", "is_command"),
     [
-        ("plain\n", "plain"),
-        ("a\\\nb\\\nc\n", "a\nb\nc"),
-        ('"""one line"""\n', "one line"),
-        ('"""\nx\n\ny\n"""\n', "x\n\ny"),
-        ('  """x\\\ny"""  \n', "x\\\ny"),
-        ('a """ b\n', 'a """ b'),
+        ("plain\n", "plain", False),
+        ("a\\\nb\\\nc\n", "a\nb\nc", False),
+        ('"""one line"""\n', "one line", False),
+        ('"""\nx\n\ny\n"""\n', "x\n\ny", False),
+        ('  """x\\\ny"""  \n', "x\\\ny", False),
+        ('a """ b\n', 'a """ b', False),
+        ("/help\n", "/help", True),
+        ('"""/help"""\n', "/help", False),
+        ("/a\\\nb\n", "/a\nb", False),
     ],
 )
-def test_what_a_message_is(monkeypatch: pytest.MonkeyPatch, typed: str, message: str) -> None:
+def test_what_a_message_is(
+    monkeypatch: pytest.MonkeyPatch, typed: str, message: str, is_command: bool
+) -> None:
     pipe(monkeypatch, typed)
-    assert lines.read_message() == message
+    assert lines.Lines().read_message() == (message, is_command)
+
+
+def test_a_talk_that_was_saved_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    models: list[FakeModel],
+    model_file: Path,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipe(monkeypatch, "one\n/save said.json\n")
+    assert arenite(monkeypatch, "chat", str(model_file), "--system", "Speak") == 0
+    pipe(monkeypatch, "lost\n/load said.json\ntwo\n")
+    assert arenite(monkeypatch, "chat", str(model_file)) == 0
+    told = bytes(t for t in models[1].sessions[0].tokens if t < 256)
+    assert told == b"<system>Speak<user>one<assistant>ONE<user>two<assistant>TWO"
+    assert "3 messages are loaded from said.json" in capsys.readouterr().err
+
+
+def test_a_question_that_was_not_answered_is_answered_when_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
+) -> None:
+    file = model_file.with_name("asked.json")
+    file.write_text('{"messages": [{"role": "user", "content": "and?"}]}')
+    pipe(monkeypatch, f"/load {file}\n")
+    assert arenite(monkeypatch, "chat", str(model_file)) == 0
+    assert capsys.readouterr().out == "AND?\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "is no conversation"),
+        ("[" * 100_000, "is no conversation"),
+        ('{"messages": 5}', "is no conversation"),
+        ('{"messages": [{"role": "user"}]}', "is no conversation"),
+        ('{"messages": [{"role": "user", "content": 5}]}', "message 1 has no text"),
+        ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "message 1 has no text"),
+        ('{"messages": [{"role": "tool", "content": "x"}]}', "message 1 has no text"),
+        (
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "x"}]}',
+            "message 2 has no text",
+        ),
+        (None, "No such file"),
+        ("fifo", "is no regular file"),
+    ],
+)
+def test_what_is_no_talk_is_not_loaded_and_the_one_before_stays(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    models: list[FakeModel],
+    model_file: Path,
+    content: str | None,
+    reason: str,
+) -> None:
+    file = model_file.with_name("said.json")
+    if content == "fifo":
+        os.mkfifo(file)
+    elif content is not None:
+        file.write_text(content)
+    pipe(monkeypatch, f"one\n/load {file}\ntwo\n")
+    assert arenite(monkeypatch, "chat", str(model_file)) == 0
+    assert reason in capsys.readouterr().err
+    assert b"<user>one<assistant>ONE<user>two" in bytes(
+        t for t in models[0].sessions[0].tokens if t < 256
+    )
+
+
+def test_how_tokens_are_chosen_is_shown_changed_and_taken_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
+) -> None:
+    said = ["/set max_tokens 2", "hello", "/set max-tokens default", "hello", "/set stop LL"]
+    said += [
+        "hello",
+        "/set top-p 7",
+        "/set top-p much",
+        "/set nonsense 1",
+        "/set",
+        "/set markdown x",
+    ]
+    pipe(monkeypatch, "\n".join(said) + "\n")
+    assert arenite(monkeypatch, "chat", str(model_file), "--top-k", "5") == 0
+    shown = capsys.readouterr()
+    assert shown.out == "HE\nHELLO\nHE\n"
+    for line in (
+        "max-tokens  2",
+        "max-tokens  none (default)",
+        "error: top-p is 7.0; a number from 0 to 1 is needed",
+        "error: top-p is a number, not 'much'",
+        "nonsense can't be set; there are temperature, top-k",
+        "error: markdown is on or off, not 'x'",
+    ):
+        assert line in shown.err
+    listed = dict(line.split(maxsplit=1) for line in shown.err.splitlines() if "  " in line)
+    assert listed["top-k"] == "5"
+    assert listed["top-p"] == "0.95 (default)"
+
+
+def test_what_the_model_is_told_first_can_be_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, models: list[FakeModel], model_file: Path
+) -> None:
+    pipe(monkeypatch, "/system Be brief.\nhello\n/system\n")
+    assert arenite(monkeypatch, "chat", str(model_file)) == 0
+    assert b"<system>Be brief.<user>hello" in bytes(models[0].sessions[0].tokens[1:-1])
+    assert capsys.readouterr().err.count("told first: Be brief.") == 2

