@@ -22,7 +22,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, typed
-from arenite.ir.ops import BufferSource, ConstantData, Region
+from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 
 _PREVIEWED_ELEMENTS = 4
@@ -87,7 +87,9 @@ def _line(
 
 
 def _attr(node: Node, name: str, value: object) -> str:
-    """As text; empty where the node's type says the same."""
+    """As text; empty where the node's type says the same, or it is what it always is."""
+    if OPS[node.op].defaults.get(name) == value:
+        return ""
     if isinstance(value, ConstantData):
         return preview(value.array)
     if isinstance(value, BufferSource):
