@@ -1,5 +1,6 @@
 """The lazy Tensor: NumPy's names and semantics, building graphs that the pipeline compiles."""
 
+from arenite.lazy import lister
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.control import cond, fori_loop, scan, while_loop
 from arenite.tensor.creation import (
@@ -79,3 +80,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+__dir__ = lister("arenite.tensor")
