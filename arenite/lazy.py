@@ -8,9 +8,11 @@ from importlib import import_module
 from typing import Any
 
 
-def names_of(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `places` are the modules in it, each with its names. No name
-    may be that of a module: an import of the module would take its place."""
+def names_of(
+    package: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package; `places` are the modules in it, each with its
+    names. No name may be that of a module: an import of the module would take its place."""
     modules = {name: module for module, names in places.items() for name in names.split()}
 
     def find(name: str) -> Any:
@@ -20,4 +22,14 @@ def names_of(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[package], name, value)
         return value
 
-    return find
+    return find, lister(package)
+
+
+def lister(package: str) -> Callable[[], list[str]]:
+    """The `__dir__` of a package: what it says is public, and what every module has."""
+
+    def names() -> list[str]:
+        module = sys.modules[package]
+        return sorted([*module.__all__, *(name for name in vars(module) if name.startswith("__"))])
+
+    return names

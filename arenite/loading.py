@@ -23,6 +23,7 @@ def load(
     threads: int | None = None,
     kv: str = "float16",
     block: int = DEFAULT_BLOCK,
+    sessions: int = 1,
     on_progress: OnProgress | None = None,
 ) -> LanguageModel:
     """A language model from a GGUF file or a Hugging Face folder. What is no path is a name as the
@@ -31,12 +32,22 @@ def load(
     `context` is how many tokens a text may have; without it the longest that fits `memory`, which
     counts everything the model needs ("1GiB", or bytes). A budget is honoured, or refused with
     DoesNotFit before any weight is read. `kv` is what keys and values are kept as, `block` how many
-    tokens of a prompt are read at once. `on_progress(what, done, total)` hears of long work.
+    tokens of a prompt are read at once, `sessions` of how many texts keys and values are kept at
+    the same time. `on_progress(what, done, total)` hears of long work.
+
+        lm = arenite.load("model.gguf", context=2048, memory="1GiB", threads=2)
+        print("".join(lm.generate("Once upon a time", max_tokens=50)))
     """
     if threads is not None:
         threads = whole("threads", threads, 1)
     file = LanguageFile.open(model if os.path.exists(model) else obtained(model, on_progress))
-    options: dict[str, Any] = {"context": context, "memory": memory, "kv": kv, "block": block}
+    options: dict[str, Any] = {
+        "context": context,
+        "memory": memory,
+        "kv": kv,
+        "block": block,
+        "sessions": sessions,
+    }
     prepare_apart(file, options, on_progress)
     return LanguageModel(Settings(file, **options), threads=threads, on_progress=on_progress)
 

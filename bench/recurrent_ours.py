@@ -20,7 +20,8 @@ def prepare(case: str, threads: int) -> Callable[[], None]:
         return arenite.gru(x, w, r, bias, None, h)
 
     arrays = inputs(chosen)
-    layer = {"LSTM": lstm, "GRU": gru}[chosen.kind]
+    layers: dict[str, Callable[..., Any]] = {"LSTM": lstm, "GRU": gru}
+    layer = layers[chosen.kind]
     compiled = arenite.compile(layer, *arrays, threads=threads)
 
     def work() -> None:

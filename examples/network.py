@@ -13,7 +13,7 @@ import arenite
 from arenite import Tensor, Var
 
 
-def network(params: dict[str, Any], x: Tensor) -> Tensor:
+def network(params: dict[str, dict[str, Tensor]], x: Tensor) -> Tensor:
     """Two layers and a softmax; NumPy's names, nothing is computed yet."""
     hidden = (x @ params["hidden"]["weight"] + params["hidden"]["bias"]).gelu()
     normal = hidden.layer_norm()

@@ -15,6 +15,7 @@ from arenite.device.cpu import CpuAllocator
 from arenite.device.disk import DiskAllocator, FileIdentity
 from arenite.device.raw import BorrowedMemory, HostMemory, MappedFile, RawBuffer
 from arenite.device.registry import get
+from arenite.lazy import lister
 
 __all__ = [
     "Allocator",
@@ -31,3 +32,5 @@ __all__ = [
     "RawBuffer",
     "get",
 ]
+
+__dir__ = lister("arenite.device")

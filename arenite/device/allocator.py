@@ -149,6 +149,7 @@ class Ledger(Generic[Raw]):
 
     @property
     def n_live(self) -> int:
+        """How many allocations are in use."""
         return len(self._live)
 
     @contextmanager

@@ -188,14 +188,17 @@ class Buffer:
 
     @property
     def dtype(self) -> DType:
+        """The type of its elements."""
         return self._dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Sizes of its axes."""
         return self._shape
 
     @property
     def nbytes(self) -> int:
+        """Bytes of this handle: of a view those of the view."""
         return self._nbytes
 
     @property
@@ -210,6 +213,7 @@ class Buffer:
 
     @property
     def allocator(self) -> Allocator:
+        """Who makes its bytes."""
         return self._storage.allocator
 
     @property
@@ -219,6 +223,7 @@ class Buffer:
 
     @property
     def is_allocated(self) -> bool:
+        """Whether its bytes are there."""
         return self._storage.raw is not None
 
     @property

@@ -47,6 +47,7 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileIdentity:
+        """That of an open file."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

@@ -20,6 +20,8 @@ from arenite.errors import InvalidArgument, TypeMismatch
 
 
 class Kind(Enum):
+    """What elements are."""
+
     BOOL = "bool"
     SIGNED = "signed integer"
     UNSIGNED = "unsigned integer"
@@ -48,6 +50,7 @@ class DType:
 
     @property
     def is_block(self) -> bool:
+        """Whether elements are stored in blocks."""
         return self.kind is Kind.BLOCK
 
     @property
@@ -59,6 +62,7 @@ class DType:
 
     @property
     def bits_per_element(self) -> float:
+        """Bits of one element; a fraction for most block types."""
         return self.bits / self.block_length
 
     @property

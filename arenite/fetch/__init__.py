@@ -2,5 +2,8 @@
 
 from arenite.fetch.catalogue import DEFAULT
 from arenite.fetch.obtain import ModelInfo, models, obtain, remove
+from arenite.lazy import lister
 
 __all__ = ["DEFAULT", "ModelInfo", "models", "obtain", "remove"]
+
+__dir__ = lister("arenite.fetch")

@@ -1,23 +1,38 @@
-"""generate/: language models that read and write text."""
+"""generate/: language models that read and write text.
 
-from importlib import import_module
-from typing import Any
+lm = arenite.load("model.gguf", context=2048, sessions=2)
+print("".join(lm.chat([{"role": "user", "content": "Why is the sky blue?"}], seed=1)))
+"""
 
-from arenite.generate.model import LanguageModel, Settings
-from arenite.generate.session import Session
+from typing import TYPE_CHECKING
 
-__all__ = ["LanguageModel", "Piece", "Sampling", "Session", "Settings", "Stats", "Tokenizer"]
+if TYPE_CHECKING:
+    from arenite.generate.generation import Piece, Stats
+    from arenite.generate.model import LanguageModel, Settings
+    from arenite.generate.sampling import Sampling, SamplingOptions
+    from arenite.generate.session import Session
+    from arenite.generate.tokenizer import Tokenizer
+else:
+    from arenite.lazy import names_of
 
-#: What only writing text needs, and where it is.
-_LATER = {
-    "Piece": "arenite.generate.generation",
-    "Sampling": "arenite.generate.sampling",
-    "Stats": "arenite.generate.generation",
-    "Tokenizer": "arenite.generate.tokenizer",
-}
+    __getattr__, __dir__ = names_of(
+        "arenite.generate",
+        {
+            "generation": "Piece Stats",
+            "model": "LanguageModel Settings",
+            "sampling": "Sampling SamplingOptions",
+            "session": "Session",
+            "tokenizer": "Tokenizer",
+        },
+    )
 
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module 'arenite.generate' has no attribute {name!r}")
+__all__ = [
+    "LanguageModel",
+    "Piece",
+    "Sampling",
+    "SamplingOptions",
+    "Session",
+    "Settings",
+    "Stats",
+    "Tokenizer",
+]

@@ -28,18 +28,22 @@ LEAST_CONTEXT = 256
 STEP = 32
 
 
-def chosen_context(file: LanguageFile, memory: int | None, kv: DType, block: int) -> int:
-    """The longest context, up to the model's own, that fits `memory` bytes; without a budget up to
-    DEFAULT_CONTEXT."""
+def chosen_context(
+    file: LanguageFile, memory: int | None, kv: DType, block: int, sessions: int = 1
+) -> int:
+    """The longest context, up to the model's own, of which `sessions` fit `memory` bytes; without a
+    budget up to DEFAULT_CONTEXT."""
     most = file.description.context
     if memory is None:
         return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
-    outline = outline_of(file.recipe(context=least, block=min(block, least), kv=kv))
-    wanted = json.dumps(["context", memory, most, str(kv), block])
+    outline = outline_of(
+        file.recipe(context=least, block=min(block, least), kv=kv, sessions=sessions)
+    )
+    wanted = json.dumps(["context", memory, most, str(kv), block, sessions])
 
     def find() -> str:
-        return str(_search(file, memory, kv, block, least, most))
+        return str(_search(file, memory, kv, block, sessions, least, most))
 
     return int(cached_fact(outline, wanted, find))
 
@@ -78,14 +82,15 @@ def _advice(file: LanguageFile, plan: MemoryPlan, memory: int, kv: DType) -> str
     return ", or ".join([*ways, "allow more", "take a smaller model"])
 
 
-def _search(file: LanguageFile, memory: int, kv: DType, block: int, least: int, most: int) -> int:
+def _search(
+    file: LanguageFile, memory: int, kv: DType, block: int, sessions: int, least: int, most: int
+) -> int:
     n_layers = min(2, file.description.n_layers)
     small = file._replace(description=file.description._replace(n_layers=n_layers))
 
     def planned(file: LanguageFile, context: int) -> MemoryPlan:
-        return plan_graph(
-            outline_of(file.recipe(context=context, block=min(block, context), kv=kv))
-        )
+        recipe = file.recipe(context=context, block=min(block, context), kv=kv, sessions=sessions)
+        return plan_graph(outline_of(recipe))
 
     @remembered
     def work(context: int) -> int:

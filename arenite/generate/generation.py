@@ -70,6 +70,7 @@ class Stats:
 
     @property
     def tokens_a_second(self) -> float:
+        """Of those that were made."""
         return _rate(self.generated_tokens, self.generation_seconds)
 
     def __str__(self) -> str:
@@ -99,15 +100,21 @@ def generate(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Piece]:
     """Text after the prompt. `cancelled` is asked between tokens whether to stop."""
-    prompt = as_tokens(prompt)
-    if not prompt:
+    tokens = prompt_tokens(prompt, session.context)
+    return _Generation(session, tokens, sampling, tokenizer, cancelled).pieces()
+
+
+def prompt_tokens(prompt: Sequence[int], context: int) -> list[int]:
+    """The tokens to go on from, if there are any and a context holds them."""
+    tokens = as_tokens(prompt)
+    if not tokens:
         raise InvalidArgument("the prompt has no tokens; there is nothing to go on from")
-    if len(prompt) > session.context:
+    if len(tokens) > context:
         raise InvalidArgument(
-            f"the prompt has {len(prompt)} tokens and the context holds {session.context}; "
-            f"shorten it, or load the model with context={len(prompt)} or more"
+            f"the prompt has {len(tokens)} tokens and the context holds {context}; shorten it, or "
+            f"load the model with context={len(tokens)} or more"
         )
-    return _Generation(session, prompt, sampling, tokenizer, cancelled).pieces()
+    return tokens
 
 
 class _Generation:
@@ -183,7 +190,7 @@ class _Generation:
             if list(self.session.tokens) != self.tokens[:before]:
                 raise InvalidArgument(
                     "the session was used for another text while this one was made; end one "
-                    "before the next begins, or give each a session of its own"
+                    "before the next begins, or give each a session of its own: lm.session()"
                 )
             try:
                 logits = self.session.feed(tokens[start : start + FEED_TOKENS])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
+from arenite.generate.slots import Slots
 from arenite.memory.amounts import parse_nbytes
 from arenite.pipeline import compile_graph, plan_graph, saved_program
 from arenite.pipeline.outlines import outline_of
@@ -31,6 +33,7 @@ from arenite.runtime.executable import Executable
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
     from arenite.generate.generation import Piece
+    from arenite.generate.sampling import SamplingOptions
     from arenite.generate.tokenizer import Tokenizer
     from arenite.ir.graph import Graph
     from arenite.ir.outline import Outline
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 
 #: What keys and values may be kept as.
 KV_DTYPES = ("float16", "int8", "float32")
+
+#: Texts that are kept at once, at the most.
+MAX_SESSIONS = 4096
 
 #: Long work that is told of, with how much of it is done.
 COMPILING, PACKING = "compiling kernels", "packing weights"
@@ -54,17 +60,24 @@ class Settings:
         memory: int | str | None = None,
         kv: str = "float16",
         block: int = DEFAULT_BLOCK,
+        sessions: int = 1,
     ) -> None:
         self.file = file
         self.memory = parse_nbytes(memory)
         self.kv = _kv_dtype(kv)
+        self.sessions = whole("sessions", sessions, 1, MAX_SESSIONS)
+        if file.is_embedding and self.sessions > 1:
+            raise InvalidArgument(
+                f"sessions={sessions} was asked for; {file.path} is a model for embeddings, which "
+                "keeps no text from one call to the next"
+            )
         block = whole("block", block, 1)
         if context is not None:
             context = whole("context", context)
         elif file.is_embedding:
             context = file.description.context
         else:
-            context = chosen_context(file, self.memory, self.kv, block)
+            context = chosen_context(file, self.memory, self.kv, block, self.sessions)
         if not 1 <= context <= file.description.context:
             raise InvalidArgument(
                 f"a context of {context} tokens was asked for; {file.path} was made for up to "
@@ -76,10 +89,14 @@ class Settings:
     @cached_property
     def outline(self) -> Outline:
         """What a run needs to know of the graph; the graph is not built where it was once."""
-        return outline_of(self.file.recipe(context=self.context, block=self.block, kv=self.kv))
+        recipe = self.file.recipe(
+            context=self.context, block=self.block, kv=self.kv, sessions=self.sessions
+        )
+        return outline_of(recipe)
 
     @property
     def graph(self) -> Graph:
+        """The graph of the model for these settings."""
         return self.outline.graph
 
     @cached_property
@@ -124,12 +141,14 @@ class LanguageModel(Closing):
         except BaseException:
             self.executable.close()
             raise
-        #: What the states hold: keys and values of these tokens.
-        self._held: list[int] = []
+        self._slots = Slots(settings.sessions)
+        #: Those that `generate` and `chat` go on with, so that what they share is kept.
+        self._idle: list[Session] = []
         self._turn = locks.Turn("this model")
 
     @property
     def name(self) -> str:
+        """What its file calls it."""
         return self.file.description.name
 
     @property
@@ -144,6 +163,7 @@ class LanguageModel(Closing):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """Texts to tokens and back; read when it is asked for first."""
         from arenite.generate.tokenizer import Tokenizer
 
         if self.file.gguf is not None:
@@ -162,14 +182,27 @@ class LanguageModel(Closing):
         self._need_text()
         return Session(self)
 
-    def generate(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[str]:
-        """Text that goes on from the prompt, piece by piece; for options see `Sampling`."""
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    def generate(
+        self, prompt: str | Sequence[int], **sampling: Unpack[SamplingOptions]
+    ) -> Iterator[str]:
+        """Text that goes on from the prompt, piece by piece; for options see `Sampling`. Calls may
+        overlap: each is a text of its own (`sessions` of `arenite.load`).
+
+            for piece in lm.generate("Once upon a time", temperature=0.7, max_tokens=100):
+                print(piece, end="", flush=True)
+        """
+        tokens = self.prompt_of(prompt)
         return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], **sampling: Any) -> Iterator[str]:
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], **sampling: Unpack[SamplingOptions]
+    ) -> Iterator[str]:
         """The answer to a conversation, piece by piece; for options see `Sampling`. A message has
-        a "role" (system, user, assistant) and its "content"."""
+        a "role" (system, user, assistant) and its "content".
+
+            talk = [{"role": "user", "content": "Why is the sky blue?"}]
+            answer = "".join(lm.chat(talk, seed=1))
+        """
         tokens = self.chat_tokens(messages)
         return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
 
@@ -182,32 +215,61 @@ class LanguageModel(Closing):
             )
         return template.encode(messages, self.tokenizer)
 
+    def prompt_of(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        """A text as tokens; tokens as they are."""
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
     def pieces(
         self,
         tokens: Sequence[int],
         *,
         cancelled: Callable[[], bool] = lambda: False,
-        **sampling: Any,
+        **sampling: Unpack[SamplingOptions],
     ) -> Iterator[Piece]:
         """Text after tokens, with why it ended and what it took in the last piece. `cancelled` is
         asked between tokens whether to stop."""
-        from arenite.generate.generation import generate
+        from arenite.generate.generation import prompt_tokens
         from arenite.generate.sampling import Sampling
 
-        chosen = Sampling(**sampling)
-        return generate(self._last_session, tokens, chosen, self.tokenizer, cancelled=cancelled)
+        self._need_text()
+        Sampling(**sampling)  # what is wrong is told now, not with the first piece
+        prompt = prompt_tokens(tokens, self.context)
 
-    @cached_property
-    def _last_session(self) -> Session:
-        """The one that `generate` and `chat` go on with, so that what they share is kept."""
+        def made() -> Iterator[Piece]:
+            session = self._session_for(prompt)
+            try:
+                yield from session.pieces(prompt, cancelled=cancelled, **sampling)
+            finally:
+                self._idle.append(session)
+                del self._idle[: -self.settings.sessions]
+
+        return made()
+
+    def _session_for(self, prompt: Sequence[int]) -> Session:
+        """Of the sessions that no call uses the one that begins most like the prompt; a new one
+        where they have nothing in common and there is room for more, or none is left."""
+        idle = [*self._idle]
+        shared = [n_shared(session.tokens, prompt) for session in idle]
+        if idle and (max(shared) > 0 or len(idle) >= self.settings.sessions):
+            best = idle[shared.index(max(shared))]
+            with suppress(ValueError):  # another thread was quicker
+                self._idle.remove(best)
+                return best
         return self.session()
 
-    def advance(self, before: Sequence[int], new: Sequence[int]) -> Logits:
-        """The logits after tokens that were fed and new ones, of which those the states do not
-        hold are computed."""
+    def claiming(self, session: Session, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The pieces, made while the session keeps its place among the states."""
+        with self._slots.claimed(session):
+            yield from pieces
+
+    def advance(self, session: Session, before: Sequence[int], new: Sequence[int]) -> Logits:
+        """The logits after the tokens that a session was fed before and new ones; those that the
+        states do not hold are computed."""
         with self._turn.take():
             self._recover()
-            held = self._held
+            slot = self._slots.obtain(session)
+            self.executable.use_state_set(slot.number)
+            held = slot.tokens
             known = n_shared(held, before)
             del held[known:]
             pending = [*before[known:], *new]
@@ -258,7 +320,7 @@ class LanguageModel(Closing):
         computing is not here, and what the states hold is not known."""
         if self._turn.was_cut_short:
             self._turn.was_cut_short = False
-            self._held.clear()
+            self._slots.forget()
             self.executable.reset()
 
     def _need_text(self) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 from arenite.errors import InvalidArgument
 from arenite.generate.bounds import number, whole
@@ -19,6 +19,31 @@ MAX_NUMBER = 1e9
 LEAST_TEMPERATURE = 1e-6
 #: Tokens before the next one that the penalties look at, where nothing else is said.
 PENALTY_WINDOW = 64
+
+
+#: A JSON schema as JSON reads it, as text, or True for any JSON.
+JsonSchema: TypeAlias = Mapping[str, Any] | bool | str
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The keyword arguments of `generate`, `chat` and `pieces`; `Sampling` says what each means and
+    what it is where it is left out."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    penalty_window: int
+    seed: int | None
+    stop: str | Sequence[str]
+    logit_bias: Mapping[int, float]
+    max_tokens: int | None
+    json_schema: JsonSchema | None
+    regex: str | None
+    grammar: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +64,10 @@ class Sampling:
     frequency_penalty: float = 0.0  # taken off it for every time it came
     penalty_window: int = PENALTY_WINDOW  # tokens that count as recent; 0: none, -1: all
     seed: int | None = None  # None: another text every time
-    stop: Sequence[str] = ()  # texts that end the answer and are not part of it
+    stop: str | Sequence[str] = ()  # texts that end the answer and are not part of it
     logit_bias: Mapping[int, float] = field(default_factory=dict)  # added; -inf bans a token
     max_tokens: int | None = None  # None: up to the end of the context
-    json_schema: Mapping[str, Any] | bool | str | None = None  # the text fulfils it; True: JSON
+    json_schema: JsonSchema | None = None  # the text fulfils it; True: JSON
     regex: str | None = None  # the text matches it from end to end
     grammar: str | None = None  # Lark, or GBNF as llama.cpp takes it
 
@@ -111,7 +136,7 @@ def _biases(value: object) -> dict[int, float]:
     }
 
 
-def _schema_text(schema: Mapping[str, Any] | bool | str) -> str:
+def _schema_text(schema: JsonSchema) -> str:
     """A JSON schema, given as text or as what JSON reads into, as the text of an object."""
     try:
         value = json.loads(schema) if isinstance(schema, str) else schema

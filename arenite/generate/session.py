@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from arenite.errors import BoundsError, InvalidArgument
 from arenite.generate.bounds import whole
 
 if TYPE_CHECKING:
+    from arenite.generate.generation import Piece
     from arenite.generate.model import LanguageModel
+    from arenite.generate.sampling import SamplingOptions
 
 Logits = NDArray[np.float32]
 
@@ -41,9 +43,15 @@ def as_tokens(given: object) -> list[int]:
 
 
 class Session:
-    """Tokens fed one after the other. A model holds the state of the session that fed last: when
-    another feeds, it computes again what the two do not share. Of models with block-quantised
-    weights the logits are the same to the last bit however a text was cut into feeds."""
+    """A text of its own: tokens fed one after the other. Any number of sessions is right; a model
+    loaded with `sessions=n` keeps what the n that fed last have computed; the rest is computed
+    again. Of models with block-quantised weights the logits are the same to the last bit however a
+    text was cut into feeds.
+
+        session = lm.session()
+        print("".join(session.generate("Once upon a time", max_tokens=20)))
+        logits = session.feed(lm.tokenizer.encode(" and then"))
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -78,9 +86,41 @@ class Session:
                 f"{len(new)} tokens after {len(self._tokens)} are more than the context of "
                 f"{self.context}; load the model with a longer one, or rewind"
             )
-        logits = self._model.advance(self._tokens, new)
+        logits = self._model.advance(self, self._tokens, new)
         self._tokens += new
         return logits
+
+    def generate(
+        self, prompt: str | Sequence[int], **sampling: Unpack[SamplingOptions]
+    ) -> Iterator[str]:
+        """Text that goes on from the prompt, piece by piece; see `LanguageModel.generate`. What the
+        prompt shares with the session's text is not computed again."""
+        tokens = self._model.prompt_of(prompt)
+        return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], **sampling: Unpack[SamplingOptions]
+    ) -> Iterator[str]:
+        """The answer to a conversation, piece by piece; see `LanguageModel.chat`."""
+        tokens = self._model.chat_tokens(messages)
+        return (piece.text for piece in self.pieces(tokens, **sampling) if piece.text)
+
+    def pieces(
+        self,
+        tokens: Sequence[int],
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        **sampling: Unpack[SamplingOptions],
+    ) -> Iterator[Piece]:
+        """Text after tokens, with why it ended and what it took in the last piece; see
+        `LanguageModel.pieces`."""
+        from arenite.generate.generation import generate
+        from arenite.generate.sampling import Sampling
+
+        model = self._model
+        chosen = Sampling(**sampling)
+        made = generate(self, tokens, chosen, model.tokenizer, cancelled=cancelled)
+        return model.claiming(self, made)
 
     def rewind(self, n_tokens: int) -> None:
         """Go back to the first `n_tokens`: nothing is computed."""

@@ -34,10 +34,12 @@ class Tokenizer(Parts):
 
     @property
     def adds_bos(self) -> bool:
+        """Whether a text begins with the token for beginnings."""
         return self.bos is not None and self.prefix[:1] == (self.bos,)
 
     @property
     def adds_eos(self) -> bool:
+        """Whether a text ends with the token for ends."""
         return self.eos is not None and self.suffix[-1:] == (self.eos,)
 
     def encode(self, text: str, *, special: bool = False, ends: bool = True) -> list[int]:

@@ -47,6 +47,7 @@ class Edge:
 
     @property
     def pair(self) -> tuple[int, int]:
+        """(before, after)"""
         return self.before, self.after
 
 

@@ -23,6 +23,8 @@ from arenite.errors import InvalidArgument
 
 
 class Role(Enum):
+    """What a launch does with a range."""
+
     READ = "read"
     WRITE = "write"
 
@@ -40,7 +42,9 @@ class ByteView(Protocol):
     """What a buffer or a view of one has to say about its bytes."""
 
     @property
-    def storage_id(self) -> int: ...
+    def storage_id(self) -> int:
+        """The allocation it lies in."""
+        ...
 
     @property
     def offset(self) -> int:
@@ -48,7 +52,9 @@ class ByteView(Protocol):
         ...
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,6 +92,7 @@ class BufferRange:
 
     @property
     def is_empty(self) -> bool:
+        """Whether it has no byte."""
         return self.start == self.end
 
     def overlaps(self, other: BufferRange) -> bool:

@@ -28,6 +28,7 @@ class ConstantData:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
         return self.array.shape
 
     def held(self) -> Array:

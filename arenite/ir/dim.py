@@ -255,10 +255,12 @@ def exact_quotient(a: Dim, b: Dim) -> Dim | None:
 
 
 def maximum(a: Dim, b: Dim) -> Dim:
+    """The larger of two sizes."""
     return b + _positive(a - b)
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
+    """The smaller of two sizes."""
     return a - _positive(a - b)
 
 
@@ -451,6 +453,7 @@ def known_le(a: Dim, b: Dim) -> bool:
 
 
 def variables(dim: Dim) -> frozenset[Var]:
+    """The variables in a size."""
     found: set[Var] = set()
     pending: list[Dim] = [dim]
     while pending:

@@ -41,6 +41,7 @@ class Node:
         raise AttributeError(f"a Node is immutable; {name!r} cannot be set")
 
     def attr(self, name: str) -> Any:
+        """The attribute of that name; InvalidArgument where there is none."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -49,6 +50,7 @@ class Node:
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.shape)
 
     @property
@@ -150,9 +152,11 @@ class Origins:
             self.add(node, *known)
 
     def of(self, node: Node) -> tuple[Origin, ...]:
+        """Where a node came from, as far as it is known."""
         return self._by_node.get(node, ())
 
     def add(self, node: Node, *origins: Origin) -> None:
+        """Note where a node came from."""
         known = self._by_node.get(node, ())
         new = tuple(dict.fromkeys(origin for origin in origins if origin not in known))
         if new:

@@ -22,7 +22,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, typed
-from arenite.ir.ops import BufferSource, ConstantData, Region
+from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 
 _PREVIEWED_ELEMENTS = 4
@@ -30,6 +30,7 @@ _INDENT = "    "
 
 
 def text(graph: Graph) -> str:
+    """The printed form of a graph."""
     arguments = [
         f"%{i}: {node.attr('name')} {typed(node.shape, node.dtype)}"
         for i, node in enumerate(graph.inputs)
@@ -87,7 +88,9 @@ def _line(
 
 
 def _attr(node: Node, name: str, value: object) -> str:
-    """As text; empty where the node's type says the same."""
+    """As text; empty where the node's type says the same, or it is what it always is."""
+    if OPS[node.op].defaults.get(name) == value:
+        return ""
     if isinstance(value, ConstantData):
         return preview(value.array)
     if isinstance(value, BufferSource):

@@ -75,6 +75,7 @@ class Arena:
         return value_id in self._slots
 
     def offset(self, value_id: ValueId) -> int:
+        """Where a value begins in the arena."""
         return self._slot(value_id).offset
 
     def len_of(self, value_id: ValueId) -> int:

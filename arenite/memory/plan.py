@@ -63,6 +63,7 @@ class Region(NamedTuple):
 
     @property
     def in_arena(self) -> bool:
+        """Whether it lies in the arena."""
         return self.name in ARENA_REGIONS
 
 
@@ -110,6 +111,7 @@ class MemoryPlan:
 
     @property
     def ratio(self) -> float:
+        """Bytes of the arena over the lower bound; 1 is as small as can be."""
         return self.peak_nbytes / self.lower_bound if self.lower_bound else 1.0
 
     @property

@@ -1,5 +1,6 @@
 """passes/: named rewrites of a graph into an equal, simpler one."""
 
+from arenite.lazy import lister
 from arenite.passes.blocks import blocks, share_panels
 from arenite.passes.expand import expand
 from arenite.passes.integers import integers
@@ -40,3 +41,5 @@ WITHOUT_WINOGRAD = tuple(one for one in PASSES if one.name != "winograd")
 IN_PLACE = tuple(one for one in WITHOUT_WINOGRAD if one.name not in ("row_scales", "panels"))
 
 __all__ = ["IN_PLACE", "PASSES", "WITHOUT_WINOGRAD", "Pass", "Record", "apply", "run"]
+
+__dir__ = lister("arenite.passes")

@@ -20,7 +20,7 @@ from arenite.memory import Alias, Lifetime, Value
 from arenite.runtime.frame import REGIONS
 from arenite.runtime.steps import ZERO, Cell, Instruction
 from arenite.runtime.table import Ins
-from arenite.runtime.value_spec import ValueSpec
+from arenite.runtime.value_spec import ValueSpec, copy_name
 
 if TYPE_CHECKING:
     from arenite.pipeline.windows import Windows
@@ -190,6 +190,9 @@ class Book:
                 if spec.kind == "constant" and is_read_once:
                     region, until = "source", load_end
                 found.append(Value(spec.name, nbytes, Lifetime(0, until), region=region))
+                if spec.kind == "state":
+                    copies = range(1, self.states[spec.source].attr("copies"))
+                    found += [found[-1]._replace(id=copy_name(spec.name, k)) for k in copies]
                 continue
             ticks = [*self._ticks[number]]
             if windows is not None:

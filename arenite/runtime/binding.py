@@ -31,11 +31,12 @@ from arenite.runtime.file_guard import MappedFiles
 from arenite.runtime.later import LaterMapping
 from arenite.runtime.loader import load_code
 from arenite.runtime.native import BoundTable
-from arenite.runtime.places import Places
+from arenite.runtime.places import Numbers, Places
 from arenite.runtime.quick import QuickCall
 from arenite.runtime.resize import Resizer
 from arenite.runtime.skeleton import FIRST_IO
 from arenite.runtime.table import aligned_empty, relocated
+from arenite.runtime.value_spec import copy_name
 
 Array = NDArray[Any]
 
@@ -85,6 +86,9 @@ class Binder:
             # Of one that nobody closed, when it is collected; not while the process ends.
             weakref.finalize(self, self._code.close).atexit = False
         self.state_numbers = frame.numbers("state")
+        #: How many copies of every state there are, and which of them runs work on.
+        self.n_state_sets = self._resizer.n_state_slots() // max(len(self.state_numbers), 1) or 1
+        self.state_set = 0
         self.arena: Buffer | None = None
         self.bound: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
         #: How often the program was bound to sizes.
@@ -124,7 +128,38 @@ class Binder:
         registers = aligned_empty(table.n_registers, np.int64)
         assembly.fill(registers, places, self.arena_base(), sizes)
         registers[self._constant_registers] = self._constant_addresses
+        if self.state_set:
+            self._point_to_states(registers)
         return BoundTable(table, registers)
+
+    def use_state_set(self, number: int) -> None:
+        """From now on runs work on this copy of every state."""
+        if number != self.state_set:
+            self.state_set = number
+            for binding in self.bound.values():
+                self._point_to_states(binding.table.registers)
+
+    def _point_to_states(self, registers: NDArray[np.int64]) -> None:
+        slots, states = self._state_registers
+        registers[slots] = self._state_offsets[self.state_set, states] + self.arena_base()
+
+    @cached_property
+    def _state_registers(self) -> tuple[Numbers, Numbers]:
+        """Registers with the address of a state, and which of the states it is."""
+        values = self.assembly.skeleton.arena_values
+        slots = np.flatnonzero(np.isin(values, self.state_numbers))
+        states = np.searchsorted(self.state_numbers, values[slots])
+        return self.assembly.skeleton.arena_slots[slots], states
+
+    @cached_property
+    def _state_offsets(self) -> Numbers:
+        """In the arena, a row for each set; every plan has states in the same place."""
+        names = [self.compiled.values[number].name for number in self.state_numbers]
+        sets = range(self.n_state_sets)
+        return np.array(
+            [[self._resizer.offset_of(copy_name(name, k)) for name in names] for k in sets],
+            np.int64,
+        )
 
     def room_for(self, number: int, plan: MemoryPlan, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of a new result; flat, where its sizes are found while running."""
@@ -137,9 +172,12 @@ class Binder:
     def _constant_addresses(self) -> list[int]:
         return [address_of(array) for array in self.constants.values()]
 
-    def places(self, plan: MemoryPlan) -> Places:
-        """Where a plan has every value, by number."""
-        return self._resizer.places(plan)
+    def places(self, plan: MemoryPlan, state_set: int = 0) -> Places:
+        """Where a plan has every value, by number, in runs on a set of states."""
+        places = self._resizer.places(plan)
+        if state_set:
+            places.offset[self.state_numbers] = self._state_offsets[state_set]
+        return places
 
     def arena_base(self) -> int:
         """The address of the arena, which is there from now on."""
@@ -154,11 +192,12 @@ class Binder:
         return self.arena.raw_ptr
 
     def state_bytes(self, number: int) -> NDArray[np.uint8]:
-        """Those of a state, in the arena; every plan has them in the same place."""
+        """Those of a state in the set that is used, in the arena."""
         self.arena_base()
         assert self.arena is not None
-        slot = self._resizer.slot(number)
-        return self.arena.as_array_mut(uint8)[slot.offset : slot.offset + slot.nbytes]
+        value = self.compiled.values[number]
+        offset = int(self._state_offsets[self.state_set, self.state_numbers.index(number)])
+        return self.arena.as_array_mut(uint8)[offset : offset + int(str(value.nbytes))]
 
     def close(self) -> None:
         """Give every byte back to the system."""

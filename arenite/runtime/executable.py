@@ -268,8 +268,23 @@ class Executable(Closing):
         """What lives from run to run, by name."""
         return States([self._held(number) for number in self._binder.state_numbers])
 
+    @property
+    def n_state_sets(self) -> int:
+        """How many copies of every state there are."""
+        return self._binder.n_state_sets
+
+    def use_state_set(self, number: int) -> None:
+        """From now on runs, and `state`, work on this copy of every state; 0 at first."""
+        if not 0 <= number < self.n_state_sets:
+            raise InvalidArgument(
+                f"set {number} of states was asked for; there are sets 0 to {self.n_state_sets - 1}"
+            )
+        with self._lock:
+            self._check_idle()
+            self._binder.use_state_set(number)
+
     def reset_state(self) -> None:
-        """Make all states zero, as they were before the first run."""
+        """Make all states of the set in use zero, as they were before the first run."""
         for one in self.state.values():
             one.clear()
 
@@ -291,6 +306,9 @@ class Executable(Closing):
         self._load_step.verify()
         largest = {var.name: var.high for var in self._outline.vars}
         self._verify_table(self._assembly.table(places), places, largest)
+        for number in range(1, self.n_state_sets):
+            other = self._binder.places(self.plan, number)
+            self._verify_table(self._assembly.table(other), other, largest)
         for binding in list(self._binder.bound.values()):  # calls in other threads may add one
             binding.plan.verify()
             self._verify_table(binding.table.table, binding.places, binding.sizes)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arenite.ir.dim import evaluate
-from arenite.memory import MemoryPlan, Replay, Slot, ValueId
+from arenite.memory import MemoryPlan, Replay, ValueId
 from arenite.memory.columns import SlotColumns
+from arenite.memory.values import REGIONS
 from arenite.runtime.places import NOWHERE, Places
 from arenite.runtime.steps import Pointer
 
@@ -46,9 +47,13 @@ class Resizer:
         nbytes[frame.rows[self._is_sized]] = known[frame.nbytes_of[self._is_sized]]
         return self._replay.resize_rows(nbytes)
 
-    def slot(self, number: int) -> Slot:
-        """The slot of a value in the plan for the largest sizes."""
-        return self._columns[self._columns.ids[int(self._frame.rows[number])]]
+    def n_state_slots(self) -> int:
+        """How many slots there are for states and their copies."""
+        return int((self._columns.region == REGIONS.index("state")).sum())
+
+    def offset_of(self, name: ValueId) -> int:
+        """Where the plan for the largest sizes has a value."""
+        return self._columns[name].offset
 
     def places(self, plan: MemoryPlan) -> Places:
         """Where a plan has every value."""

@@ -29,6 +29,11 @@ class ValueSpec(NamedTuple):
     targets: tuple[int, ...] = ()
 
 
+def copy_name(state: str, number: int) -> str:
+    """What the copies of a state are called in a plan; the first has the state's own name."""
+    return f"{state}#{number}" if number else state
+
+
 def dims_to_json(dims: tuple[Dim, ...]) -> list[Any]:
     return [dim_to_json(dim) for dim in dims]
 

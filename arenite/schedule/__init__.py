@@ -1,5 +1,6 @@
 """schedule/: a graph becomes kernels, fused with a reason for each border, in an order to run."""
 
+from arenite.lazy import lister
 from arenite.schedule.fuse import fuse
 from arenite.schedule.kernel import (
     Branch,
@@ -29,3 +30,5 @@ __all__ = [
     "is_in_memory",
     "outline",
 ]
+
+__dir__ = lister("arenite.schedule")

@@ -32,6 +32,8 @@ BYTE_PRODUCTS = frozenset("matmul_bytes conv_bytes matmul_packed matmul_packed_e
 
 
 class Role(Enum):
+    """What a node does in a kernel."""
+
     REDUCE = "reduce"
     SCALAR = "scalar"
     ROW = "row"
@@ -67,10 +69,12 @@ class Kernel:
 
     @property
     def outer_axes(self) -> tuple[int, ...]:
+        """The axes of the loops around its reductions."""
         return tuple(k for k in range(len(self.space)) if k not in self.axes)
 
     @property
     def outer_shape(self) -> Shape:
+        """Sizes of these axes."""
         return tuple(self.space[k] for k in self.outer_axes)
 
     @property
@@ -81,6 +85,7 @@ class Kernel:
 
     @property
     def writes_nbytes(self) -> Dim:
+        """Bytes that one launch writes."""
         new = {value for value, _ in self.overwrites}
         written = [value.inputs[1] if value in new else value for value in self.outputs]
         return sum((value.nbytes for value in written), start=0)
@@ -98,6 +103,7 @@ class Kernel:
 
     @property
     def operations(self) -> Dim:
+        """Operations of one launch."""
         return sum(self.arithmetic.values(), start=0)
 
     def __repr__(self) -> str:
@@ -120,9 +126,11 @@ class Branch:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """The values it reads."""
         return (self.condition, *self.captures)
 
     def lines(self) -> list[str]:
+        """Its printed form."""
         sides = [("if", self.then), ("else", self.otherwise)]
         return [line for word, side in sides for line in (word, *_indented(side.lines()))]
 
@@ -154,9 +162,11 @@ class Loop:
 
     @property
     def has_condition(self) -> bool:
+        """Whether it ends by a condition too, not by a count alone."""
         return not (is_always(self.parts.condition) and is_always(self.parts.goes_on))
 
     def lines(self) -> list[str]:
+        """Its printed form."""
         size = trip_size(self.parts.trips)
         head = "loop" if size is None else f"loop {size} times"
         filled = [line for kernel in self.zeros for line in _kernel_lines(kernel)]
@@ -173,14 +183,17 @@ class Cut:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """The values it reads."""
         return (self.source, self.count)
 
     @property
     def size(self) -> Found:
+        """The size that it finds."""
         size: Found = self.output.attr("size")
         return size
 
     def lines(self) -> list[str]:
+        """Its printed form."""
         return [f"{self.size} is found: rows of a value of {self.source.shape[0]}"]
 
 
@@ -193,10 +206,12 @@ class HostCall:
 
     @property
     def function(self) -> HostFunction:
+        """What the host calls."""
         function: HostFunction = self.output.attr("function")
         return function
 
     def lines(self) -> list[str]:
+        """Its printed form."""
         return [f"host  {self.function.name}: a segment ends"]
 
 
@@ -238,6 +253,7 @@ class Schedule:
         return tuple(found)
 
     def lines(self) -> list[str]:
+        """Its printed form."""
         return [
             line
             for step in self.steps

@@ -1,5 +1,6 @@
 """The lazy Tensor: NumPy's names and semantics, building graphs that the pipeline compiles."""
 
+from arenite.lazy import lister
 from arenite.tensor.axis_functions import (
     all,  # noqa: A004
     any,  # noqa: A004
@@ -126,8 +127,8 @@ from arenite.tensor.numpy_functions import (
 )
 from arenite.tensor.random import Generator
 from arenite.tensor.recurrent import gru, lstm
-from arenite.tensor.spec import TensorSpec, spec, static
-from arenite.tensor.specialize import any_size, specialize
+from arenite.tensor.specialization import any_size, specialize
+from arenite.tensor.specs import TensorSpec, spec, static
 from arenite.tensor.state import State
 from arenite.tensor.tensor import Tensor, realize_all
 
@@ -263,3 +264,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+__dir__ = lister("arenite.tensor")

@@ -32,6 +32,9 @@ from arenite.tensor.structure import Leaves, need_same, put_together, taken_apar
 from arenite.tensor.tracing import choose_states, scope, side, tracing_body, values_now
 
 if TYPE_CHECKING:
+    from arenite.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
     from arenite.tensor.state import State
 
 
@@ -61,6 +64,26 @@ def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
     return put_together(structure, chosen)
 
 
+@overload
+def while_loop(
+    condition: Callable[[Tensor], Any],
+    body: Callable[[Tensor], Any],
+    initial: Tensor,
+    *,
+    grows: bool = False,
+) -> Tensor: ...
+
+
+@overload
+def while_loop(
+    condition: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    initial: Any,
+    *,
+    grows: bool = False,
+) -> Any: ...
+
+
 def while_loop(
     condition: Callable[[Any], Any],
     body: Callable[[Any], Any],
@@ -87,6 +110,24 @@ def while_loop(
     carry.settle(body)
     trips = full((), FOR_EVER, INT64)
     return carry.wrapped(_looped(trips, carry.nodes, build, carry.before(goes_on))[0])
+
+
+@overload
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body: Callable[[Tensor, Tensor], Any],
+    initial: Tensor,
+    /,
+    *,
+    grows: bool = False,
+) -> Tensor: ...
+
+
+@overload
+def fori_loop(
+    upper: Any, body: Callable[[Tensor, Tensor], Any], initial: Tensor, /, *, grows: bool = False
+) -> Tensor: ...
 
 
 @overload

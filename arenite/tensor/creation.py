@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from arenite.device import Buffer
 from arenite.dtype import DType
 from arenite.dtype import of as dtype_of
-from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import Number, binary, cast
 from arenite.ir.compose.found import counted, filled
@@ -112,8 +112,8 @@ def sizes_of(shape: Shape) -> tuple[Dim, ...]:
 
 
 def arange(
-    start: float | Dim,
-    stop: float | Dim | None = None,
+    start: float | Dim | Tensor,
+    stop: float | Dim | Tensor | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
@@ -126,6 +126,7 @@ def arange(
             raise InvalidArgument(f"arange: tensors go with a whole step, not with {step!r}")
         made = counted(_counted(start), _counted(stop), step)
         return wrap(cast(made, INT64 if dtype is None else dtype_of(dtype)))
+    start, stop = _number(start), _number(stop)
     if step == 0:
         raise InvalidArgument("arange: the step is 0")
     if isinstance(start, Expr) or isinstance(stop, Expr):
@@ -138,6 +139,16 @@ def arange(
     # As NumPy does it: the step is the distance of the first two, after rounding.
     delta = step if exact else (start + step) - start
     return wrap(cast(binary("add", binary("mul", steps, delta), start), wanted))
+
+
+def _number(bound: float | Dim | Tensor) -> float | Dim:
+    """A bound that is no tensor any more."""
+    if isinstance(bound, Tensor):
+        value = bound.item()
+        if isinstance(value, complex):
+            raise TypeMismatch("arange: a bound is a real number, not a complex one")
+        return value
+    return bound
 
 
 def _is_found(size: Any) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from arenite.errors import InvalidArgument
 from arenite.ir.node import Node
 from arenite.tensor.base import array_of
-from arenite.tensor.spec import Static, TensorSpec, spec
+from arenite.tensor.specs import Static, TensorSpec, spec
 from arenite.tensor.structure import LEAF, is_record, leaves_like, named, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
 

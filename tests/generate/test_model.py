@@ -22,6 +22,7 @@ from arenite.errors import (
 from arenite.frontends.language import LanguageFile
 from arenite.generate import LanguageModel, Settings
 from arenite.generate.budget import STEP
+from arenite.runtime.executable import Executable
 from tests.generate.gguf_models import write_tiny
 
 TOKENS = [1, 33, 5, 90, 12, 7, 64, 3, 77, 21, 9, 40]
@@ -41,13 +42,13 @@ def model(path: Path) -> Iterator[LanguageModel]:
 def counted(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the blocks that are computed from now on."""
     sizes: list[int] = []
-    run = model.executable
+    run = Executable.__call__
 
-    def counting(tokens: np.ndarray, position: np.int64) -> list[np.ndarray]:
+    def counting(self: Executable, tokens: np.ndarray, position: np.int64) -> list[np.ndarray]:
         sizes.append(len(tokens))
-        return run(tokens, position)
+        return run(self, tokens, position)
 
-    monkeypatch.setattr(model, "executable", counting)
+    monkeypatch.setattr(Executable, "__call__", counting)
     return sizes
 
 

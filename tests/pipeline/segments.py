@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite.ir import evaluate, verify
 from arenite.pipeline.segmented import SegmentedExecutable
+from arenite.tensor.compile import CompiledFunction
 
 Array = NDArray[Any]
 
@@ -67,3 +68,10 @@ def repeated(step: Callable[[int, Any], Any]) -> Callable[[Any, Any], Any]:
         return state
 
     return run
+
+
+def segments_of(program: CompiledFunction) -> SegmentedExecutable:
+    """What a function that is cut was compiled to."""
+    executable: object = program.executable
+    assert isinstance(executable, SegmentedExecutable)
+    return executable

@@ -51,7 +51,7 @@ def rows(n: int, width: int = 6, seed: int = 0) -> Array:
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_one_side_of_an_if_is_what_comes_out(holds: bool) -> None:
-    def choose(c: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def choose(c: Tensor, x: Tensor, y: Tensor) -> Any:
         shared = (x * y).exp()
         return arenite.cond(c, lambda: (shared + 1).sqrt(), lambda: shared - x) * 2 + shared
 
@@ -86,7 +86,7 @@ def test_ifs_stand_in_each_other_and_side_by_side(first: bool, second: bool) -> 
 
 
 def test_the_side_not_taken_raises_nothing() -> None:
-    def choose(c: Tensor, x: Tensor, at: Tensor) -> Tensor:
+    def choose(c: Tensor, x: Tensor, at: Tensor) -> Any:
         return arenite.cond(c, lambda: x[at], lambda: -x[:2])
 
     x, bad = rows(5), np.array([1, 7])
@@ -272,8 +272,8 @@ def test_two_loops_begin_with_one_value(n: int, m: int) -> None:
 
 
 def test_what_fails_is_not_taken_out_of_a_side_of_a_body() -> None:
-    def network(x: Tensor, at: Tensor, n: Tensor) -> Tensor:
-        def body(i: Tensor, s: Tensor) -> Tensor:
+    def network(x: Tensor, at: Tensor, n: Tensor) -> Any:
+        def body(i: Tensor, s: Tensor) -> Any:
             return arenite.cond(i >= n, lambda: s + x[at].sum(), lambda: s + 1)
 
         return arenite.fori_loop(3, body, np.int64(0))
@@ -287,7 +287,7 @@ def test_what_fails_is_not_taken_out_of_a_side_of_a_body() -> None:
 
 
 def test_what_is_the_same_in_all_iterations_is_computed_before_them() -> None:
-    def network(x: Tensor, w: Tensor) -> Tensor:
+    def network(x: Tensor, w: Tensor) -> Any:
         # The passes make packed weights of w, and a convolution that reads these.
         return arenite.fori_loop(4, lambda i, s: s.conv(w, padding=1) * 0.1 + x, x)
 
@@ -346,7 +346,7 @@ def test_an_lstm_over_time() -> None:
 
 
 def test_a_hundred_thousand_iterations_are_one_entry_into_native_code() -> None:
-    def count(n: Tensor) -> Tensor:
+    def count(n: Tensor) -> Any:
         return arenite.fori_loop(n, lambda i, s: (s + i) % 1_000_003, np.int64(0))
 
     with compiled(count, np.array(0)) as program:
@@ -381,7 +381,7 @@ def test_sides_of_a_branch_share_their_bytes() -> None:
     def one_side(x: Tensor) -> Tensor:
         return (x.sort() @ x).sort() @ x
 
-    def both(c: Tensor, x: Tensor) -> Tensor:
+    def both(c: Tensor, x: Tensor) -> Any:
         return arenite.cond(c, lambda: one_side(x), lambda: one_side(x.T) + 1)
 
     x = rows(32, 32)
@@ -409,10 +409,10 @@ def test_a_scan_keeps_no_copy_of_what_it_goes_through() -> None:
 
 
 def test_a_state_that_is_updated_element_by_element_has_one_place() -> None:
-    def in_place(x: Tensor) -> Tensor:
+    def in_place(x: Tensor) -> Any:
         return arenite.fori_loop(5, lambda i, s: (s * 0.5 + 1).tanh(), x.exp())
 
-    def not_in_place(x: Tensor) -> Tensor:
+    def not_in_place(x: Tensor) -> Any:
         return arenite.fori_loop(5, lambda i, s: (s.T * 0.5 + 1).tanh(), x.exp())
 
     def read_later(x: Tensor) -> Any:
@@ -444,7 +444,7 @@ def test_a_state_that_is_updated_element_by_element_has_one_place() -> None:
 
 
 def test_a_profile_counts_the_runs_of_a_kernel_in_a_loop() -> None:
-    def network(x: Tensor) -> Tensor:
+    def network(x: Tensor) -> Any:
         return arenite.fori_loop(12, lambda i, s: s.sort() + x, x)
 
     x = rows(1)[0]
@@ -460,7 +460,7 @@ def test_a_profile_counts_the_runs_of_a_kernel_in_a_loop() -> None:
 def test_a_cancelled_loop_ends() -> None:
     from threading import Timer
 
-    def for_ever(x: Tensor) -> Tensor:
+    def for_ever(x: Tensor) -> Any:
         return arenite.while_loop(lambda s: s >= 0, lambda s: (s + 1) % 1000, x)
 
     with compiled(for_ever, np.array(0)) as program:
@@ -473,7 +473,7 @@ def test_a_cancelled_loop_ends() -> None:
 
 
 def test_an_index_out_of_range_in_a_loop_names_its_kernel() -> None:
-    def walk(x: Tensor, at: Tensor) -> Tensor:
+    def walk(x: Tensor, at: Tensor) -> Any:
         return arenite.fori_loop(4, lambda i, s: x[s + i], at)
 
     x = np.arange(4)

@@ -25,6 +25,7 @@ from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.runtime import arrays
 from arenite.runtime.arrays import Results
 from arenite.tensor import concat
+from tests.pipeline.segments import segments_of
 from tests.pipeline.test_quick import no_long_way
 
 Array = NDArray[Any]
@@ -298,7 +299,7 @@ def test_segments_under_a_budget_keep_nothing_for_results() -> None:
         with arenite.compile(function, x, n, memory=memory) as program:
             for _ in range(2):
                 np.testing.assert_array_equal(program(x, n), right)
-            kept = sum(one.kept_nbytes for one in program.executable.executables)
-            arenas = sum(one.plan.peak_nbytes for one in program.executable.executables)
+            kept = sum(one.kept_nbytes for one in segments_of(program).executables)
+            arenas = sum(one.plan.peak_nbytes for one in segments_of(program).executables)
             assert (kept == 0) == (memory is not None)
-            assert program.executable._open.nbytes == arenas + kept
+            assert segments_of(program)._open.nbytes == arenas + kept

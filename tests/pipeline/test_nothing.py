@@ -128,9 +128,10 @@ def test_attention(q: tuple[Dim, ...], k: tuple[Dim, ...], width: int) -> None:
 
 
 def test_heads_that_may_be_shared_by_none_are_refused() -> None:
-    shapes = [(5, 7, 8), (Var("groups", 0, 5), 7, 8), (Var("groups", 0, 5), 7, 8)]
+    groups = Var("groups", 0, 5)
+    specs = [arenite.spec(shape) for shape in ((5, 7, 8), (groups, 7, 8), (groups, 7, 8))]
     with pytest.raises(ShapeMismatch, match="the heads of q a multiple of theirs"):
-        arenite.compile(lambda q, k, v: q.attention(k, v), *map(arenite.spec, shapes))
+        arenite.compile(lambda q, k, v: q.attention(k, v), *specs)
     with pytest.raises(ShapeMismatch, match="the heads of q a multiple of theirs"):
         arenite.compile(
             lambda q, k: q.attention(k, k), arenite.spec((5, 7, 8)), arenite.spec((0, 7, 8))

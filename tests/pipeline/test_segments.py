@@ -22,7 +22,7 @@ from arenite.errors import (
     TypeMismatch,
 )
 from arenite.tensor import arange, concat, full, ones, zeros
-from tests.pipeline.segments import Array, check, numbers, repeated
+from tests.pipeline.segments import Array, check, numbers, repeated, segments_of
 
 # Sizes without a bound.
 
@@ -149,10 +149,10 @@ def test_values_are_compiled_once_and_a_few_are_kept() -> None:
         program(x, np.array(k))
     program(x, np.array(16))
     assert len(traced) == 2 + 15
-    known = program.executable.n_segments
+    known = segments_of(program).n_segments
     for k in range(20, 40):
         program(x, np.array(k))
-    assert program.executable.n_segments <= known
+    assert segments_of(program).n_segments <= known
 
 
 def test_what_the_function_gives_is_checked() -> None:
@@ -237,9 +237,9 @@ def test_segments_are_shown_and_counted() -> None:
         return grown.sum()
 
     with arenite.compile(network, x, n) as program:
-        assert program.executable.n_segments == 3
+        assert segments_of(program).n_segments == 3
         program(x, n)
-        plan = program.plan
+        plan = segments_of(program).plan
         assert "up to 256" in str(plan)
         assert "3 segments" in str(plan)
         assert json.loads(plan.to_json())["n_segments"] == 3
@@ -299,7 +299,12 @@ def test_a_run_is_cancelled_from_another_thread(is_native: bool) -> None:
 
     x = np.arange(5)
     with arenite.compile(network, x) as program:
-        thread = threading.Thread(target=lambda: (started.wait(), program.cancel()))
+
+        def cancel() -> None:
+            started.wait()
+            program.cancel()
+
+        thread = threading.Thread(target=cancel)
         thread.start()
         stop = threading.Timer(0.2, program.cancel)  # where the first came before the loop
         stop.start()

@@ -151,6 +151,7 @@ def test_parts_of_real_and_complex_tensors() -> None:
             (np.conj(t), np.conj(array)),
             (np.angle(t), np.angle(array)),
         ):
+            assert isinstance(made, Tensor)
             assert made.numpy().dtype == wanted.dtype
             np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-14)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -219,7 +219,7 @@ def test_what_a_state_refuses() -> None:
     with pytest.raises(InvalidArgument, match="only in a function that is being compiled"):
         kept.value  # noqa: B018 - it raises
     with pytest.raises(ShapeMismatch, match="sizes are numbers"):
-        arenite.State((Var("n", 1, 4),), name="open")
+        arenite.State(cast(Any, (Var("n", 1, 4),)), name="open")
 
     def twice(x: Tensor) -> None:
         kept.set(x)

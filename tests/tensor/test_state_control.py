@@ -93,7 +93,7 @@ def test_a_body_sets_once_for_each_iteration(trips: int) -> None:
 def test_a_state_that_a_body_only_reads_is_what_it_was() -> None:
     kept, other = arenite.State((4,), name="kept"), arenite.State((4,), name="other")
 
-    def step(v: Tensor) -> Tensor:
+    def step(v: Tensor) -> Any:
         kept.set(v)
         made = arenite.fori_loop(3, lambda i, s: s + kept.value * 2 + other.value, v)
         other.set(made)
@@ -184,8 +184,8 @@ def test_scans_and_while_loops_carry_states_too() -> None:
 def test_a_condition_that_sets_does_so_each_time_it_is_looked_at() -> None:
     looks = arenite.State((), "int64", name="looks")
 
-    def step(n: Tensor) -> Tensor:
-        def condition(s: Tensor) -> Tensor:
+    def step(n: Tensor) -> Any:
+        def condition(s: Tensor) -> Any:
             looks.set(looks.value + 1)
             return s < n
 

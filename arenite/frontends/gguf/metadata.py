@@ -222,12 +222,14 @@ class Metadata:
         return f"<Metadata of {self.path}: {len(self)} keys>"
 
     def text(self, key: str, default: str | None = None) -> str:
+        """A text; the default where the key is missing."""
         if default is not None and key not in self:
             return default
         value = self[key]
         return value if isinstance(value, str) else self._refuse(key, value, "text")
 
     def integer(self, key: str, default: int | None = None) -> int:
+        """A whole number; the default where the key is missing."""
         if default is not None and key not in self:
             return default
         value = self[key]
@@ -245,19 +247,23 @@ class Metadata:
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
+        """A truth value; the default where the key is missing."""
         if default is not None and key not in self:
             return default
         value = self[key]
         return value if isinstance(value, bool) else self._refuse(key, value, "a flag")
 
     def array(self, key: str) -> MetadataArray:
+        """An array; the default where the key is missing."""
         value = self[key]
         return value if isinstance(value, MetadataArray) else self._refuse(key, value, "an array")
 
     def texts(self, key: str) -> list[str]:
+        """An array of texts; the default where the key is missing."""
         return self.array(key).texts()
 
     def numbers(self, key: str) -> NDArray[Any]:
+        """An array of numbers; the default where the key is missing."""
         return self.array(key).numbers()
 
     def _refuse(self, key: str, value: Value, wanted: str) -> NoReturn:

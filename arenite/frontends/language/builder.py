@@ -34,11 +34,13 @@ class Builder:
         context: int,
         block: int,
         kv: DType,
+        sessions: int = 1,
     ) -> None:
         self.description = description
         self.weights = weights
         self.context = context
         self.kv = kv
+        self.sessions = sessions
         self.rows = Var("tokens", 1, block)
         self.tokens = graph_input("tokens", 0, (self.rows,), INT64)
         self.position = graph_input("position", 1, (), INT64)
@@ -224,7 +226,7 @@ class Builder:
     def _kept(self, name: str, rows: Node) -> Node:
         """The rows of a state up to the new ones, which are written to it."""
         shape = (self.context, *rows.shape[1:])
-        state = make("state", name=name, shape=shape, dtype=rows.dtype)
+        state = make("state", name=name, shape=shape, dtype=rows.dtype, copies=self.sessions)
         updated = make("update_slice", state, rows, self.position, axis=0)
         self.updates.append((state, updated))
         return cut(updated, basic.add(self.position, size(self.rows, INT64)))

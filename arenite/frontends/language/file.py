@@ -78,11 +78,12 @@ class LanguageFile(NamedTuple):
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal
 
-    def recipe(self, *, context: int, block: int, kv: DType) -> Recipe:
+    def recipe(self, *, context: int, block: int, kv: DType, sessions: int = 1) -> Recipe:
         """How a graph of the model is made. Of text: of a block of tokens and the position of the
         first it makes the logits after the last token, and keys and values of up to `context`
-        tokens are states. Of embeddings: of all tokens of one text it makes one row."""
-        return Recipe(self, context=context, block=block, kv=kv)
+        tokens are states, with a copy for each of `sessions` texts. Of embeddings: of all tokens of
+        one text it makes one row."""
+        return Recipe(self, context=context, block=block, kv=kv, sessions=sessions)
 
     def graph(self, *, context: int, block: int, kv: DType) -> Graph:
         """The graph of a recipe."""

@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 
 
 class Recipe:
-    """`block` is the most tokens that come in at once, `kv` what keys and values are kept as."""
+    """`block` is the most tokens that come in at once, `kv` what keys and values are kept as,
+    `sessions` of how many texts they are kept at the same time."""
 
-    def __init__(self, file: LanguageFile, *, context: int, block: int, kv: DType) -> None:
+    def __init__(
+        self, file: LanguageFile, *, context: int, block: int, kv: DType, sessions: int = 1
+    ) -> None:
         if not 1 <= block <= context:
             raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
         self.file = file
         self.context = context
         self.block = block
         self.kv = kv
+        self.sessions = sessions
         self._names: dict[int, str] = {}
 
     @cached_property
     def key(self) -> str:
         """Everything that decides the graph."""
-        return repr((self.file.key, self.context, self.block, self.kv.name))
+        return repr((self.file.key, self.context, self.block, self.kv.name, self.sessions))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
@@ -44,7 +48,12 @@ class Recipe:
 
         weights = Weights(self.file.path, self.file.tensors)
         builder = Builder(
-            self.file.description, weights, context=self.context, block=self.block, kv=self.kv
+            self.file.description,
+            weights,
+            context=self.context,
+            block=self.block,
+            kv=self.kv,
+            sessions=self.sessions,
         )
         graph = (embedding_graph if self.file.is_embedding else text_graph)(builder)
         self._names = {source.id: name for name, source in weights.used.items()}

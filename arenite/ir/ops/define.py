@@ -50,6 +50,7 @@ class OpDef:
     reference: Callable[[list[Array], Attrs, tuple[int, ...], DType], Array]
     attrs: Mapping[str, Check] = field(default_factory=dict)
     reads: Callable[[Node], tuple[Interval, ...]] = reads_all
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
 
 
 OPS: dict[str, OpDef] = {}
@@ -65,6 +66,8 @@ def make(op: str, *inputs: Node, **attrs: Any) -> Node:
     definition = OPS.get(op)
     if definition is None:
         raise InvalidArgument(f"no op is called {op!r}; known: {', '.join(sorted(OPS))}")
+    if definition.defaults:
+        attrs = {**definition.defaults, **attrs}
     check_call(definition, inputs, attrs)
     items = tuple(sorted(attrs.items())) if len(attrs) > 1 else tuple(attrs.items())
     return intern(op, inputs, items, lambda: definition.infer(inputs, attrs))

@@ -4,7 +4,8 @@ input         an argument of the graph, by position
 constant      an array that belongs to the graph, known by its content
 buffer        an array that exists already, known by an id: its content is never looked at
 full, iota    made up on the spot
-state         what lives from run to run, zero at first, known by its name
+state         what lives from run to run, zero at first, known by its name; of several copies
+              each run works on one
 size          a number that is known when sizes are: the value of an expression over Vars
 random_bits   Philox4x32-10: a function of seed, counter and position, so it needs no state
 """
@@ -80,6 +81,7 @@ def size(dim: Dim, dtype: DType) -> Node:
 
 
 def graph_input(name: str, index: int, shape: Sequence[Dim], dtype: DType) -> Node:
+    """The node of an input, by its name and its place among the inputs."""
     return make("input", name=name, index=index, shape=tuple(shape), dtype=dtype)
 
 
@@ -152,6 +154,10 @@ def _infer_state(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"state {attrs['name']!r} of shape {shape}: a state keeps its bytes, so its sizes are "
             "numbers; give the largest"
         )
+    if attrs["copies"] < 1:
+        raise InvalidArgument(
+            f"state {attrs['name']!r} has {attrs['copies']} copies; one is needed"
+        )
     return shape, dtype
 
 
@@ -162,8 +168,9 @@ define(
         (0, 0),
         _infer_state,
         _never,
-        {"name": is_str, "shape": is_dims, "dtype": is_dtype},
+        {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
         _reads_nothing,
+        {"copies": 1},
     )
 )
 

@@ -13,7 +13,7 @@ from arenite.ir.node import Node
 from arenite.ir.ops import unbounded
 from arenite.tensor.base import node_of
 from arenite.tensor.creation import asarray, wrap
-from arenite.tensor.spec import TensorSpec, static
+from arenite.tensor.specs import TensorSpec, static
 from arenite.tensor.structure import need_same, put_together, taken_apart
 from arenite.tensor.tracing import without_states
 
