@@ -19,8 +19,6 @@ from arenite.generate.jinja.values import (
     kind,
 )
 
-MAX_RANGE = 100_000
-
 
 def need_text(value: Value) -> Text:
     if not isinstance(value, Text):

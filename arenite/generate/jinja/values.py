@@ -33,7 +33,7 @@ class Items(list[Value]):
     def __init__(self, meter: Meter, values: Iterable[Value] = ()) -> None:
         super().__init__(values)
         meter.spend(16 * len(self))
-        meter.take(self, 100 + ELEMENT_NBYTES * len(self))
+        meter.take(self, 240 + ELEMENT_NBYTES * len(self))
 
 
 class View(Items):
@@ -52,7 +52,7 @@ class Dict(dict[Value, Value]):
         meter.need(120 * len(pairs))
         super().__init__((hashable(meter, key), value) for key, value in pairs)
         meter.spend(16 * len(self))
-        meter.take(self, 300 + 120 * len(self))
+        meter.take(self, 440 + 120 * len(self))
 
 
 class Group(tuple[Value, ...]):
