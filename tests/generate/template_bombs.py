@@ -22,6 +22,7 @@ BOMBS = {
         "{% for i in range(99999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}"
     ),
     "a range too long": "{% for i in range(10 ** 9) %}{% endfor %}",
+    "a long output": "{{ 'a' * 2000000 }}",
     "a long text": "{{ 'a' * 10 ** 9 }}",
     "texts doubled": (
         "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s + "

@@ -62,7 +62,10 @@ class Renderer:
         }
 
     def render(self) -> Text:
-        return self._rendered(self._tree.body, self._root)
+        text = self._rendered(self._tree.body, self._root)
+        if len(text) > self._meter.max_length:
+            raise OverBudget(f"writes {len(text)} characters, more than any conversation has")
+        return text
 
     # Statements.
 
