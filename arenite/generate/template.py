@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from arenite.errors import InvalidArgument, InvalidFile, OutOfMemory
@@ -150,6 +150,7 @@ def _name_test(controls: Sequence[str]) -> Callable[[str], bool]:
     """Whether a role may be part of a control token, which is how some templates write them: a word
     that has none in it."""
 
+    @cache  # roles are few
     def is_name(text: str) -> bool:
         is_word = re.fullmatch(r"[\w .-]{1,100}", text) is not None
         return is_word and not any(control in text for control in controls)

@@ -22,6 +22,30 @@ BOMBS = {
         "{% for i in range(99999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}"
     ),
     "a range too long": "{% for i in range(10 ** 9) %}{% endfor %}",
+    "a long output": "{{ 'a' * 2000000 }}",
+    "lengths of a long text": (
+        "{% set a = 'a' * 3000000 %}{% for i in range(99999) %}{{ a | length }}{% endfor %}"
+    ),
+    "dicts with long keys": (
+        "{% set a = {'a' * 1000000: 1} %}{% set b = {'a' * 1000000: 1} %}"
+        "{% for i in range(99999) %}{{ a == b }}{% endfor %}"
+    ),
+    "a macro of many parameters": (
+        "{% macro f(" + ",".join(f"a{i}" for i in range(9000)) + ") %}{% endmacro %}"
+        "{% for i in range(99999) %}{{ f() }}{% endfor %}"
+    ),
+    "macros made of many parameters": (
+        "{% for i in range(99999) %}{% macro f(" + ",".join(f"a{i}" for i in range(9000)) + ") %}"
+        "{% endmacro %}{% endfor %}"
+    ),
+    "a condition of many branches": (
+        "{% for i in range(99999) %}{% if 1 %}" + "{% elif 1 %}" * 3000 + "{% endif %}{% endfor %}"
+    ),
+    "macros with a long body": (
+        "{% for i in range(99999) %}{% macro f() %}"
+        + "{{ a }}" * 9000
+        + "{% endmacro %}{% endfor %}"
+    ),
     "a long text": "{{ 'a' * 10 ** 9 }}",
     "texts doubled": (
         "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s + "

@@ -71,6 +71,9 @@ def test_messages_are_a_list_of_roles_and_contents(messages: Any) -> None:
 def test_messages_hold_plain_data_only() -> None:
     with pytest.raises(InvalidArgument, match="holds a object"):
         template_of("x").render([{"role": "user", "content": object()}])
+    for key in ((1, 2), 2**64, b"x"):
+        with pytest.raises(InvalidArgument, match="a key that is no text"):
+            template_of("x").render([{"role": "user", "content": {key: 1}}])
     deep: list[object] = []
     for _ in range(100):
         deep = [deep]

@@ -10,7 +10,7 @@ from jinja2.exceptions import SecurityError
 from arenite.generate.jinja.formats import braces
 from arenite.generate.jinja.meter import Meter
 from arenite.generate.jinja.methods import DICT_METHODS, LIST_METHODS, TEXT_METHODS
-from arenite.generate.jinja.text import Text
+from arenite.generate.jinja.text import TEMPLATE, Text
 from arenite.generate.jinja.values import (
     ELEMENT_NBYTES,
     FUNCTION_NBYTES,
@@ -40,7 +40,7 @@ def get_attribute(meter: Meter, value: Value, name: str) -> Value:
     meter.spend()
     found = _attribute(meter, value, name)
     if found is None and isinstance(value, Dict):
-        key = Text.of(name, 0, meter)
+        key = Text.of(name, TEMPLATE, meter)
         if key in value:
             return value[key]
     return _missing(value, repr(name)) if found is None else found

@@ -45,7 +45,8 @@ def equal(meter: Meter, one: Value, other: Value) -> bool:
             return len(one) == len(other) and all(equal_item(meter, a, b) for a, b in pairs)
     if isinstance(one, Dict) and isinstance(other, Dict):
         return len(one) == len(other) and all(
-            key in other and equal_item(meter, item, other[key]) for key, item in one.items()
+            hashable(meter, key) in other and equal_item(meter, item, other[key])
+            for key, item in one.items()
         )
     return False
 

@@ -152,7 +152,7 @@ def _int(meter: Meter, value: Value, /, default: Value = 0, base: Value = 10) ->
             number = int(float(chars))
         except (ValueError, OverflowError):
             return default
-    return derived(number, Given(0) if any(value.origins) else 0)
+    return derived(number, Given(0) if value.origin else 0)
 
 
 def _float(meter: Meter, value: Value, /, default: Value = 0.0) -> Value:

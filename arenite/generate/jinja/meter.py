@@ -13,6 +13,8 @@ BASE_STEPS = 2**20
 STEPS_PER_BYTE = 4  # of what is given
 BASE_NBYTES = 2**26
 NBYTES_PER_BYTE = 16
+BASE_LENGTH = 2**20  # characters of what is rendered: all of it is made into tokens
+LENGTH_PER_BYTE = 8
 STEP_SIZE = 256  # characters that one step pays for
 
 
@@ -31,11 +33,11 @@ class _Ref(weakref.ref[Any]):
 class Meter:
     """Steps and bytes that are left; more are given for larger conversations."""
 
-    __slots__ = ("_alive", "_bound", "_kept", "max_nbytes", "steps")
+    __slots__ = ("_alive", "_bound", "_kept", "max_length", "max_nbytes", "steps")
 
     def __init__(self) -> None:
         """One without limits, to count what is given."""
-        self.steps = self.max_nbytes = 2**62
+        self.steps = self.max_nbytes = self.max_length = 2**62
         self._bound = 0  # no more than this is alive
         self._kept = 0  # never given back
         # By the number of bits of their sizes. Entries go by a function of C's: a `__del__` would
@@ -49,6 +51,7 @@ class Meter:
             alive.clear()
         self.steps = BASE_STEPS + STEPS_PER_BYTE * given
         self.max_nbytes = BASE_NBYTES + NBYTES_PER_BYTE * given
+        self.max_length = BASE_LENGTH + LENGTH_PER_BYTE * given
 
     def spend(self, size: int = 0) -> None:
         """Pay for an operation on so many characters."""

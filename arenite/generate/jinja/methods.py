@@ -19,8 +19,6 @@ from arenite.generate.jinja.values import (
     kind,
 )
 
-MAX_RANGE = 100_000
-
 
 def need_text(value: Value) -> Text:
     if not isinstance(value, Text):
@@ -173,7 +171,7 @@ def joined(meter: Meter, texts: list[Text], separator: Text) -> Text:
     """Texts with another between them. It is an insertion unless all is the template's."""
     if not separator.chars:
         return Text.join(texts, meter)
-    if not all(len(text) and not any(text.origins) for text in texts):
+    if not all(len(text) and not text.origin for text in texts):
         separator = separator.as_inserted()
     meter.spend(16 * len(texts))
     parts: list[Text] = []

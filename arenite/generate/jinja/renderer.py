@@ -14,7 +14,7 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
 from arenite.generate.jinja.expressions import Expressions
 from arenite.generate.jinja.functions import Loop, functions
-from arenite.generate.jinja.meter import Meter, OverBudget
+from arenite.generate.jinja.meter import STEP_SIZE, Meter, OverBudget
 from arenite.generate.jinja.text import GIVEN, Text
 from arenite.generate.jinja.values import (
     ELEMENT_NBYTES,
@@ -44,7 +44,7 @@ class Renderer:
         self._meter = meter
         self._root = Scope(Scope(None, functions(meter)), dict(variables))
         self._expressions = Expressions(meter, self._expanded)
-        self._takes: dict[int, frozenset[str]] = {}
+        self._signatures: dict[int, tuple[list[str], frozenset[str]]] = {}
         self._n_calls = 0
         self._statements: dict[type, Callable[[Any, Scope, list[Text]], Signal]] = {
             nodes.Assign: self._assign,
@@ -62,7 +62,10 @@ class Renderer:
         }
 
     def render(self) -> Text:
-        return self._rendered(self._tree.body, self._root)
+        text = self._rendered(self._tree.body, self._root)
+        if len(text) > self._meter.max_length:
+            raise OverBudget(f"writes {len(text)} characters, more than any conversation has")
+        return text
 
     # Statements.
 
@@ -88,7 +91,9 @@ class Renderer:
         return None
 
     def _if(self, node: nodes.If, scope: Scope, out: list[Text]) -> Signal:
-        for branch in (node, *node.elif_):
+        if is_true(self._expressions.value(node.test, scope)):
+            return self._run(node.body, scope, out)
+        for branch in node.elif_:
             if is_true(self._expressions.value(branch.test, scope)):
                 return self._run(branch.body, scope, out)
         return self._run(node.else_, scope, out)
@@ -160,11 +165,12 @@ class Renderer:
         return None
 
     def _macro_of(self, node: nodes.Macro | nodes.CallBlock, scope: Scope) -> Macro:
-        takes = self._takes.get(id(node))
-        if takes is None:
+        found = self._signatures.get(id(node))
+        if found is None:
             used = {name.name for part in node.body for name in part.find_all(nodes.Name)}
-            takes = self._takes[id(node)] = frozenset(used & {"varargs", "kwargs", "caller"})
-        macro = Macro(node, scope, takes)
+            takes = frozenset(used & {"varargs", "kwargs", "caller"})
+            found = self._signatures[id(node)] = ([name.name for name in node.args], takes)
+        macro = Macro(node, scope, *found)
         self._meter.take(macro, FUNCTION_NBYTES)
         return macro
 
@@ -204,6 +210,7 @@ class Renderer:
 
     def _expanded(self, macro: Macro, args: list[Value], kwargs: dict[str, Value]) -> Text:
         names, n_given = macro.arguments, min(len(args), len(macro.arguments))
+        self._meter.spend(STEP_SIZE * len(names))
         scope = Scope(macro.scope, dict(zip(names, args, strict=False)))
         defaults = macro.node.defaults
         for place in range(n_given, len(names)):

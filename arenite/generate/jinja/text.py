@@ -33,7 +33,7 @@ _LINE_END = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 class Text:
     """A text that never changes. Equal to any other with the same characters."""
 
-    __slots__ = ("__weakref__", "chars", "meter", "origins")
+    __slots__ = ("__weakref__", "_origin", "chars", "meter", "origins")
 
     def __init__(self, chars: str, origins: bytes, meter: Meter) -> None:
         meter.spend(len(chars))
@@ -41,6 +41,7 @@ class Text:
         self.chars = chars
         self.origins = origins
         self.meter = meter
+        self._origin: int | None = None
 
     @classmethod
     def of(cls, chars: str, origin: int, meter: Meter) -> Text:
@@ -72,8 +73,11 @@ class Text:
 
     @property
     def origin(self) -> int:
-        """Whose what was made of the text as a whole is."""
-        return GIVEN if any(self.origins) else TEMPLATE
+        """Whose what is made of the text as a whole is: looked for once, which making it paid."""
+        if self._origin is None:
+            is_own = self.origins.count(TEMPLATE) == len(self.origins)
+            self._origin = TEMPLATE if is_own else GIVEN
+        return self._origin
 
     def cut(self, start: int, end: int) -> Text:
         return Text(self.chars[start:end], self.origins[start:end], self.meter)
@@ -103,7 +107,7 @@ class Text:
         if len(chars) == len(self):
             return Text(chars, self.origins, self.meter)
         # Some became several: all are taken for the least trusted.
-        inserted = INSERTED if any(self.origins) else TEMPLATE
+        inserted = INSERTED if self.origin else TEMPLATE
         return Text.of(chars, GIVEN if GIVEN in self.origins else inserted, self.meter)
 
     def escaped(self, pattern: re.Pattern[str], escape: Callable[[str], str]) -> Text:
@@ -189,7 +193,7 @@ class Text:
         places = self.places(old.chars, count)
         if not places:
             return self
-        if any(self.origins) or any(old.origins):
+        if self.origin or old.origin:
             new = new.as_inserted()
         self.meter.need(5 * (len(self) + len(places) * (len(new) - len(old))))
         parts: list[Text] = []

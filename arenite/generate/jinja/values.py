@@ -33,7 +33,7 @@ class Items(list[Value]):
     def __init__(self, meter: Meter, values: Iterable[Value] = ()) -> None:
         super().__init__(values)
         meter.spend(16 * len(self))
-        meter.take(self, 100 + ELEMENT_NBYTES * len(self))
+        meter.take(self, 240 + ELEMENT_NBYTES * len(self))
 
 
 class View(Items):
@@ -52,7 +52,7 @@ class Dict(dict[Value, Value]):
         meter.need(120 * len(pairs))
         super().__init__((hashable(meter, key), value) for key, value in pairs)
         meter.spend(16 * len(self))
-        meter.take(self, 300 + 120 * len(self))
+        meter.take(self, 440 + 120 * len(self))
 
 
 class Group(tuple[Value, ...]):
@@ -124,12 +124,16 @@ class Macro:
     """A macro, or the body of a call block; `scope` is where it is written."""
 
     def __init__(
-        self, node: nodes.Macro | nodes.CallBlock, scope: Scope, takes: frozenset[str]
+        self,
+        node: nodes.Macro | nodes.CallBlock,
+        scope: Scope,
+        arguments: list[str],
+        takes: frozenset[str],
     ) -> None:
         self.node = node
         self.scope = scope
         self.name = node.name if isinstance(node, nodes.Macro) else "caller"
-        self.arguments = [argument.name for argument in node.args]
+        self.arguments = arguments
         self.takes = takes  # of varargs, kwargs and caller
 
 
@@ -187,7 +191,7 @@ def as_list(meter: Meter, value: Value) -> list[Value]:
 
 def counted(text: Text, number: int) -> int:
     """A number that was found in a text: given, when the text was."""
-    return Given(number) if any(text.origins) else number
+    return Given(number) if text.origin else number
 
 
 def length(value: Value) -> int:
