@@ -162,10 +162,11 @@ def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
 
 
 def in_place(array: Array, inputs: Sequence[tuple[int, int]]) -> bool:
-    """Whether native code can write a result where this array has it; `inputs` are the first and
-    the last address of what is read meanwhile."""
+    """Whether native code can write a result where this array has it; `inputs` are the addresses
+    of what is read meanwhile, from the first to the one behind the last. Arrays of a kind of their
+    own may do more on being written to."""
     flags = array.flags
-    if not (flags.c_contiguous and flags.aligned):
+    if type(array) not in (np.ndarray, np.memmap) or not (flags.c_contiguous and flags.aligned):
         return False
     return not overlaps(array, inputs)
 

@@ -152,6 +152,16 @@ def test_what_does_not_fit_is_told_after_a_quick_call_too(spoiled: Any, problem:
                 program(X, out=spoiled(np.zeros_like(X)))
 
 
+def test_an_array_that_does_more_on_being_written_to_does_it() -> None:
+    out: Any = np.ma.MaskedArray(np.zeros_like(X), mask=True)
+    with arenite.compile(lambda x: x + 1, X) as program:
+        for _ in range(2):
+            out[...] = np.ma.masked
+            program(X, out=out)
+            assert not out.mask.any()
+            np.testing.assert_array_equal(out.data, X + 1)
+
+
 def counted(function: Any, *specs: Any) -> Any:
     """A program that counts its runs."""
     runs = arenite.State((), "int64", name="runs")
