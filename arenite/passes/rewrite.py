@@ -7,8 +7,9 @@ Common subexpressions need no pass: equal nodes are one object from the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import TypeAlias
 
@@ -48,37 +49,64 @@ class Record:
 
 
 def apply(graph: Graph, rule: Rule) -> Graph:
-    """The graph with the rule applied to every node, inputs first; in bodies and branches too."""
-    return _apply(graph, rule, {}, graph.origins.subset(graph.everything))
+    """The graph with the rule applied to every node, inputs first; in bodies and branches too. The
+    graph itself where nothing changes."""
+    return _Rewriting(graph, rule).of(graph)
 
 
-def _apply(graph: Graph, rule: Rule, regions: dict[Region, Region], origins: Origins) -> Graph:
-    """`regions` are those that were rewritten already; `origins` learns of new nodes."""
-    new: dict[Node, Node] = {}
-    known: set[Node] = set()
-    for node in graph.nodes:
-        inputs = tuple(new[value] for value in node.inputs)
-        attrs = dict(node.attrs)
-        for name, value in node.attrs:
-            if isinstance(value, Region):
-                if value not in regions:
-                    inside = _apply(graph.of_region(value), rule, regions, origins)
-                    regions[value] = Region(value.parameters, inside.outputs)
-                attrs[name] = regions[value]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        result = node if same and attrs == dict(node.attrs) else make(node.op, *inputs, **attrs)
+class _Rewriting:
+    """A rule on its way through a graph and the bodies in it."""
+
+    def __init__(self, graph: Graph, rule: Rule) -> None:
+        self._whole = graph
+        self._rule = rule
+        self._regions: dict[Region, Region] = {}  # those that were rewritten already
+
+    @cached_property
+    def _origins(self) -> Origins:
+        """Of all nodes; learns of new ones. Made when there is something new."""
+        return self._whole.origins.subset(self._whole.everything)
+
+    def of(self, graph: Graph) -> Graph:
+        new: dict[Node, Node] = {}
+        known: set[Node] = set()
+        is_new = False
+        for node in graph.nodes:
+            result = new[node] = self._rewritten(node, graph, new)
+            if result is node:
+                known.add(node)
+                continue
+            is_new = True
+            if any(region not in self._regions.values() for region in regions_of(result)):
+                _inherit_inside(result, self._origins)
+            _inherit(result, graph.origins.of(node), known, self._origins)
+        return graph.mapped(new, self._origins) if is_new else graph
+
+    def _rewritten(self, node: Node, graph: Graph, new: Mapping[Node, Node]) -> Node:
+        result = node
+        inside = {
+            name: self._region(value, graph)
+            for name, value in node.attrs
+            if isinstance(value, Region)
+        }
+        same_inside = all(region == node.attr(name) for name, region in inside.items())
+        if not same_inside or any(new[value] is not value for value in node.inputs):
+            inputs = (new[value] for value in node.inputs)
+            result = make(node.op, *inputs, **{**dict(node.attrs), **inside})
         for _ in range(MAX_STEPS):
-            changed = rule(result)
+            changed = self._rule(result)
             if changed is result:
                 break
             if changed.shape != result.shape or changed.dtype != result.dtype:
                 raise InvalidGraph(f"{changed!r} cannot stand for {result!r}: another type")
             result = changed
-        new[node] = result
-        if any(region not in regions.values() for region in regions_of(result)):
-            _inherit_inside(result, origins)
-        _inherit(result, graph.origins.of(node), known, origins)
-    return graph.mapped(new, origins)
+        return result
+
+    def _region(self, region: Region, graph: Graph) -> Region:
+        if region not in self._regions:
+            inside = self.of(graph.of_region(region))
+            self._regions[region] = Region(region.parameters, inside.outputs)
+        return self._regions[region]
 
 
 def _inherit(

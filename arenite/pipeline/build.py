@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from arenite import passes
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import lower
-from arenite.codegen.chosen import build_chosen
+from arenite.codegen.chosen import build_all, nameless_texts
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.printer import kernel_text
 from arenite.codegen.target import Target
 from arenite.errors import CompileFailed, DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds, product
@@ -88,7 +87,7 @@ def _drafted(
 ) -> Draft:
     host = host_target()
     schedule = fuse(simplified)
-    built = {one.number: build_chosen(one, host, choices) for one in schedule.kernels}
+    built = build_all(schedule.kernels, host, choices)
     scratch = {number: one.scratch for number, one in built.items()}
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
@@ -113,7 +112,7 @@ def build(
     drafted = draft(graph, memory, made_for, winograd)
     built, sizes, program = drafted.built, drafted.sizes, drafted.program
     # Layers repeat: kernels that read the same, but for the name, are compiled once.
-    texts = {n: kernel_text(replace(one.loops, name=_NAMELESS)) for n, one in built.items()}
+    texts = nameless_texts(built, _NAMELESS)
     distinct = {text: built[n].loops for n, text in texts.items()}
     functions: dict[str, tuple[str, str]] = {}
     code = _linked(distinct, functions, host, on_progress) if distinct else None
@@ -125,7 +124,8 @@ def build(
         one, text = built[number], texts[number]
         name = functions[text][0]
         spec = _launch(launch, one, entries[name], sizes)
-        return spec, _cached(launch.kernel, one, spec, name, packed[name])
+        code = text.replace(_NAMELESS, launch.kernel.name)
+        return spec, _cached(launch.kernel, one, spec, name, packed[name], code)
 
     at_load = [ready(launch) for launch in program.load]
     in_runs = [ready(launch) for launch in program.launches]
@@ -227,12 +227,12 @@ def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
 
 
 def _cached(
-    kernel: Kernel, built: Built, launch: LaunchSpec, function: str, module: ModuleText
+    kernel: Kernel, built: Built, launch: LaunchSpec, function: str, module: ModuleText, code: str
 ) -> CachedKernel:
     return CachedKernel(
         program=Program(function, launch.entry),
         device="cpu",
-        code=kernel_text(built.loops),
+        code=code,
         entry_point=kernel.name,
         var_names=tuple(var.name for var in launch.sizes if isinstance(var, Var)),
         globals=tuple(int(value) for value in launch.arrays),
