@@ -102,43 +102,43 @@ def need_same(what: str, given: Any, wanted: Any) -> None:
 
 def leaves_like(what: str, value: Any, structure: Any) -> list[Any]:
     """The leaves of a value that is to have a structure, whatever these are; InvalidArgument says
-    where it differs."""
+    where it differs. `what` is what the value is called."""
+    if structure is LEAF:
+        return [value]
     leaves: list[Any] = []
-
-    def walk(part: Any, wanted: Any, path: str) -> None:
-        if wanted is LEAF:
-            leaves.append(part)
-        elif isinstance(wanted, _Record):
-            static = {name: getattr(part, name, LEAF) for name in wanted.static}
-            if type(part) is not wanted.kind or static != wanted.static:
-                _refuse(what, path, part, wanted)
-            for name, inner in wanted.fields.items():
-                walk(getattr(part, name), inner, f"{path}.{name}")
-        elif isinstance(wanted, dict):
-            if not isinstance(part, Mapping) or set(part) != set(wanted):
-                _refuse(what, path, part, wanted)
-            for key in _keys(wanted):
-                walk(part[key], wanted[key], f"{path}[{key!r}]")
-        elif isinstance(wanted, tuple | list):
-            if not isinstance(part, tuple | list) or len(part) != len(wanted):
-                _refuse(what, path, part, wanted)
-            for k, (one, inner) in enumerate(zip(part, wanted, strict=True)):
-                walk(one, inner, f"{path}[{k}]")
-        elif part is not None:
-            _refuse(what, path, part, wanted)
-
-    walk(value, structure, "")
+    _collect(value, structure, what, leaves)
     return leaves
 
 
-def _refuse(what: str, path: str, part: Any, wanted: Any) -> NoReturn:
+def _collect(part: Any, wanted: Any, path: str, leaves: list[Any]) -> None:
+    if wanted is LEAF:
+        leaves.append(part)
+    elif isinstance(wanted, _Record):
+        static = {name: getattr(part, name, LEAF) for name in wanted.static}
+        if type(part) is not wanted.kind or static != wanted.static:
+            _refuse(path, part, wanted)
+        for name, inner in wanted.fields.items():
+            _collect(getattr(part, name), inner, f"{path}.{name}", leaves)
+    elif isinstance(wanted, dict):
+        if not isinstance(part, Mapping) or set(part) != set(wanted):
+            _refuse(path, part, wanted)
+        for key in _keys(wanted):
+            _collect(part[key], wanted[key], f"{path}[{key!r}]", leaves)
+    elif isinstance(wanted, tuple | list):
+        if not isinstance(part, tuple | list) or len(part) != len(wanted):
+            _refuse(path, part, wanted)
+        for k, (one, inner) in enumerate(zip(part, wanted, strict=True)):
+            _collect(one, inner, f"{path}[{k}]", leaves)
+    elif part is not None:
+        _refuse(path, part, wanted)
+
+
+def _refuse(path: str, part: Any, wanted: Any) -> NoReturn:
     try:
         given = repr(taken_apart(part)[0])
     except InvalidArgument:
         given = type(part).__name__
-    raise InvalidArgument(
-        f"{what}{path} is of structure {given}, not {wanted!r}, where * is a tensor"
-    )
+    raise InvalidArgument(f"{path} is of structure {given}, not {wanted!r}, where * is a tensor")
 
 
 def is_record(value: Any) -> bool:

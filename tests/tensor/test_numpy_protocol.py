@@ -91,7 +91,8 @@ CALLS: dict[str, Any] = {
 
 
 def test_every_function_is_tried() -> None:
-    assert set(CALLS) == {*_FUNCTIONS, *_METHODS}
+    # Those that give one truth value are tried with what else compares, in test_manners.
+    assert {*CALLS, "allclose", "array_equal"} == {*_FUNCTIONS, *_METHODS}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -44,7 +44,8 @@ def test_results_that_would_overwrite_each_other_are_refused_before_a_run(progra
         (whole[1:], one, whole[:3], r"out\['sum'\]", r"out\['rest'\]\[1\]"),
         (one[::-1], two, one, r"out\['sum'\]", r"out\['rest'\]\[1\]"),
     ):
-        with pytest.raises(InvalidArgument, match=f"{first} and {second} share bytes"):
+        pair = f"({first} and {second}|{second} and {first}) share bytes"
+        with pytest.raises(InvalidArgument, match=pair):
             program(X, out={"sum": a, "rest": (b, c)})
     with pytest.raises(InvalidArgument, match=r"out\[0\] and out\[2\] share bytes"):
         program.executable(X, out=[one, two, one])

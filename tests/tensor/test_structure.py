@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -149,3 +150,17 @@ def test_tensors_have_names_that_the_plan_shows() -> None:
     for wrong in ("", "a\nb"):
         with pytest.raises(InvalidArgument, match="name of a tensor"):
             w.named(wrong)
+
+
+def test_calls_with_structures_leave_no_cycles() -> None:
+    with arenite.compile(lambda p: {"a": [p["x"] * 2]}, {"x": spec((2,))}) as program:
+        given = {"x": np.ones(2, np.float32)}
+        program(given)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(100):
+                program(given)
+            assert gc.collect() < 100
+        finally:
+            gc.enable()
