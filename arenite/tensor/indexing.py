@@ -106,7 +106,9 @@ def _masked(x: Node, key: object, value: Node, reduction: str) -> Node | None:
     given = key if isinstance(key, tuple) else (key,)
     masks = [k for k, item in enumerate(given) if _is_mask(item)]
     rest = [item for item in given if not _is_mask(item)]
-    is_whole = all(item is Ellipsis or item == slice(None) for item in rest)
+    is_whole = all(
+        item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in rest
+    )
     if len(masks) != 1 or not is_whole or rest.count(Ellipsis) > 1:
         return None
     item = given[masks[0]]

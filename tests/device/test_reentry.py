@@ -55,6 +55,8 @@ class Points:
     def run(self, body: Callable[[], object]) -> bool:
         """Whether `body` came to the n-th point."""
         before = sys.gettrace()
+        # Python 3.12 tells of opcodes only if some frame asks for them by now.
+        sys._getframe().f_trace_opcodes = self._looks
         sys.settrace(self._trace)
         try:
             body()

@@ -44,7 +44,10 @@ def exact_logits(folder: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def loaded(name: str, folder: Path, threads: int = 1, kv: str = "float16") -> LanguageModel:
-    return load(write_tiny(name, folder), context=128, threads=threads, kv=kv)
+    path = folder / f"{name}.gguf"
+    if not path.exists():  # a model may have it open
+        write_tiny(name, folder)
+    return load(path, context=128, threads=threads, kv=kv)
 
 
 def prefix_logits(model: LanguageModel) -> NDArray[np.float32]:

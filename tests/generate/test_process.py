@@ -71,6 +71,8 @@ class Stuck:
         run(*arrays)
         there.set()
         time.sleep(10**6)
+    def use_state_set(self, number):
+        run.use_state_set(number)
 model.executable = Stuck()
 threading.Thread(target=lambda: model.session().feed(tokens[::-1]), daemon=True).start()
 assert there.wait(60)
@@ -152,7 +154,9 @@ def is_there(process: int) -> bool:
 def test_the_preparing_child_ends_with_its_parent_however_that_ends(
     path: Path, tmp_path: Path
 ) -> None:
-    code = f"from arenite.generate.apart import _is_done; _is_done({str(path)!r}, '{{}}', None)"
+    code = (
+        f"from arenite.generate.apart import _is_done; _is_done({str(path)!r}, '{{}}', None, None)"
+    )
     environment = {**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     stopped: list[int] = []

@@ -123,7 +123,7 @@ def test_a_loop_carries_values_and_stacks_rows(n: int) -> None:
         return arenite.scan(step, {"s": start, "n": 2.0}, xs)
 
     start, xs = rows(1)[0], rows(n, seed=1)
-    s, count, stacked, sums = run(network, start, xs)
+    count, s, stacked, sums = run(network, start, xs)  # keys of a dict are in order
     expected, state, number = [], start, 2.0
     totals = []
     for x in xs:

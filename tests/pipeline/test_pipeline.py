@@ -250,9 +250,14 @@ def test_kernels_and_plans_are_tables() -> None:
     with compile_graph(Graph((x,), (y,))) as program:
         for kernel in program.kernels:
             assert kernel.entry_point in repr(program.kernels)
-            for text in (str(program.kernels), program.kernels._repr_html_()):
+            written = kernel.writes_nbytes
+            assert isinstance(written, int)
+            for text, size in (
+                (str(program.kernels), str(written)),
+                (program.kernels._repr_html_(), readable_nbytes(written)),
+            ):
                 assert kernel.entry_point in text
                 assert kernel.border in text
-                assert str(kernel.writes_nbytes) in text
+                assert size in text
         size = readable_nbytes(program.plan.slots["out0"].nbytes)
         assert f'<td style="text-align: right">{size}</td>' in program.plan._repr_html_()
