@@ -72,13 +72,14 @@ def _check_kind(path: Path, name: str, wanted: Wanted) -> None:
         )
 
 
-def settings(model: str | None, planning: Planning, block: int | None = None) -> Settings:
-    """What `load` would load a model with; no weight is read."""
+def settings(model: str | None, planning: Planning, **more: int | None) -> Settings:
+    """What `load` would load a model with, `more` where it is given; no weight is read."""
     from arenite.frontends.language import LanguageFile
     from arenite.generate import Settings
 
     path = obtain(model, planning.offline)
-    options = planning.given("offline") | ({} if block is None else {"block": block})
+    options = planning.given("offline")
+    options |= {name: value for name, value in more.items() if value is not None}
     with showing_steps(title(model, path)):
         began = time.monotonic()
         file = LanguageFile.open(path)

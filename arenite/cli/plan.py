@@ -49,8 +49,13 @@ def plan(
     block: Annotated[
         int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a prompt read at once.")
     ] = None,
+    sessions: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TEXTS", help="Texts whose keys and values are kept at once."),
+    ] = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the plan: time across, bytes up.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the plan: what fills memory, and when."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -59,7 +64,7 @@ def plan(
     With --memory and without --context it finds the longest context that fits; where even the
     shortest does not fit, it says what is needed and exits with 1.
     """
-    settings = language.settings(model, planning, block)
+    settings = language.settings(model, planning, block=block, sessions=sessions)
     title = language.title(model, Path(settings.file.path))
     with language.showing_steps(title) as on_progress:
         if on_progress is not None:
@@ -92,6 +97,7 @@ def _fields(settings: Settings, made: MemoryPlan) -> dict[str, object]:
         "architecture": settings.file.description.architecture,
         "context": settings.context,
         "block": settings.block,
+        "sessions": settings.sessions,
         "kv": None if settings.file.is_embedding else str(settings.kv),
         "memory": settings.memory,
         "total_nbytes": made.total_nbytes,
@@ -116,7 +122,9 @@ def _largest(made: MemoryPlan) -> list[_Group]:
     groups: dict[tuple[str, str], list[Slot]] = {}
     for slot in made.live_at(made.peak_tick):
         if slot.region in REGIONS:
-            name = re.sub(r"\d+", "*", str(slot.id))
+            # The copies of a state, one a text, are told together.
+            name = str(slot.id).partition("#")[0] if slot.region == "state" else str(slot.id)
+            name = re.sub(r"\d+", "*", name)
             groups.setdefault((name, slot.region), []).append(slot)
     found = [
         _Group(
@@ -134,7 +142,8 @@ def _print_tables(settings: Settings, made: MemoryPlan, title: str) -> None:
     d = settings.file.description
     texts = f"{settings.context:,} of {d.context:,} tokens"
     if not settings.file.is_embedding:
-        texts += f", kept as {settings.kv}; {settings.block} are read at once"
+        several = f" for each of {settings.sessions} texts" if settings.sessions > 1 else ""
+        texts += f"{several}, kept as {settings.kv}; {settings.block} are read at once"
     facts = {
         "file": settings.file.path,
         "kind": f"{d.architecture}, {d.n_layers} layers of {d.width:,}",

@@ -71,6 +71,17 @@ def test_the_largest_parts_are_there_with_those_of_all_layers_together(
         assert sum(g["nbytes"] for g in found["largest"] if g["region"] == region) <= nbytes
 
 
+def test_several_texts_take_several_times_the_keys_and_values(path: str, capsys: Captured) -> None:
+    one = planned(capsys, path, "--context", 256)
+    three = planned(capsys, path, "--context", 256, "--sessions", 3)
+    assert (one["sessions"], three["sessions"]) == (1, 3)
+    assert three["regions"]["state"] == 3 * one["regions"]["state"]
+    [keys] = [group for group in three["largest"] if group["name"] == "k*"]
+    assert (keys["count"], keys["nbytes"]) == (2 * 3, 3 * 2 * 256 * 2 * 32 * 2)
+    assert plan(path, "--context", 256, "--sessions", 3) == 0
+    assert "for each of 3 texts" in " ".join(capsys.readouterr().out.split())
+
+
 def test_people_see_the_same_figures(path: str, capsys: Captured) -> None:
     figures = planned(capsys, path, "--context", 96, "--kv", "int8")
     assert plan(path, "--context", 96, "--kv", "int8") == 0
