@@ -40,7 +40,9 @@ def test_tails_are_exact_relative_to_themselves(name: str) -> None:
     with np.errstate(over="ignore"):
         exact = np.array([judge(float(x)) if x > -15 or "gelu" not in name else 0.0 for x in X])
     # Between 0 and the tail of gelu the error is bounded by that of numbers near x.
-    looked = (np.abs(exact) > np.finfo(np.float32).tiny) & ((X < -3.2) | (X > 0))
+    # What erf leaves of 1 is 0 where that would be a denormal number, at x = -13.
+    least = np.finfo(np.float32).tiny * (8 if name == "gelu" else 1)
+    looked = (np.abs(exact) > least) & ((X < -3.2) | (X > 0))
     assert looked.mean() > 0.5
     # The argument of exp or erfc is rounded: by half a unit, which x^2 carries over.
     slack = X[looked].astype(np.float64) ** 2 if name.startswith("gelu") else 0

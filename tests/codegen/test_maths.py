@@ -157,7 +157,9 @@ def test_what_erf_leaves_of_1_is_exact_relative_to_itself(target: str) -> None:
     x = np.linspace(-11, -2.26, 40_000, dtype=np.float32)
     exact = np.array([math.erfc(-value) for value in x.astype(np.float64)])
     got = run("erf1p", target, x)
-    assert errors(got, exact, units(exact, np.float32)).max() <= 6
+    is_normal = exact > 1.2e-38  # what is less is 0, for denormal numbers are slow
+    assert errors(got, exact, units(exact, np.float32))[is_normal].max() <= 6
+    assert (got[exact < 1.17e-38] == 0).all()
 
 
 @pytest.mark.parametrize("target", RUNNABLE)

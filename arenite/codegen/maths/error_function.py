@@ -96,6 +96,9 @@ _FAR_ERFC_SINGLE = (
     4.852011680603027,
 )
 _FAR = -2.25
+#: From here on erfc is less than the least normal number: 0, since denormal results take a CPU a
+#: hundred times as long.
+_FARTHEST = 9.194
 
 
 def erf1p(x: Vec) -> Vec:
@@ -114,12 +117,13 @@ def erf1p(x: Vec) -> Vec:
 
 
 def _far_erfc(x: Vec) -> Vec:
-    """erfc(-x) for x below -2.2, down to denormals."""
-    t = x.abs().clamp(1.0, 10.5)
+    """erfc(-x) for x below -2.2, down to the least normal number."""
+    t = x.abs().clamp(1.0, _FARTHEST)
     inverse = 1.0 / t
     square, rest = exact_product(t, t)
     power = exp_sum(-square, -rest)
-    return power * (inverse * polynomial(inverse * inverse, _FAR_ERFC_SINGLE))
+    result = power * (inverse * polynomial(inverse * inverse, _FAR_ERFC_SINGLE))
+    return x.lt(-_FARTHEST).select(0.0, result)
 
 
 def erf(x: Vec) -> Vec:
