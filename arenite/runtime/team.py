@@ -2,8 +2,9 @@
 
 In: the runtime image's addresses and how many threads a run wants. Out: a control block that runs
 are entered with. Worker 0 is the caller; the others are native threads that never hold a Python
-thread state, pinned to CPUs other than the caller's, spinning briefly and then asleep. Their code
-and their control block are never unmapped. A forked process has no workers: it starts a new team.
+thread state, pinned to CPUs other than the caller's (if that is moved to one of theirs, they
+exchange places), spinning briefly and then asleep. Their code and their control block are never
+unmapped. A forked process has no workers: it starts a new team.
 
 Another program may have a worker's CPU. What such a worker has begun holds up all others, so it
 rests for some time, in which they work without it.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from time import perf_counter
 from typing import NamedTuple
 
 from arenite import locks
@@ -30,6 +32,8 @@ MAX_THREADS = 1024
 #: long between two looks.
 FIRST_LOOK_SECONDS = 100e-6
 NEXT_LOOK_SECONDS = 1e-3
+#: Between two looks at which CPU the caller is on.
+PLACE_SECONDS = 10e-3
 
 _CPU_SET_NBYTES = 128
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,6 +56,8 @@ class Team:
         self.pins = pin
         self._code = code
         self._threads: list[int] = []  # pthread_t
+        self._cpus: list[int] = []  # of each thread; that of the caller when it was last looked at
+        self._look_at = 0.0
         self.address = map_memory(Layout.WORKERS + MAX_THREADS * Worker.NBYTES)
         self._set(Layout.IMPORTS, code.imports)
         self._set(Layout.SPIN_CLOCKS, int(SPIN_SECONDS * code.clocks_per_second))
@@ -93,8 +99,11 @@ class Team:
         if n_threads > MAX_THREADS:
             raise InvalidArgument(f"{n_threads} threads; a team has at most {MAX_THREADS}")
         if n_threads <= self.n_threads:
+            if self.pins and perf_counter() >= self._look_at:
+                self._follow_caller()
             return
         cpus = _cpus_after_this_one()
+        self._cpus = self._cpus or cpus[:1]
         if n_threads > len(cpus):
             self._set(Layout.YIELD_CLOCKS, int(YIELD_SECONDS * self._code.clocks_per_second))
         # Signals are for Python's threads: workers are born with all of them blocked, but for the
@@ -113,7 +122,7 @@ class Team:
         end(self.address, self.n_threads)
         for thread in self._threads:
             _libc.pthread_join(ctypes.c_ulong(thread), None)
-        self._threads = []
+        self._threads, self._cpus = [], []
         self._set(Layout.STOP, 0)
 
     def _start(self, index: int, cpu: int) -> None:
@@ -136,8 +145,20 @@ class Team:
         clock = ctypes.c_int32()
         _libc.pthread_getcpuclockid(thread, ctypes.byref(clock))
         ctypes.c_int64.from_address(record + Worker.CPU_CLOCK).value = clock.value
+        self._cpus.append(cpu)
         if self.pins:
             _pin(thread, cpu)
+
+    def _follow_caller(self) -> None:
+        """A worker whose CPU the caller has come to gets the one that the caller has left."""
+        self._look_at = perf_counter() + PLACE_SECONDS
+        here, before = int(_libc.sched_getcpu()), self._cpus[0]
+        if here != before:
+            for index in range(1, self.n_threads):
+                if self._cpus[index] == here:
+                    self._cpus[index] = before
+                    _pin(ctypes.c_ulong(self._threads[index - 1]), before)
+            self._cpus[0] = here
 
     def _record(self, index: int) -> int:
         return self.address + Layout.WORKERS + index * Worker.NBYTES

@@ -121,7 +121,8 @@ def _shared(module: Module, profiled: bool) -> None:
     epoch_bits = f.shl(f["epoch"], 32)
     word = f.variable("i64", f.load("i64", sync, order="acquire"))
     claim = f.variable("i64", 0)
-    from_below = f.and_(f.load("i64", worker_, Worker.INDEX), 1)
+    # Worker 0 goes upwards: where it is left alone, memory is read in the order it lies in.
+    from_below = f.sub(1, f.and_(f.load("i64", worker_, Worker.INDEX), 1))
     one_below = f.shl(from_below, Sync.BELOW_SHIFT)
     with f.loop():
         seen = word.get()

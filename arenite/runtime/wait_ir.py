@@ -21,9 +21,10 @@ from arenite.runtime.layout import MAX_CLAIMS, Imports, Run, Team, Worker
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
-#: A rest is so many times as long as the wait it is for: what waiting costs is this part at most.
-REST_FACTOR = 16
-MAX_REST_NS = 200_000_000
+#: A rest is so many times as long as the wait it is for; twice as long as the one before where that
+#: is over for less than it took. So a CPU that stays another program's is asked ever less often.
+REST_FACTOR = 8
+MAX_REST_NS = 500_000_000
 
 
 def system_calls(module: Module, target: Target) -> None:
@@ -67,6 +68,11 @@ def watch(module: Module) -> None:
             awake = f.eq(f.load("i32", record, Worker.ASLEEP, order="seq_cst"), Worker.AWAKE)
             with f.if_(f.and_(awake, f.lt(f.shl(has_run, 1), waited))):
                 rest = f.mul(waited, REST_FACTOR)
+                awake_clocks = f.sub(now, f.load("i64", record, Worker.RESTED_AT))
+                is_again = f.lt(awake_clocks, f.load("i64", record, Worker.RESTED_CLOCKS))
+                twice = f.shl(f.load("i64", record, Worker.TIMEOUT + 8), 1)
+                twice = f.select(is_again, twice, 0)
+                rest = f.select(f.lt(rest, twice), twice, rest)
                 rest = f.select(f.lt(rest, MAX_REST_NS), rest, MAX_REST_NS)
                 f.store(rest, record, Worker.REST_NS, order="monotonic")
     f.ret(f.select(begins, now, f["began"]))
@@ -75,6 +81,7 @@ def watch(module: Module) -> None:
 def rest(f: Function, team: Value, record: Value) -> None:
     """Stay away for as long as was asked for, unless the team ends."""
     imports, timeout = f.load("ptr", team, Team.IMPORTS), f.at(record, Worker.TIMEOUT)
+    began = f.call("i64", "clock")
     f.store(f.load("i64", record, Worker.REST_NS, order="monotonic"), timeout, 8)
     f.store(i32(Worker.RESTING), record, Worker.ASLEEP, order="seq_cst")
     f.exchange("add", team, Team.SLEEPERS, i32(1))
@@ -85,6 +92,9 @@ def rest(f: Function, team: Value, record: Value) -> None:
     f.exchange("sub", team, Team.SLEEPERS, i32(1))
     f.store(i64(0), record, Worker.REST_NS, order="monotonic")
     f.store(f.add(f.load("i64", record, Worker.N_RESTS), 1), record, Worker.N_RESTS)
+    ended = f.call("i64", "clock")
+    f.store(f.sub(ended, began), record, Worker.RESTED_CLOCKS)
+    f.store(ended, record, Worker.RESTED_AT)
 
 
 def wakes(module: Module) -> None:

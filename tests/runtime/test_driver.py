@@ -350,8 +350,8 @@ def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
         for tick in ticks:
             here = records[records["tick"] == tick]
             assert sorted(here["tile"].tolist()) == list(range(8))
-            is_odd = here["worker"] % 2 == 1
-            from_below, from_above = here["tile"][is_odd], here["tile"][~is_odd]
+            is_even = here["worker"] % 2 == 0
+            from_below, from_above = here["tile"][is_even], here["tile"][~is_even]
             assert from_below.tolist() == list(range(len(from_below)))
             assert (from_above >= len(from_below)).all()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import threading
 import time
 import weakref
@@ -173,3 +174,30 @@ def test_tables_that_come_and_go_while_workers_are_late(
                 ]  # fmt: skip
         assert BoundTable(*build.finish()).run(threads) == END
         assert (x == n).all()
+
+
+def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to() -> None:
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("one CPU is all there is")
+
+    def pinned() -> set[int]:
+        """The CPUs that threads are bound to, each to one."""
+        found = [os.sched_getaffinity(int(name)) for name in os.listdir("/proc/self/task")]
+        return {cpu for allowed in found if len(allowed) == 1 for cpu in allowed}
+
+    team = native.runtime().new_team()
+    with team.lock:
+        team.grow(2)
+    [taken] = {cpu for cpu in pinned() if cpu == team._cpus[1]}
+    try:
+        os.sched_setaffinity(0, {taken})  # this thread alone
+        with team.lock:
+            team._look_at = 0
+            team.grow(2)
+            assert team._cpus[0] == taken != team._cpus[1]
+            assert team._cpus[1] in pinned()
+    finally:
+        os.sched_setaffinity(0, cpus)
+        with team.lock:
+            team.stop()
