@@ -28,7 +28,7 @@ from arenite.runtime.link import CodeImage, link_objects
 from arenite.runtime.loader import load_code
 from arenite.runtime.model_file import code_sections, parse_code, read_model_file, write_model_file
 from arenite.runtime.native import BoundTable
-from arenite.runtime.table import Ins
+from arenite.runtime.table import Ins, aligned_empty
 from arenite.runtime.table_builder import TableBuilder
 
 N_LAUNCHES = 200
@@ -165,7 +165,8 @@ def rows() -> list[tuple[str, str]]:
     image = kernels()
     code = load_code(image.image, permanent=True)
     at = {name: code.address(offset) for name, offset in image.entries.items()}
-    array = np.zeros(64, np.float32)
+    array = aligned_empty(64, np.float32)
+    array[:] = 0
     found = []
 
     model = chain(at["increment"], array)
