@@ -7,13 +7,22 @@ from numbers import Integral, Real
 
 from arenite.errors import InvalidArgument
 
+#: Characters of a value that an error shows.
+SHOWN = 60
+
 
 def number(name: str, value: object, least: float, most: float) -> float:
     """A finite number within bounds; NumPy's are numbers too, flags are none."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidArgument(f"{name} is {value!r}; {_bounds('a number', least, most)} is needed")
-    return float(value)  # type: ignore[arg-type]
+    found = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+    if not math.isfinite(found) or not least <= found <= most:
+        wanted = _bounds("a number", least, most)
+        raise InvalidArgument(f"{name} is {_shown(value)}; {wanted} is needed")
+    return found
 
 
 def whole(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> int:
@@ -21,8 +30,16 @@ def whole(name: str, value: object, least: float = -math.inf, most: float = math
     good = isinstance(value, Integral) and not isinstance(value, bool)
     if not good or not least <= value <= most:  # type: ignore[operator]
         wanted = _bounds("a whole number", least, most)
-        raise InvalidArgument(f"{name} is {value!r}; {wanted} is needed")
+        raise InvalidArgument(f"{name} is {_shown(value)}; {wanted} is needed")
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _bounds(what: str, least: float, most: float) -> str:

@@ -249,6 +249,10 @@ def test_logits_that_are_no_numbers_are_an_error(bad: float) -> None:
     [
         ({"temperature": -1}, r"temperature is -1; a number from 0 is needed"),
         ({"temperature": math.nan}, "temperature is nan"),
+        ({"temperature": 10**400}, r"temperature is 10{59}\.\.\.; a number from 0"),
+        ({"top_p": -(10**5000)}, "top_p is a number of thousands of digits"),
+        ({"seed": 10**5000}, "seed is a number of thousands of digits"),
+        ({"logit_bias": {1: 10**400}}, "logit_bias of token 1 is 10{59}"),
         ({"temperature": "hot"}, "temperature is 'hot'"),
         ({"top_k": 1.5}, r"top_k is 1.5; a whole number from 0 is needed"),
         ({"top_k": True}, "top_k is True"),
