@@ -50,6 +50,13 @@ def test_tails_are_exact_relative_to_themselves(name: str) -> None:
     assert (units <= bound + slack).all(), float(units.max())
 
 
+def test_the_tail_of_gelu_in_float64() -> None:
+    x = np.linspace(-37, -3.2, 4_001)
+    got = arenite.compile(lambda x: x.gelu(), x)(x)
+    exact = np.array([value * math.erfc(-value * math.sqrt(0.5)) / 2 for value in x])
+    np.testing.assert_allclose(got, exact, rtol=1e-12)
+
+
 def test_a_sigmoid_that_is_needed_too_is_computed_once() -> None:
     x = np.linspace(-80, 80, 1_000, dtype=np.float32)
 

@@ -34,11 +34,10 @@ def function_of(node: Node) -> Function | None:
 
 
 def _add(node: Node) -> Function | None:
-    for op in ("erf", "tanh"):
+    for op, made in (("erf", _erf1p), ("tanh", _tanh1p)):
         inner = _beside_one(node, op)
-        if inner is None or (op == "erf" and node.dtype != _FLOATS[0]):
-            continue
-        return Function(inner.inputs, _erf1p if op == "erf" else _tanh1p, (inner,))
+        if inner is not None:
+            return Function(inner.inputs, made, (inner,))
     return None
 
 
