@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+from arenite.backends.cpu.driver.limits import limits
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype.blocks import LAYOUTS
@@ -23,7 +24,6 @@ from arenite.ir.graph import Graph
 from arenite.ir.ops.block_forms import PANEL, form_of
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import compile_graph
-from arenite.runtime.limits import limits
 
 TYPES = "q4_0 q4_1 q8_0 q4_k q6_k float16 q5_0 q5_1 q5_k q2_k q3_k iq4_nl iq4_xs".split()
 SHAPES = (

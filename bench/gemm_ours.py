@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import arenite
-from arenite.codegen.llvm import FUNCTION_ATTRIBUTES, compile_object
-from arenite.codegen.numeric import fma
-from arenite.codegen.target import host
-from arenite.codegen.vector import I64, Builder, Vec, VType
-from arenite.runtime.link import link_object
-from arenite.runtime.loader import load_code
+from arenite.backends.cpu.compiling.link import link_object
+from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.lowering.numeric import fma
+from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
+from arenite.backends.cpu.target import host
 from bench.gemm_cases import inputs, is_transposed, n_products
 
 #: Multiply-adds that do not wait for each other, and turns of the loop around them.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from arenite.codegen.micro.bytes_tile import word_dot
-from arenite.codegen.target import host
-from arenite.codegen.vector import Vec, VType
+from arenite.backends.cpu.bytes.tile import word_dot
+from arenite.backends.cpu.lowering.vector import Vec, VType
+from arenite.backends.cpu.target import host
 from arenite.dtype import of as dtype_of
 from arenite.ir import constant, graph_input, make
 from arenite.ir.graph import Graph

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.fetch import obtain
-from arenite.runtime.cache import default_folder
+from arenite.program.cache import default_folder
 from tests.generate.gguf_models import Shape, quantised_weights, random_blocks, write_model
 
 SMOLLM2 = "smollm2"

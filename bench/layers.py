@@ -18,7 +18,7 @@ from statistics import geometric_mean, median
 
 import gguf
 
-from arenite.runtime.limits import limits, measured
+from arenite.backends.cpu.driver.limits import limits, measured
 from bench.harness import ROUNDS
 from bench.language_models import LARGE, SMOLLM2, path_of
 from bench.nodes_side import NodeSide, Times

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from arenite.codegen.micro.tile import moved, prefetch
-from arenite.codegen.target import host
-from arenite.codegen.vector import I64, Builder, Vec, VType
+from arenite.backends.cpu.gemm.tile import moved, prefetch
+from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
+from arenite.backends.cpu.target import host
 from bench.gemm_ours import native
 
 READ_NBYTES = 1 << 28

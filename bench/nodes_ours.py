@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from arenite.pipeline import compile_graph
-from arenite.runtime.kernel import CachedKernel
+from arenite.program.cached_kernel import CachedKernel
 from arenite.runtime.profile import Profile
 from bench.models import MODELS, image
 from bench.models_read import read

@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import arenite
-from arenite.codegen.target import host
-from arenite.runtime import native
-from arenite.runtime.compile_pool import compile_modules
-from arenite.runtime.ir_text import Module
-from arenite.runtime.layout import Team
-from arenite.runtime.link import CodeImage, link_objects
-from arenite.runtime.loader import load_code
-from arenite.runtime.model_file import code_sections, parse_code, read_model_file, write_model_file
-from arenite.runtime.native import BoundTable
-from arenite.runtime.table import Ins, aligned_empty
-from arenite.runtime.table_builder import TableBuilder
+from arenite.backends.cpu.compiling.link import CodeImage, link_objects
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.ir_text import Module
+from arenite.backends.cpu.driver.layout import Team
+from arenite.backends.cpu.driver.native import BoundTable
+from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.target import host
+from arenite.program.model_file import code_sections, parse_code, read_model_file, write_model_file
+from arenite.program.table import Ins, aligned_empty
 
 N_LAUNCHES = 200
 REPEATS = 300
@@ -122,7 +122,7 @@ def gather_times(kernel: int, pause: float, repeats: int) -> list[float]:
 def first_load() -> list[float]:
     """Milliseconds in new processes: the runtime image from the cache, beyond all imports."""
     code = (
-        "import time; from arenite.runtime import native; t = time.perf_counter(); "
+        "import time; from arenite.backends.cpu.driver import native; t = time.perf_counter(); "
         "native.runtime(); print((time.perf_counter() - t) * 1e3); "
         "import sys; assert 'llvmlite' not in sys.modules"
     )

@@ -18,7 +18,7 @@ PACKAGE = Path(locks.__file__).parent
 #: that ends with it, is no lock of the package: no forked process waits for one.
 WAITING = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "allocate_lock"}
 #: In a process of its own, which never forks.
-ELSEWHERE = {("runtime/compile_child.py", "Event")}
+ELSEWHERE = {("backends/cpu/compiling/child.py", "Event")}
 
 
 def locks_made(source: str) -> set[str]:

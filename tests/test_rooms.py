@@ -25,6 +25,8 @@ ROOMS = [
     "passes",
     "schedule",
     "codegen",
+    "program",
+    "backends",
     "runtime",
     "fetch",
     "pipeline",

@@ -28,8 +28,8 @@ def info(
     Beside programs are the kernels they are made of: a new program with some of them compiles the
     others only. The folder is ARENITE_CACHE_DIR where that is set, else the user's cache folder.
     """
-    from arenite.runtime import cache
-    from arenite.runtime.cache import CacheInfo
+    from arenite.program import cache
+    from arenite.program.cache import CacheInfo
 
     found = cache.default().info()
     store = cache.kernels()
@@ -67,7 +67,7 @@ def info(
 @app.command("clear", cls=Command, short_help="Remove it all.", epilog=manner.EXIT_CODES)
 def clear() -> int:
     """Remove every entry and kernel; models are compiled again when they are next used."""
-    from arenite.runtime import cache
+    from arenite.program import cache
 
     stores = [store for store in (cache.default(), cache.kernels()) if store is not None]
     nbytes = sum(store.info().nbytes for store in stores)

@@ -59,7 +59,7 @@ def chat(
     not there. Answers go to standard output, all else to standard error. A paste is one message.
     /help lists what can be typed besides messages.
     """
-    from arenite.runtime.cache import default_folder
+    from arenite.program.cache import default_folder
 
     manner.check_text("--system", system)
     manner.check_text("--stop", *(choosing.stop or ()))

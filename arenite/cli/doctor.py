@@ -60,7 +60,7 @@ def examine() -> tuple[dict[str, str], list[str]]:
     if sys.platform != "linux":
         missing.append(f"native code runs on Linux so far, not on {sys.platform}")
         return facts, missing
-    from arenite.runtime.threads import default_n_threads
+    from arenite.program.threads import default_n_threads
 
     facts["threads"] = f"{default_n_threads()} of {os.cpu_count()} CPUs"
     pages, page_nbytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -95,8 +95,8 @@ class Speed:
 
 def measure() -> Speed:
     """The limits of this machine, measured now."""
-    from arenite.runtime.limits import limits
-    from arenite.runtime.threads import default_n_threads
+    from arenite.backends.cpu.driver.limits import limits
+    from arenite.program.threads import default_n_threads
 
     with manner.working("measuring"):
         alone, n_cores = limits(), default_n_threads()
@@ -106,7 +106,7 @@ def measure() -> Speed:
 
 
 def _examine_target(facts: dict[str, str], missing: list[str]) -> None:
-    from arenite.codegen.target import host
+    from arenite.backends.cpu.target import host
     from arenite.errors import AreniteError
 
     try:
@@ -128,7 +128,7 @@ def _examine_target(facts: dict[str, str], missing: list[str]) -> None:
 
 
 def _examine_cache(facts: dict[str, str]) -> None:
-    from arenite.runtime import cache
+    from arenite.program import cache
 
     found = cache.default().info()
     where = found.why_in_memory if found.folder is None else str(found.folder)

@@ -89,7 +89,7 @@ def tune(
 
 def _check_cache() -> None:
     """OSError where what is found could be kept in memory alone, which ends with this process."""
-    from arenite.runtime import cache
+    from arenite.program import cache
 
     why = cache.default().info().why_in_memory
     if why:

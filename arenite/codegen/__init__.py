@@ -1,1 +1,1 @@
-"""Kernels become machine code: targets, loop IR, LLVM."""
+"""Kernels become loop IR, for all devices: loop nests, checks, the printed form."""

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from arenite.errors import FileMissing
 from arenite.fetch.source import OnProgress, Source
-from arenite.runtime import cache
-from arenite.runtime.model_file import write_atomically
+from arenite.program import cache
+from arenite.program.model_file import write_atomically
 
 RECORD = "arenite.json"
 SCHEMA = 1

@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from arenite.pipeline.identity import identity
-from arenite.runtime import cache
+from arenite.program import cache
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress

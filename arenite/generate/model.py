@@ -27,7 +27,7 @@ from arenite.generate.slots import Slots
 from arenite.memory.amounts import parse_nbytes
 from arenite.pipeline import compile_graph, plan_graph, saved_program
 from arenite.pipeline.outlines import outline_of
-from arenite.runtime.closing import Closing
+from arenite.program.closing import Closing
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:

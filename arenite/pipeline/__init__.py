@@ -20,16 +20,16 @@ from arenite.memory.plan import MEMORY, MemoryPlan
 from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
 from arenite.pipeline.outlines import fits
-from arenite.runtime import cache
-from arenite.runtime.compiled import Compiled
+from arenite.program import cache
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from arenite.backends.cpu.compiling.pool import OnCompiled
     from arenite.ir.graph import Graph
     from arenite.ir.node import Node
-    from arenite.runtime.compile_pool import OnCompiled
 
 log = logging.getLogger("arenite.pipeline")
 

@@ -8,11 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from arenite import passes
+from arenite.backends.cpu.build import build_all, nameless_texts
+from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
+from arenite.backends.cpu.compiling.link import CodeImage
+from arenite.backends.cpu.compiling.pool import OnCompiled, host_target
+from arenite.backends.cpu.lowering import lower
+from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen import lower
-from arenite.codegen.chosen import build_all, nameless_texts
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.target import Target
 from arenite.errors import CompileFailed, DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds, product
 from arenite.ir.graph import Graph
@@ -23,13 +26,10 @@ from arenite.pipeline.load import load_kernels
 from arenite.pipeline.planning import planned
 from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
-from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compile_pool import OnCompiled, host_target
-from arenite.runtime.compiled import Compiled
-from arenite.runtime.kept_kernels import linked_kernels
-from arenite.runtime.kernel import CachedKernel, ModuleText, Program
-from arenite.runtime.link import CodeImage
-from arenite.runtime.skeleton import shared_of
+from arenite.program.assemble import LaunchSpec
+from arenite.program.cached_kernel import CachedKernel, ModuleText, Program
+from arenite.program.compiled import Compiled
+from arenite.program.skeleton import shared_of
 from arenite.schedule import Kernel, fuse
 from arenite.schedule.roots import CONTRACTIONS
 

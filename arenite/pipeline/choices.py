@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenite.ir.outline import Outline
 from arenite.pipeline.identity import identity
-from arenite.runtime import cache
+from arenite.program import cache
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph

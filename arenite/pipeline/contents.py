@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arenite import passes
-from arenite.codegen.chosen import content_of
+from arenite.backends.cpu.build import content_of
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.compiling.pool import host_target
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.choose import build
 from arenite.ir.graph import Graph
-from arenite.runtime.compile_pool import host_target
 from arenite.schedule import Kernel, fuse
 
 

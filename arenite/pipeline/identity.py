@@ -7,14 +7,17 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 
-from arenite.codegen.identity import compiler_identity, host_identity
-from arenite.runtime import cache
+from arenite.backends.cpu.identity import compiler_identity, host_identity
+from arenite.program import cache
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Where graphs come from, and what makes code of them.
 _FOLDERS = {
     "graphs": ("dtype", "ir", "frontends"),
-    "programs": ("ir", "passes", "schedule", "codegen", "memory", "runtime", "pipeline"),
+    "programs": (
+        *("ir", "passes", "schedule", "codegen", "memory"),
+        *("program", "backends", "pipeline"),
+    ),
 }
 
 

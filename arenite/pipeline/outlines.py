@@ -21,12 +21,12 @@ from arenite.ir.node import nbytes_of
 from arenite.ir.outline import Constant, Outline, Port
 from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources, identity
-from arenite.runtime import cache
-from arenite.runtime.dim_json import dim_from_json, dim_to_json
+from arenite.program import cache
+from arenite.program.dim_json import dim_from_json, dim_to_json
 
 if TYPE_CHECKING:
     from arenite.frontends.language.recipe import Recipe
-    from arenite.runtime.compiled import Compiled
+    from arenite.program.compiled import Compiled
 
 _log = logging.getLogger("arenite.pipeline")
 

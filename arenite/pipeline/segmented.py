@@ -26,13 +26,13 @@ from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
-from arenite.runtime.arguments import Arguments, check_room, check_targets, write_to
-from arenite.runtime.closing import Closing
+from arenite.program.arguments import Arguments, check_room, check_targets, write_to
+from arenite.program.cached_kernel import Kernels
+from arenite.program.closing import Closing
+from arenite.program.threads import chosen_n_threads
 from arenite.runtime.executable import Executable
-from arenite.runtime.kernel import Kernels
 from arenite.runtime.profile import Profile
 from arenite.runtime.state import HeldState, States
-from arenite.runtime.threads import chosen_n_threads
 
 if TYPE_CHECKING:
     from arenite.passes import Record

@@ -27,10 +27,10 @@ from arenite.ir.node import Node
 from arenite.ir.ops.control import is_always, trip_size
 from arenite.memory import Value
 from arenite.pipeline.values import Book, Scope
-from arenite.runtime.compiled import functions_of
-from arenite.runtime.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
-from arenite.runtime.table import Ins
-from arenite.runtime.value_spec import ValueSpec
+from arenite.program.compiled import functions_of
+from arenite.program.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
+from arenite.program.table import Ins
+from arenite.program.value_spec import ValueSpec
 from arenite.schedule import Branch, Cut, HostCall, Kernel, Loop, Schedule, is_in_memory
 
 if TYPE_CHECKING:

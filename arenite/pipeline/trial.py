@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.choose import build as build_kernel
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.loader import LoadedCode, load_code
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
+from arenite.backends.cpu.execution.arrays import address_of
+from arenite.backends.cpu.lowering.lower import lower
+from arenite.backends.cpu.target import Target
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.choose import build as build_kernel
-from arenite.codegen.lower import lower
-from arenite.codegen.target import Target
 from arenite.dtype import DType, Kind
 from arenite.errors import RunFailed
 from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.pipeline.build import estimated_ns
-from arenite.runtime.arrays import address_of
-from arenite.runtime.assemble import Assembly, LaunchSpec
-from arenite.runtime.closing import Closing
-from arenite.runtime.compile_pool import compile_modules
-from arenite.runtime.link import link_objects
-from arenite.runtime.loader import LoadedCode, load_code
-from arenite.runtime.native import BoundTable, OutcomeKind
-from arenite.runtime.places import Places
-from arenite.runtime.skeleton import FIRST_IO
-from arenite.runtime.table import aligned_empty, relocated
+from arenite.program.assemble import Assembly, LaunchSpec
+from arenite.program.closing import Closing
+from arenite.program.places import Places
+from arenite.program.skeleton import FIRST_IO
+from arenite.program.table import aligned_empty, relocated
 from arenite.schedule import Kernel
 
 #: Work of one run of a program, at least, and at the most where that is more than one launch.

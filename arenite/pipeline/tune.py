@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from arenite import passes
+from arenite.backends.cpu.compiling.pool import host_target
+from arenite.backends.cpu.driver.limits import limits
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Var, bounds, evaluate
 from arenite.ir.graph import Graph
@@ -24,9 +26,7 @@ from arenite.pipeline.contents import tunable
 from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
-from arenite.runtime.compile_pool import host_target
-from arenite.runtime.limits import limits
-from arenite.runtime.threads import chosen_n_threads
+from arenite.program.threads import chosen_n_threads
 from arenite.schedule import Kernel
 
 #: Rounds in which all that is compared is run, and seconds of them, both at least, and seconds at

@@ -17,10 +17,10 @@ from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_i
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.memory import Alias, Lifetime, Value
-from arenite.runtime.frame import REGIONS
-from arenite.runtime.steps import ZERO, Cell, Instruction
-from arenite.runtime.table import Ins
-from arenite.runtime.value_spec import ValueSpec, copy_name
+from arenite.program.frame import REGIONS
+from arenite.program.steps import ZERO, Cell, Instruction
+from arenite.program.table import Ins
+from arenite.program.value_spec import ValueSpec, copy_name
 
 if TYPE_CHECKING:
     from arenite.pipeline.windows import Windows

@@ -23,8 +23,8 @@ from arenite.hazards import BufferRange, Launch, Role, order
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
-from arenite.runtime.apart import Touches, apart, pointed_to
-from arenite.runtime.steps import StepKind
+from arenite.program.data_order import Touches, apart, pointed_to
+from arenite.program.steps import StepKind
 
 #: Launches before a position: all below a floor, and floor + k for each bit k.
 _Earlier = tuple[int, int]

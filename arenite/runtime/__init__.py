@@ -1,1 +1,1 @@
-"""Compiled code runs: linking, loading, launch tables, the native driver, the team, the cache."""
+"""A compiled program runs, on whatever device it is for: Executable, states, profile, checks."""

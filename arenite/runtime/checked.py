@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver.native import BoundTable, Outcome
 from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
 from arenite.ir.element import unpacked
 from arenite.memory import ValueId
-from arenite.runtime.assemble import Assembly
+from arenite.program.assemble import Assembly
+from arenite.program.cached_kernel import CachedKernel
+from arenite.program.places import Places
+from arenite.program.skeleton import FIRST_IO
+from arenite.program.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
+from arenite.program.value_spec import ValueSpec
 from arenite.runtime.hosts import HostCalls
-from arenite.runtime.kernel import CachedKernel
-from arenite.runtime.native import BoundTable, Outcome
-from arenite.runtime.places import Places
-from arenite.runtime.skeleton import FIRST_IO
-from arenite.runtime.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
-from arenite.runtime.value_spec import ValueSpec
 
 Array = NDArray[Any]
 

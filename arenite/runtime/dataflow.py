@@ -21,8 +21,12 @@ from arenite.errors import InvalidPlan
 from arenite.ir.dim import evaluate
 from arenite.ir.node import Node
 from arenite.memory import ValueId
-from arenite.runtime.assemble import Assembly
-from arenite.runtime.compiled import Compiled
+from arenite.program.assemble import Assembly
+from arenite.program.compiled import Compiled
+from arenite.program.places import Places
+from arenite.program.skeleton import FIRST_IO
+from arenite.program.steps import HostSpec
+from arenite.program.table import Ins, LaunchTable, Op
 from arenite.runtime.meaning import (
     CONSTANT,
     Called,
@@ -41,10 +45,6 @@ from arenite.runtime.meaning import (
     ways,
     with_found,
 )
-from arenite.runtime.places import Places
-from arenite.runtime.skeleton import FIRST_IO
-from arenite.runtime.steps import HostSpec
-from arenite.runtime.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
 
 #: Where memory begins, as far as this walk is concerned.

@@ -15,32 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import locks
+from arenite.backends.cpu.driver.layout import END
+from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
+from arenite.backends.cpu.execution.binding import Binder, Binding
+from arenite.backends.cpu.execution.handover import Handover
+from arenite.backends.cpu.execution.load_step import LoadStep, OnPacked
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.runtime.arguments import Arguments, check_targets, write_to
-from arenite.runtime.assemble import Assembly
-from arenite.runtime.binding import Binder, Binding
-from arenite.runtime.closing import Closing
-from arenite.runtime.compiled import Compiled
+from arenite.program.arguments import Arguments, check_targets, write_to
+from arenite.program.assemble import Assembly
+from arenite.program.closing import Closing
+from arenite.program.compiled import Compiled
+from arenite.program.places import Places
+from arenite.program.threads import chosen_n_threads
 from arenite.runtime.failure import error_of
-from arenite.runtime.handover import Handover
 from arenite.runtime.hosts import HostCalls
-from arenite.runtime.layout import END
-from arenite.runtime.load_step import LoadStep, OnPacked
-from arenite.runtime.native import Outcome, OutcomeKind
-from arenite.runtime.places import Places
 from arenite.runtime.state import HeldState, States
-from arenite.runtime.threads import chosen_n_threads
 
 if TYPE_CHECKING:
+    from arenite.backends.cpu.driver.stamps import Stamps
+    from arenite.backends.cpu.execution.quick import QuickCall
     from arenite.ir.graph import Graph
     from arenite.passes import Record
-    from arenite.runtime.kernel import CachedKernel, Kernels
+    from arenite.program.cached_kernel import CachedKernel, Kernels
+    from arenite.program.table import LaunchTable
     from arenite.runtime.profile import Profile
-    from arenite.runtime.quick import QuickCall
-    from arenite.runtime.stamps import Stamps
-    from arenite.runtime.table import LaunchTable
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -91,14 +91,14 @@ class Executable(Closing):
 
     @property
     def kernels(self) -> Kernels:
-        from arenite.runtime.kernel import Kernels
+        from arenite.program.cached_kernel import Kernels
 
         return Kernels(self.compiled.kernels)
 
     @property
     def load_kernels(self) -> Kernels:
         """Those that read constants alone: they run once, before the first run."""
-        from arenite.runtime.kernel import Kernels
+        from arenite.program.cached_kernel import Kernels
 
         return Kernels(self.compiled.load_kernels)
 
@@ -318,8 +318,8 @@ class Executable(Closing):
         self._assembly.verify(places, table)
         if self._assembly.skeleton.is_straight and not self._binder.state_numbers:
             return
+        from arenite.backends.cpu.driver.table_check import check_table
         from arenite.runtime.dataflow import check_dataflow, given_values
-        from arenite.runtime.table_check import check_table
 
         check_table(table)
         given = given_values(self.compiled, self.graph.states)
@@ -329,8 +329,8 @@ class Executable(Closing):
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
+        from arenite.backends.cpu.driver.stamps import Stamps
         from arenite.runtime.profile import Profile
-        from arenite.runtime.stamps import Stamps
 
         with self._turn(), self._binder.files.reading(self._fail):
             self._check_failure()

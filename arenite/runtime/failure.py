@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from arenite.errors import AreniteError, IndexOutOfRange, RunFailed
 
 if TYPE_CHECKING:
-    from arenite.runtime.kernel import CachedKernel
-    from arenite.runtime.native import Outcome
+    from arenite.backends.cpu.driver.native import Outcome
+    from arenite.program.cached_kernel import CachedKernel
 
 
 def error_of(kernel: CachedKernel | None, outcome: Outcome, about_state: str) -> AreniteError:

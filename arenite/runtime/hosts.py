@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from arenite.dtype import DType
 from arenite.ir.dim import evaluate
 from arenite.ir.outline import Outline
-from arenite.runtime.compiled import Compiled, functions_of
+from arenite.program.compiled import Compiled, functions_of
 
 Array = NDArray[Any]
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.limits import Limits, limits
+from arenite.backends.cpu.driver.stamps import Stamps
 from arenite.ir.dim import evaluate
 from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
-from arenite.runtime import native
-from arenite.runtime.kernel import CachedKernel
-from arenite.runtime.limits import Limits, limits
-from arenite.runtime.stamps import Stamps
-from arenite.runtime.threads import default_n_threads
+from arenite.program.cached_kernel import CachedKernel
+from arenite.program.threads import default_n_threads
 
 #: Names in a cell of the table.
 SHOWN_NAMES = 3

@@ -19,9 +19,9 @@ from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
 from arenite.memory.amounts import parse_nbytes
-from arenite.runtime.arguments import check_targets, no_size
-from arenite.runtime.closing import Closing
-from arenite.runtime.size_reader import SizeReader
+from arenite.program.arguments import check_targets, no_size
+from arenite.program.closing import Closing
+from arenite.program.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.signature import Signature
 from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
@@ -32,8 +32,8 @@ from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
     from arenite.memory import MemoryPlan
+    from arenite.program.cached_kernel import Kernels
     from arenite.runtime.executable import Executable
-    from arenite.runtime.kernel import Kernels
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
 

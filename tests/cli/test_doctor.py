@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import arenite
+from arenite.backends.cpu.driver.limits import limits
 from arenite.cli import doctor, main
-from arenite.runtime import cache
-from arenite.runtime.limits import limits
-from arenite.runtime.threads import default_n_threads
+from arenite.program import cache
+from arenite.program.threads import default_n_threads
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import passes
-from arenite.codegen.micro.attention_kernel import Attention, AttentionKernel
+from arenite.backends.cpu.attention.kernel import Attention, AttentionKernel
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input, make
 from arenite.ir.dim import Dim

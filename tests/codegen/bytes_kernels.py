@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.codegen.micro.bytes_kernel import BytesKernel
-from arenite.codegen.micro.kernel import MicroKernel
+from arenite.backends.cpu.bytes.kernel import BytesKernel
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.dtype import of as dtype_of
 from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen import loop_ir as ir
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.kernel import MicroKernel
 from arenite.dtype import DType, Kind
 from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from arenite import passes
-from arenite.codegen import target as targets
+from arenite.backends.cpu import target as targets
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
 from arenite.ir.dim import Dim

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from arenite import ir
-from arenite.codegen.chosen import build_all, build_chosen, form_of, nameless_texts
+from arenite.backends.cpu.build import build_all, build_chosen, form_of, nameless_texts
+from arenite.backends.cpu.compiling.pool import host_target
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run
-from arenite.runtime.compile_pool import host_target
 from arenite.schedule import fuse
 from arenite.schedule.kernel import Kernel
 from arenite.tensor import Tensor, asarray, concat, spec

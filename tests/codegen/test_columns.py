@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.columns import Columns
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.columns import Columns
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
 from tests.codegen.products import Made

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from arenite.codegen.llvm import (
+from arenite.backends.cpu.compiling.llvm import (
     FUNCTION_ATTRIBUTES,
     assembly,
     compile_object,
     functions_defined,
     optimised_ir,
 )
-from arenite.codegen.target import AVX2, AVX512, NEON, X86_64, Target, named
+from arenite.backends.cpu.target import AVX2, AVX512, NEON, X86_64, Target, named
 from arenite.errors import CompileFailed
 
 ALL = ["x86-64", "avx2", "avx512", "avx512vnni", "neon", "host"]
@@ -105,5 +105,5 @@ def test_equal_text_gives_equal_bytes() -> None:
 
 
 def test_importing_the_room_does_not_import_llvm() -> None:
-    code = "import sys, arenite.codegen.llvm; assert 'llvmlite' not in sys.modules"
+    code = "import sys, arenite.backends.cpu.compiling.llvm; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.lower import lower
-from arenite.codegen.target import named
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.lowering.lower import lower
+from arenite.backends.cpu.target import named
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arenite.codegen import llvm
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.blocks.experts import ExpertsKernel
+from arenite.backends.cpu.blocks.kernel import BlocksKernel
+from arenite.backends.cpu.blocks.runs import RunsKernel
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.compiling import llvm
+from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen import loop_ir as ir
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.lower import lower
-from arenite.codegen.micro.blocks_experts import ExpertsKernel
-from arenite.codegen.micro.blocks_kernel import BlocksKernel
-from arenite.codegen.micro.blocks_runs import RunsKernel
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype import of as dtype_of

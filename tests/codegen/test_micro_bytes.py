@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.bytes_kernel import BytesKernel
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.bytes.kernel import BytesKernel
+from arenite.backends.cpu.choose import build
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var

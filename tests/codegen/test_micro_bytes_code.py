@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.llvm import assembly, compile_object
-from arenite.codegen.lower import lower
-from arenite.codegen.micro import bytes_tile
-from arenite.codegen.micro.bytes_kernel import BytesKernel
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.bytes import tile as bytes_tile
+from arenite.backends.cpu.bytes.kernel import BytesKernel
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.compiling.llvm import assembly, compile_object
+from arenite.backends.cpu.lowering.lower import lower
+from arenite.backends.cpu.lowering.vector import Vec
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.vector import Vec
 from arenite.dtype import of as dtype_of
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.codegen import target as targets
-from arenite.codegen.micro.depthwise import DepthwiseKernel
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
 from tests.codegen.bytes_kernels import (

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir, passes
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.conv.cut import ConvSizes, cut_conv
+from arenite.backends.cpu.gemm.blocking import MOST_TILES, Cut, Layout, cut
+from arenite.backends.cpu.gemm.choices import conv_ways, depthwise_ways, product_ways
+from arenite.backends.cpu.target import AVX2, AVX512, NEON, Target, named
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.blocking import MOST_TILES, Cut, Layout, cut
-from arenite.codegen.micro.choices import conv_ways, depthwise_ways, product_ways
-from arenite.codegen.micro.conv_cut import ConvSizes, cut_conv
-from arenite.codegen.target import AVX2, AVX512, NEON, Target, named
 from arenite.dtype import float32
 from arenite.ir import reference
 from arenite.ir.dim import Dim, Var, evaluate

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.conv_kernel import ConvKernel
-from arenite.codegen.micro.depthwise import DepthwiseKernel
-from arenite.codegen.micro.kernel import MicroKernel
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
+from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.gemm.kernel import MicroKernel
+from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.target import named
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Var, bounds, evaluate
 from arenite.ir.graph import Graph

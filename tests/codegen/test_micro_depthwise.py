@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from arenite import ir
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
+from arenite.backends.cpu.target import named
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.depthwise import DepthwiseKernel
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.target import named
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run

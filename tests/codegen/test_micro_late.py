@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.bytes_kernel import BytesKernel
-from arenite.codegen.micro.conv_kernel import ConvKernel
-from arenite.codegen.micro.kernel import MicroKernel
+from arenite.backends.cpu.bytes.kernel import BytesKernel
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.gemm.kernel import MicroKernel
+from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
-from arenite.codegen.target import named
 from arenite.dtype import of as dtype_of
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.codegen import llvm
-from arenite.codegen import target as targets
-from arenite.codegen.lower import lower
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.compiling import llvm
+from arenite.backends.cpu.compiling.link import link_object
+from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var
-from arenite.runtime.link import link_object
 from arenite.tensor import Tensor
 from tests.codegen.products import Made
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.codegen.micro.conv_kernel import ConvKernel
+from arenite.backends.cpu.conv.kernel import ConvKernel
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
 from tests.codegen.made import TARGETS

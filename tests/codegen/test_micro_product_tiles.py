@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.gemm.driver import Driver
+from arenite.backends.cpu.gemm.few_rows import PAGE_NBYTES, page_columns
+from arenite.backends.cpu.lowering.scope import SCALAR, Binding
+from arenite.backends.cpu.lowering.vector import I64, Builder
 from arenite.codegen import loop_ir as ir
-from arenite.codegen import target as targets
-from arenite.codegen.micro.driver import Driver
-from arenite.codegen.micro.few import PAGE_NBYTES, page_columns
-from arenite.codegen.scope import SCALAR, Binding
-from arenite.codegen.vector import I64, Builder
 from arenite.ir.dim import evaluate
 from tests.codegen.made import TARGETS, Array, plain
 from tests.codegen.products import Made, Shape, check

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arenite.codegen import target as targets
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.lower import lower
-from arenite.codegen.micro.blocking import Cut, Layout, as_slices, cut
-from arenite.codegen.micro.rows import LIMIT, next_heights
-from arenite.codegen.micro.slices import SlicedKernel
-from arenite.codegen.target import Target
+from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.gemm.blocking import Cut, Layout, as_slices, cut
+from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
+from arenite.backends.cpu.gemm.slices import SlicedKernel
+from arenite.backends.cpu.lowering.lower import lower
+from arenite.backends.cpu.target import Target
 from arenite.dtype import float32
 from arenite.ir.dim import Var, evaluate
 from arenite.tensor import Tensor

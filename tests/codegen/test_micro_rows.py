@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenite.codegen.micro.rows import LIMIT, even_heights, next_heights
+from arenite.backends.cpu.gemm.rows import LIMIT, even_heights, next_heights
 
 
 def cut(rows: int, heights: tuple[int, ...]) -> list[int]:

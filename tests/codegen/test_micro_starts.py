@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.codegen.micro.conv_kernel import ConvKernel
-from arenite.codegen.micro.depthwise import DepthwiseKernel
-from arenite.codegen.micro.kernel import MicroKernel
+from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
+from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen.printer import kernel_text
 from arenite.tensor import Tensor
 from tests.codegen.bytes_kernels import Made

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arenite.codegen import target as targets
+from arenite.backends.cpu import target as targets
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
 from arenite.ir.graph import Graph

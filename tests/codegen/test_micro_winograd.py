@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.codegen import target
-from arenite.codegen.kernels.choose import build
-from arenite.codegen.micro.winograd import WinogradKernel
-from arenite.codegen.micro.winograd_cut import WinogradSizes, winograd_ways
+from arenite.backends.cpu import target
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.conv.winograd import WinogradKernel
+from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor

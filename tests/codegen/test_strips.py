@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenite.codegen.micro.strips import Line, are_few, strips
+from arenite.backends.cpu.conv.strips import Line, are_few, strips
 
 
 @st.composite

@@ -10,17 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from arenite.codegen import identity, target
-from arenite.codegen.identity import cache_nbytes
-from arenite.codegen.target import (
-    AVX2,
-    AVX512,
-    NEON,
-    X86_64,
-    host,
-    named,
-    of_features,
-)
+from arenite.backends.cpu import identity, target
+from arenite.backends.cpu.identity import cache_nbytes
+from arenite.backends.cpu.target import AVX2, AVX512, NEON, X86_64, host, named, of_features
 from arenite.errors import DeviceUnavailable, InvalidArgument
 
 
@@ -60,7 +52,7 @@ def test_identities_differ_when_anything_differs() -> None:
 
 def test_the_warm_side_names_the_host_without_llvm() -> None:
     code = (
-        "import sys; from arenite.codegen import identity\n"
+        "import sys; from arenite.backends.cpu import identity\n"
         "print(identity.host_identity(), identity.compiler_identity())\n"
         "assert 'llvmlite' not in sys.modules"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from arenite.codegen.kernels import concat, contraction, loops, sort, special
-from arenite.runtime import assemble
+from arenite.backends.cpu.gemm import plain as plain_product
+from arenite.codegen.kernels import concat, loops, sort, special
+from arenite.program import assemble
 
 
 @pytest.fixture
@@ -15,6 +16,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "TILE_POINTS", 16)
     monkeypatch.setattr(loops, "CHUNK", 64)
     monkeypatch.setattr(concat, "TILE_POINTS", 64)
-    monkeypatch.setattr(contraction, "TILE_POINTS", 1024)
+    monkeypatch.setattr(plain_product, "TILE_POINTS", 1024)
     for module in (special, sort):
         monkeypatch.setattr(module, "TILE_POINTS", 16)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.codegen.target import X86_64
-from arenite.runtime.compile_pool import compile_modules
-from arenite.runtime.ir_text import Module, Value
-from arenite.runtime.link import link_objects
-from arenite.runtime.loader import load_code
-from arenite.runtime.native import BoundTable, Outcome
-from arenite.runtime.table import LaunchTable, Op, aligned_copy, aligned_empty
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.driver.ir_text import Module, Value
+from arenite.backends.cpu.driver.native import BoundTable, Outcome
+from arenite.backends.cpu.target import X86_64
+from arenite.program.table import LaunchTable, Op, aligned_copy, aligned_empty
 
 #: A step of the spinning is some nanoseconds.
 MAX_STEPS = 20_000

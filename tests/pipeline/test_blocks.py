@@ -25,7 +25,7 @@ from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
-from arenite.runtime import frame
+from arenite.program import frame
 from tests.codegen.block_weights import TYPES, random_blocks, weights_node
 
 Array = NDArray[Any]

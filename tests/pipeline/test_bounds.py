@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.execution import binding
+from arenite.backends.cpu.execution.arrays import Results
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
-from arenite.runtime import binding
-from arenite.runtime.arrays import Results
 
 GUARD = 128
 

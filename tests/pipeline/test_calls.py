@@ -28,7 +28,7 @@ from arenite.errors import (
     RunFailed,
     ShapeMismatch,
 )
-from arenite.runtime import threads
+from arenite.program import threads
 from arenite.tensor.compile import CompiledFunction
 from tests.pipeline.interrupted import cancelled, run_script
 

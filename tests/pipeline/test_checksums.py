@@ -20,8 +20,8 @@ from arenite import ir
 from arenite.errors import IndexOutOfRange, RunFailed, UndeclaredAccess
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
-from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compiled import Compiled
+from arenite.program.assemble import LaunchSpec
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph

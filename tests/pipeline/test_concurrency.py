@@ -21,8 +21,8 @@ from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
 from arenite.pipeline import compile_anew, compile_graph
-from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compiled import Compiled
+from arenite.program.assemble import LaunchSpec
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph

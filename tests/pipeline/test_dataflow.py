@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import arenite
 from arenite import Tensor, spec
 from arenite.errors import InvalidPlan, InvalidTable, RaceFound
-from arenite.runtime.assemble import Assembly
+from arenite.program.assemble import Assembly
+from arenite.program.table import Ins, LaunchTable, Op
 from arenite.runtime.dataflow import _Memory
 from arenite.runtime.executable import Executable
 from arenite.runtime.meaning import Writer
-from arenite.runtime.table import Ins, LaunchTable, Op
 
 
 def recurrent(start: Tensor, xs: Tensor) -> Any:

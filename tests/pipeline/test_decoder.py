@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor, Var, device
 from arenite.errors import DamagedCache, IndexOutOfRange
-from arenite.runtime.compiled import Compiled
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from arenite.tensor.compile import CompiledFunction
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Var, spec
+from arenite.backends.cpu.execution import binding
 from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
-from arenite.runtime import binding
-from arenite.runtime.compiled import Compiled
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.delays import DelayedTable

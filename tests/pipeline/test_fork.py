@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import arenite
+from arenite.backends.cpu.driver import native
 from arenite.errors import RunFailed
-from arenite.runtime import native
 from tests.pipeline.forked import in_child
 from tests.pipeline.test_calls import ROWS, long_program, short_run_is_right
 

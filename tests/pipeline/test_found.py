@@ -16,7 +16,7 @@ from arenite.ir import Graph, evaluate, full, make, verify
 from arenite.ir.compose.found import nonzero
 from arenite.ir.dim import Found
 from arenite.pipeline import compile_anew
-from arenite.runtime.compiled import Compiled
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.segments import numbers
 from tests.pipeline.trial import run_poisoned

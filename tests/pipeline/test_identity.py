@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arenite.pipeline.identity import _sources, graph_sources, identity
-from arenite.runtime import cache
+from arenite.program import cache
 
 
 @pytest.fixture

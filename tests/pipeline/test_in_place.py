@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Var
+from arenite.backends.cpu.execution import arrays
+from arenite.backends.cpu.execution.arrays import Results
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.runtime import arrays
-from arenite.runtime.arrays import Results
 from arenite.tensor import concat
 from tests.pipeline.segments import segments_of
 from tests.pipeline.test_quick import no_long_way

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.codegen.llvm import functions_defined
-from arenite.codegen.target import Target
+from arenite.backends.cpu.compiling import kept_kernels
+from arenite.backends.cpu.compiling.llvm import functions_defined
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.target import Target
 from arenite.errors import CompileFailed
-from arenite.runtime import cache, kept_kernels
-from arenite.runtime.compile_pool import compile_modules
+from arenite.program import cache
 from tests.pipeline.graphs import FLOAT32, random_array
 
 X = random_array((40, 40), FLOAT32, 1)

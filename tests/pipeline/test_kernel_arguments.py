@@ -10,7 +10,7 @@ import pytest
 
 import arenite
 from arenite import Tensor
-from arenite.runtime.kernel import CachedKernel
+from arenite.program.cached_kernel import CachedKernel
 
 
 def read_in(kernel: CachedKernel) -> set[int]:

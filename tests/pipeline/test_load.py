@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor, Var
 from arenite.errors import IndexOutOfRange
-from arenite.runtime import cache
+from arenite.program import cache
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(3)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.execution import handover
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import TypeMismatch
 from arenite.ir import Var
@@ -20,7 +21,6 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.regions import loop
 from arenite.pipeline import compile_graph
-from arenite.runtime import handover
 from tests.pipeline.narrow import (
     FLOATS,
     INTEGERS,

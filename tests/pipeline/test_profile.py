@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from arenite.backends.cpu.driver.limits import Limits
 from arenite.pipeline.segmented_profile import joined
-from arenite.runtime.limits import Limits
 from arenite.runtime.profile import KernelTime, Profile
 
 LIMITS = Limits(gflops=100.0, float64_gflops=50.0, int8_gops=400.0, read_gbytes=20.0)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Var
+from arenite.backends.cpu.driver.native import stop_team
 from arenite.errors import IndexOutOfRange, InvalidArgument, RunFailed, ShapeMismatch, TypeMismatch
 from arenite.runtime.executable import Executable
-from arenite.runtime.native import stop_team
 from tests.pipeline.forked import in_child
 from tests.pipeline.interrupted import run_script
 

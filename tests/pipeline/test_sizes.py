@@ -9,8 +9,8 @@ import pytest
 
 import arenite
 from arenite import Var
-from arenite.runtime import waits
-from arenite.runtime.waits import found_waits
+from arenite.program import waits
+from arenite.program.waits import found_waits
 
 
 @pytest.fixture

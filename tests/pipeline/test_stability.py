@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor
 from arenite.pipeline import compile_anew
-from arenite.runtime import assemble
+from arenite.program import assemble
 from arenite.runtime.executable import Executable
 
 Array = NDArray[Any]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import Tensor
-from arenite.codegen.target import AVX2, AVX512, AVX512_VNNI, X86_64, Target
-from arenite.codegen.target import host as host_of_llvm
+from arenite.backends.cpu.target import AVX2, AVX512, AVX512_VNNI, X86_64, Target
+from arenite.backends.cpu.target import host as host_of_llvm
 from arenite.dtype import BY_NAME
 from arenite.ir import graph_input, make
 from arenite.ir.graph import Graph

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import passes
-from arenite.codegen.kernels.choose import build
+from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.compiling.pool import host_target
 from arenite.dtype import float32
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir import Var, graph_input
@@ -26,8 +27,7 @@ from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import choices, compile_graph, contents, tune
 from arenite.pipeline.choices import KernelTimes, Times
 from arenite.pipeline.trial import Trial
-from arenite.runtime import assemble
-from arenite.runtime.compile_pool import host_target
+from arenite.program import assemble
 from arenite.runtime.executable import Executable
 from arenite.tensor import arange
 from tests.codegen.block_weights import random_blocks, weights_node

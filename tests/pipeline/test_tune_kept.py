@@ -23,7 +23,7 @@ from arenite.ir.graph import Graph
 from arenite.pipeline import choices, compile_graph, plan_graph, tune
 from arenite.pipeline.choices import KernelTimes, Times
 from arenite.pipeline.identity import identity
-from arenite.runtime import cache
+from arenite.program import cache
 from arenite.tensor import arange
 from tests.pipeline.test_tune import code_of, graph_of, numbers, some_graph, subjects
 

@@ -14,8 +14,8 @@ import pytest
 
 from arenite.errors import RaceFound
 from arenite.pipeline import compile_anew
+from arenite.program.table import NONE, Flag, LaunchTable, Op, aligned_copy
 from arenite.runtime.executable import Executable
-from arenite.runtime.table import NONE, Flag, LaunchTable, Op, aligned_copy
 from tests.pipeline.graphs import square_graph
 
 #: storage (the arena is None), start, end, whether it is a write

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from arenite.codegen.target import X86_64
-from arenite.runtime.compile_pool import compile_modules
-from arenite.runtime.link import link_objects
-from arenite.runtime.loader import load_code
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.target import X86_64
 from tests.runtime.kernels import kernel_module
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from arenite.runtime.ir_text import Function, Module, Value
+from arenite.backends.cpu.driver.ir_text import Function, Module, Value
 
 AFFINE_TILE = 64
 STEP_TILE = 8

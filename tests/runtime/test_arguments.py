@@ -18,7 +18,7 @@ from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMism
 from arenite.ir.dim import Dim, Found
 from arenite.ir.node import Shape
 from arenite.ir.outline import Port
-from arenite.runtime.arguments import Arguments, check_room, check_targets, write_to
+from arenite.program.arguments import Arguments, check_room, check_targets, write_to
 
 N, M = Var("n", 1, 8), Var("m", 0, 8)
 FLOAT32 = BY_NAME["float32"]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from arenite.errors import DamagedCache, InvalidArgument
-from arenite.runtime import cache as cache_module
-from arenite.runtime import model_file
-from arenite.runtime.cache import Cache, default, default_folder, key_of
-from arenite.runtime.model_file import write_model_file
+from arenite.program import cache as cache_module
+from arenite.program import model_file
+from arenite.program.cache import Cache, default, default_folder, key_of
+from arenite.program.model_file import write_model_file
 
 KEY = key_of("content", b"compiler")
 
@@ -92,7 +92,7 @@ def test_many_threads_build_once(cache: Cache) -> None:
 BUILDER = """
 import sys, time
 from pathlib import Path
-from arenite.runtime.cache import Cache
+from arenite.program.cache import Cache
 folder, key, log, gate = sys.argv[1:]
 def build():
     with open(log, "a") as file:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
-from arenite.codegen.target import X86_64, host
+from arenite.backends.cpu.compiling import pool as compile_pool
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
+from arenite.backends.cpu.compiling.pool import CompilePool, compile_modules, host_target
+from arenite.backends.cpu.target import X86_64, host
 from arenite.errors import CompileFailed
-from arenite.runtime import compile_pool
-from arenite.runtime.compile_pool import CompilePool, compile_modules, host_target
-from arenite.runtime.link import link_objects
 
 
 def module(name: str, body: str = "ret void") -> str:
@@ -57,7 +57,7 @@ def test_in_process_gives_the_same_bytes() -> None:
 def test_the_host_is_known_without_llvm_in_this_process() -> None:
     code = (
         "import sys\n"
-        "from arenite.runtime.compile_pool import host_target\n"
+        "from arenite.backends.cpu.compiling.pool import host_target\n"
         "print(host_target().identity)\n"
         "assert 'llvmlite' not in sys.modules"
     )
@@ -109,8 +109,8 @@ def test_a_machine_that_was_stopped_fails_nothing() -> None:
     """This process and its child are stopped together, in the middle of a job, for longer than a
     job may take."""
     code = (
-        "from arenite.runtime.compile_pool import CompilePool\n"
-        "from arenite.codegen.target import X86_64\n"
+        "from arenite.backends.cpu.compiling.pool import CompilePool\n"
+        "from arenite.backends.cpu.target import X86_64\n"
         "import os\n"
         "pool = CompilePool(1)\n"
         f"pool.compile_modules([{module('a')!r}], X86_64)\n"
@@ -195,8 +195,8 @@ def is_running(pid: int) -> bool:
 def test_children_end_with_their_parent(how: str) -> None:
     code = (
         "import os, sys\n"
-        "from arenite.runtime import compile_pool as cp\n"
-        "from arenite.codegen.target import X86_64\n"
+        "from arenite.backends.cpu.compiling import pool as cp\n"
+        "from arenite.backends.cpu.target import X86_64\n"
         f"cp.compile_modules([{module('a')!r}], X86_64)\n"
         "print(cp._POOL._idle[0].process.pid, flush=True)\n" + how
     )

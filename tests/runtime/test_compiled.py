@@ -14,8 +14,8 @@ import arenite
 from arenite import Var, spec
 from arenite.errors import DamagedCache
 from arenite.ir.graph import Graph
-from arenite.runtime import program_json
-from arenite.runtime.compiled import Compiled
+from arenite.program import program_json
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 
 WEIGHTS = np.random.default_rng(1).standard_normal((48, 300)).astype(np.float32)

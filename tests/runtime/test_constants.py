@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from arenite.backends.cpu.execution.constants import TOUCHED_NBYTES
 from arenite.device.disk import DiskAllocator
 from arenite.dtype import BY_NAME
 from arenite.ir import Graph, buffer, graph_input, make
 from arenite.pipeline import compile_graph
-from arenite.runtime.constants import TOUCHED_NBYTES
 from tests.pipeline.test_blocks import resident_nbytes
 
 FLOAT32 = BY_NAME["float32"]

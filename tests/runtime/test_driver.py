@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver import layout, native
+from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
+from arenite.backends.cpu.driver.stamps import Stamps
+from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.driver.table_check import check_table
 from arenite.errors import InvalidArgument
-from arenite.runtime import layout, native
-from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
-from arenite.runtime.stamps import Stamps
-from arenite.runtime.table import NONE, Ins, Reason
-from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.table_check import check_table
+from arenite.program.table import NONE, Ins, Reason
 from tests.runtime.kernels import address
 
 END = Outcome(OutcomeKind.END)

@@ -129,7 +129,7 @@ def test_a_file_that_is_cut_in_the_middle_of_a_run(weights: Path, threads: int) 
     passes(
         """
 import faulthandler
-from arenite.runtime.file_guard import file_guard
+from arenite.backends.cpu.driver.file_guard import file_guard
 calls = 0
 def between(x):
     global calls

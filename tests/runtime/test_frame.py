@@ -10,14 +10,14 @@ import pytest
 from arenite import Var, dtype, memory
 from arenite.memory import Lifetime, Value
 from arenite.memory.flat import Arrays
-from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compiled import Compiled
-from arenite.runtime.frame import KINDS, Frame, prepared
-from arenite.runtime.places import NOWHERE
-from arenite.runtime.skeleton import Skeleton
-from arenite.runtime.steps import Cell, Step, StepKind
-from arenite.runtime.table import ENTRY, INSTRUCTION, Ins, Op
-from arenite.runtime.value_spec import ValueSpec
+from arenite.program.assemble import LaunchSpec
+from arenite.program.compiled import Compiled
+from arenite.program.frame import KINDS, Frame, prepared
+from arenite.program.places import NOWHERE
+from arenite.program.skeleton import Skeleton
+from arenite.program.steps import Cell, Step, StepKind
+from arenite.program.table import ENTRY, INSTRUCTION, Ins, Op
+from arenite.program.value_spec import ValueSpec
 
 N = Var("n", 1, 16)
 ALWAYS = Lifetime(0, 9)

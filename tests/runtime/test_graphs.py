@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.runtime import native
-from arenite.runtime.native import BoundTable, OutcomeKind
-from arenite.runtime.table import LaunchTable
-from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.table_check import check_table
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
+from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.driver.table_check import check_table
+from arenite.program.table import LaunchTable
 from tests.runtime.kernels import address
 
 N = 16  # elements that each launch reads of each input

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from arenite.codegen.llvm import FUNCTION_ATTRIBUTES
-from arenite.codegen.target import AVX2, X86_64, Target
+from arenite.backends.cpu.compiling import kept_kernels
+from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
+from arenite.backends.cpu.compiling.pool import OnCompiled, compile_modules
+from arenite.backends.cpu.target import AVX2, X86_64, Target
 from arenite.errors import CompileFailed
-from arenite.runtime import cache, kept_kernels
-from arenite.runtime.compile_pool import OnCompiled, compile_modules
-from arenite.runtime.kept_kernels import linked_kernels
-from arenite.runtime.link import link_objects
-from arenite.runtime.model_file import write_model_file
+from arenite.program import cache
+from arenite.program.model_file import write_model_file
 
 
 def module(name: str, number: int = 1) -> str:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.codegen import llvm
-from arenite.codegen.target import AVX2, AVX512, AVX512_VNNI, NEON, X86_64, Target
+from arenite.backends.cpu.compiling import llvm
+from arenite.backends.cpu.driver.limits import Cache, Limits, limits
+from arenite.backends.cpu.driver.limits_ir import limits_module
+from arenite.backends.cpu.target import AVX2, AVX512, AVX512_VNNI, NEON, X86_64, Target
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, float32
 from arenite.ir import bounds, buffer, constant, graph_input, make
@@ -21,8 +23,6 @@ from arenite.ir.ops.blocks import matmul_blocks
 from arenite.ir.ops.experts import matmul_experts
 from arenite.pipeline import compile_graph
 from arenite.runtime import profile
-from arenite.runtime.limits import Cache, Limits, limits
-from arenite.runtime.limits_ir import limits_module
 from tests.codegen.block_weights import random_blocks, weights_node
 
 MOST = Limits(

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from arenite.codegen.llvm import FUNCTION_ATTRIBUTES, compile_object
-from arenite.codegen.target import X86_64
+from arenite.backends.cpu.compiling import loader
+from arenite.backends.cpu.compiling.link import CodeImage, link_object
+from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.target import X86_64
 from arenite.errors import InvalidArgument
-from arenite.runtime import loader, native
-from arenite.runtime.link import CodeImage, link_object
-from arenite.runtime.loader import load_code
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +85,9 @@ def test_a_warm_process_never_imports_the_compiler(cache_folder: Path) -> None:
     native.runtime()
     code = (
         "import sys\n"
-        "from arenite.runtime import native, table_builder\n"
+        "from arenite.backends.cpu.driver import native, table_builder\n"
         "bound = native.BoundTable(*table_builder.TableBuilder().finish())\n"
         "assert bound.run().kind == 0 and bound.run(threads=2).kind == 0\n"
-        "assert not {'llvmlite', 'arenite.runtime.driver_ir'} & {*sys.modules}"
+        "assert not {'llvmlite', 'arenite.backends.cpu.driver.driver_ir'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite.errors import DamagedCache, InvalidArgument
-from arenite.runtime.model_file import (
+from arenite.program.model_file import (
     code_sections,
     model_bytes,
     parse_code,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.runtime.native import BoundTable, Outcome, OutcomeKind, runtime
-from arenite.runtime.table import NONE, Ins, LaunchTable, Reason, RuntimeKernel, relocated
-from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.table_check import check_table
+from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind, runtime
+from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.driver.table_check import check_table
+from arenite.program.table import NONE, Ins, LaunchTable, Reason, RuntimeKernel, relocated
 from tests.runtime.kernels import (
     AFFINE_TILE,
     CHUNK,

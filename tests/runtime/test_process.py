@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
+from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.errors import InvalidArgument, RunFailed
-from arenite.runtime import native
-from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
-from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.threads import cgroup_cpus, default_n_threads
+from arenite.program.threads import cgroup_cpus, default_n_threads
 from tests.runtime.kernels import address
 
 END = Outcome(OutcomeKind.END)
@@ -33,13 +33,13 @@ SETUP = """
 import os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started these tests
 import numpy as np
-from arenite.codegen.target import X86_64
-from arenite.runtime import native
-from arenite.runtime.compile_pool import compile_modules
-from arenite.runtime.link import link_objects
-from arenite.runtime.loader import load_code
-from arenite.runtime.native import BoundTable
-from arenite.runtime.table_builder import TableBuilder
+from arenite.backends.cpu.target import X86_64
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.compiling.link import link_objects
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.driver.native import BoundTable
+from arenite.backends.cpu.driver.table_builder import TableBuilder
 from tests.runtime.kernels import address, kernel_module
 image = link_objects(compile_modules([kernel_module()], X86_64))
 code = load_code(image.image, permanent=True)

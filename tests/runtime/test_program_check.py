@@ -11,12 +11,12 @@ import pytest
 from arenite import dtype, memory
 from arenite.errors import DamagedCache
 from arenite.memory import Lifetime, Value
-from arenite.runtime.assemble import LaunchSpec
-from arenite.runtime.compiled import Compiled
-from arenite.runtime.program_check import check_objects
-from arenite.runtime.program_json import Objects
-from arenite.runtime.steps import ZERO, Cell, HostSpec, Step, StepKind
-from arenite.runtime.value_spec import ValueSpec
+from arenite.program.assemble import LaunchSpec
+from arenite.program.compiled import Compiled
+from arenite.program.program_check import check_objects
+from arenite.program.program_json import Objects
+from arenite.program.steps import ZERO, Cell, HostSpec, Step, StepKind
+from arenite.program.value_spec import ValueSpec
 
 ALWAYS = Lifetime(0, 9)
 PLAN = memory.plan(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arenite.runtime.assemble import SHARED_FROM_NS, LaunchSpec
-from arenite.runtime.skeleton import FOLLOWING_FROM_NS, shared_of
+from arenite.program.assemble import SHARED_FROM_NS, LaunchSpec
+from arenite.program.skeleton import FOLLOWING_FROM_NS, shared_of
 
 
 def launch(reads: list[int], write: int, tiles: int, cost_ns: int) -> LaunchSpec:

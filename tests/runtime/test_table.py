@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
+from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.driver.table_check import check_table
+from arenite.backends.cpu.driver.table_text import entry_text, instruction_text, table_text
 from arenite.errors import InvalidArgument, InvalidTable
-from arenite.runtime.native import BoundTable, OutcomeKind
-from arenite.runtime.table import (
+from arenite.program.table import (
     ENTRY,
     INSTRUCTION,
     NONE,
@@ -26,9 +29,6 @@ from arenite.runtime.table import (
     aligned_empty,
     relocated,
 )
-from arenite.runtime.table_builder import TableBuilder
-from arenite.runtime.table_check import check_table
-from arenite.runtime.table_text import entry_text, instruction_text, table_text
 
 
 def example() -> LaunchTable:

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.runtime import native
-from arenite.runtime.layout import Team, Worker
-from arenite.runtime.native import BoundTable, Outcome, OutcomeKind
-from arenite.runtime.table_builder import TableBuilder
+from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.layout import Team, Worker
+from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
+from arenite.backends.cpu.driver.table_builder import TableBuilder
 from tests.runtime.kernels import address
 
 END = Outcome(OutcomeKind.END)

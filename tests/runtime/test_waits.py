@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arenite.backends.cpu.driver.table_check import check_table
 from arenite.hazards import BufferRange, Launch, Order, Role, find_race
-from arenite.runtime import waits
-from arenite.runtime.assemble import SHARED_FROM_NS, LaunchSpec
-from arenite.runtime.places import NOWHERE, Places
-from arenite.runtime.skeleton import Skeleton, laid_out
-from arenite.runtime.steps import Cell, Step, StepKind
-from arenite.runtime.table import Flag, Ins
-from arenite.runtime.table_check import check_table
-from arenite.runtime.waits import (
+from arenite.program import waits
+from arenite.program.assemble import SHARED_FROM_NS, LaunchSpec
+from arenite.program.places import NOWHERE, Places
+from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.steps import Cell, Step, StepKind
+from arenite.program.table import Flag, Ins
+from arenite.program.waits import (
     KnownWaits,
     WaitBook,
     Waits,

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.codegen.chosen import build_chosen
+from arenite.backends.cpu.build import build_chosen
+from arenite.backends.cpu.compiling.pool import host_target
+from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.lower import lower
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run
 from arenite.passes.simplify import MAX_PARTS
-from arenite.runtime.compile_pool import host_target
 from arenite.schedule import fuse
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES
 from arenite.tensor import Tensor, concat, spec, stack, where

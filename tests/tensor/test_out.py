@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.runtime.arguments import check_targets
+from arenite.program.arguments import check_targets
 from arenite.tensor import concat
 
 Array = NDArray[Any]

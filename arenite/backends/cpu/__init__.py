@@ -1,0 +1,1 @@
+"""The CPU: LLVM, micro-kernels, a team of threads, one native driver."""

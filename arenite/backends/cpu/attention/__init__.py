@@ -1,0 +1,1 @@
+"""Attention as micro-kernels: for few queries, and for panels of many."""

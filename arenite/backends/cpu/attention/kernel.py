@@ -1,0 +1,292 @@
+"""AttentionKernel: softmax(Q Kᵀ scale + mask) V in one launch, without its scores in memory.
+
+A block is some queries of one head. Their scores against a block of keys lie in scratch with the
+queries side by side, so that a vector holds one key and many queries:
+
+    scores[key][query]  = sum over d of  k[key][d] * queries[d][query]
+    results[e][query]   = sum over key of  v[key][e] * weights[key][query]
+
+Keys and values are read where they lie, one number at a time, whatever their strides; queries and
+results are turned round once. Maxima and sums are vectors over queries and never cross lanes.
+Scores count in powers of two: log2(e) is in the scale. Blocks of keys that no query of a block sees
+are never read; a value in the others that is not finite reaches queries that do not see its key,
+as it does where weights of zero are multiplied with it.
+
+As a LoopKernel its body computes a block query by query: that is its meaning, for people and for
+checks. What is compiled is made of register tiles, as `attention` lays down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from arenite.backends.cpu.gemm.kernel import Operand, made_text
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.printer import kernel_text, loop_text
+from arenite.dtype import DType
+
+TILE, BLOCK = ir.Name("tile"), ir.Name("block")
+#: The tiles of a call: from the first to before the last.
+FIRST_TILE, LAST_TILE = ir.Name("first_tile"), ir.Name("last_tile")
+FIRST_QUERY, N_ROWS = ir.Name("first_query"), ir.Name("n_rows")
+#: Heads that share keys and are taken together.
+UNIT, HEAD = ir.Name("unit"), ir.Name("head")
+#: Units that are taken together, and what they have in common: batch and part of the keys.
+FIRST_UNIT, LAST_UNIT, RUN = ir.Name("first_unit"), ir.Name("last_unit"), ir.Name("run")
+#: Which part of the keys a block is of.
+CHUNK = ir.Name("chunk")
+QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Where in the scratch of a tile each thing begins, in elements, and how long that is."""
+
+    queries: int  # [panel][d][lane]
+    results: int  # [panel][e][lane]
+    highest: int  # [panel][lane], in scores so far
+    total: int  # [panel][lane], of weights so far
+    sums: int  # [row][e], of weights times values of a block, beside few queries
+    factor: int  # [lane], by which earlier results shrink
+    scores: int  # [key][lane]
+    scales: int  # [k or v][key], of a block
+    keys: int  # [key][d], where they are copied
+    values: int  # [key][e]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Operands lie along queries or keys (`line`) and along their width (`step`); the mask along
+    queries and keys, scales along keys. `place` names, for a block, what the bases are over, and
+    FIRST_QUERY. Up to `few_up_to` queries make one block with those of `fold` heads that share
+    keys, a unit: rows, query by query. `few_place` then names what the bases are over but for the
+    group and the head, whose number UNIT * fold + row % fold is."""
+
+    q: Operand
+    k: Operand
+    v: Operand
+    mask: Operand | None
+    k_scale: Operand | None
+    v_scale: Operand | None
+    out: Operand
+    wide: DType  # what is computed in
+    scale: float
+    is_causal: bool
+    offset: ir.Expr
+    window: int  # keys that a query sees; 0: all before it
+    chunk: int  # keys of one block of a part; 0 where all are seen at once
+    n_queries: ir.Expr
+    n_keys: ir.Expr
+    depth: int  # the width of q and k
+    width: int  # of v and the result
+    blocks: ir.Expr
+    tiles: ir.Expr
+    place: ir.Block
+    lanes: int
+    columns: int
+    block_queries: int
+    block_keys: int
+    strands: int  # sums of a dot
+    tallest: int  # rows of a register tile, at the most
+    has_narrow: bool  # panels of one vector of queries, at the end of a block
+    copies_k: bool
+    copies_v: bool
+    has_panels: bool
+    few_up_to: int  # queries that are few; 0: none are
+    fold: int
+    few_blocks: ir.Expr
+    few_place: ir.Block
+    few_group: ir.Expr  # of a unit
+    n_units: ir.Expr
+    few_tallest: int
+    few_width: int  # of the result, in whole vectors
+    few_columns: int  # vectors of it in one tile
+    rooms: Rooms
+    few_rooms: Rooms
+
+    @property
+    def weight_sums(self) -> int:
+        """Sums of the weights of a block: two vectors of them, beside few queries."""
+        return 2 * self.lanes
+
+    @property
+    def panel(self) -> int:
+        """Queries side by side."""
+        return self.columns * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKernel(ir.LoopKernel):
+    attention: Attention
+
+
+@kernel_text.register
+def _(kernel: AttentionKernel) -> str:
+    made = made_text(kernel.attention, without=("place", "few_place"))
+    return f"// attention in register tiles: {made}\n{loop_text(kernel)}"
+
+
+def load(operand: Operand, line: ir.Expr, step: ir.Expr, wide: DType) -> ir.Expr:
+    """An element, as what is computed in."""
+    value = ir.Load(operand.array, operand.at(line, step), operand.dtype)
+    return value if operand.dtype in (wide, ir.BOOL) else ir.Cast(value, wide)
+
+
+def constant(value: float, dtype: DType) -> ir.Expr:
+    return ir.Const(value, dtype)
+
+
+def least(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
+    return ir.Binary("min", a, b if isinstance(b, ir.Expr) else ir.index(b))
+
+
+def most(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
+    return ir.Binary("max", a, b if isinstance(b, ir.Expr) else ir.index(b))
+
+
+def masked(made: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.Expr:
+    """A score after the mask."""
+    if made.mask is None:
+        return score
+    given = load(made.mask, query, key, made.wide)
+    if made.mask.dtype == ir.BOOL:
+        return ir.Select(given, score, constant(float("-inf"), made.wide))
+    return ir.Binary("add", score, shift_of(given, made.wide))
+
+
+def shift_of(given: ir.Expr, wide: DType) -> ir.Expr:
+    """What an element of a mask adds to a score. Only -inf hides: the least numbers stay numbers,
+    and a query whose keys all have them sees these alike."""
+    shift = ir.Binary("mul", given, constant(LOG2_E, wide))
+    least_number = constant(float(np.finfo(wide.to_numpy()).min), wide)
+    is_hidden = ir.Binary("eq", given, constant(float("-inf"), wide))
+    return ir.Select(is_hidden, given, ir.Binary("max", shift, least_number))
+
+
+def scaled(value: ir.Expr, scales: Operand | None, key: ir.Expr, wide: DType) -> ir.Expr:
+    """A number of a key times its scale, if it has one."""
+    if scales is None:
+        return value
+    return ir.Binary("mul", value, load(scales, key, ir.index(0), wide))
+
+
+def tile_body(made: Attention) -> ir.Block:
+    """What a tile of the kernel computes, query by query."""
+    wide = made.wide
+    zero, lowest = constant(0.0, wide), constant(float("-inf"), wide)
+    product = ir.Binary("mul", load(made.q, QUERY, D, wide), load(made.k, KEY, D, wide))
+    dot = ir.Binary("mul", ir.Name("dot", wide), constant(made.scale * LOG2_E, wide))
+    score = masked(made, scaled(dot, made.k_scale, KEY, wide), QUERY, KEY)
+    if made.is_causal:
+        score = ir.Select(ir.Binary("le", KEY, QUERY + made.offset), score, lowest)
+    if made.window:
+        is_near = ir.Binary("gt", KEY, QUERY + made.offset - made.window)
+        score = ir.Select(is_near, score, lowest)
+
+    def each_key(name: str, op: str, value: ir.Expr) -> ir.Block:
+        """An accumulator over all keys; `score` is known inside."""
+        inside = (
+            ir.Accumulator("dot", zero),
+            ir.For(
+                D.name, ir.index(0), ir.index(made.depth), (ir.Accumulate("dot", "add", product),)
+            ),
+            ir.Let("score", score),
+            ir.Accumulate(name, op, value),
+        )
+        start = lowest if op == "max" else zero
+        return (ir.Accumulator(name, start), ir.For(KEY.name, *key_range(made), inside))
+
+    highest, total = ir.Name("highest", wide), ir.Name("total", wide)
+    weight = ir.Unary("exp2", ir.Binary("sub", ir.Name("score", wide), ir.Name("subtracted", wide)))
+    mixed = ir.Binary("mul", weight, scaled(load(made.v, KEY, E, wide), made.v_scale, KEY, wide))
+    value: ir.Expr = ir.Name("mixed", wide)
+    if not made.chunk:
+        value = ir.Binary("div", value, ir.Name("divisor", wide))
+    if made.out.dtype != wide:
+        value = ir.Cast(value, made.out.dtype)
+    element: ir.Block = (
+        *each_key("mixed", "add", mixed),
+        ir.Store(made.out.array, made.out.at(QUERY, E), value),
+    )
+    row: ir.Block = (
+        *each_key("highest", "max", ir.Name("score", wide)),
+        ir.Let("subtracted", ir.Select(ir.Binary("eq", highest, lowest), zero, highest)),
+        *each_key("total", "add", weight),
+        ir.Let("divisor", ir.Select(ir.Binary("eq", total, zero), constant(1.0, wide), total)),
+        ir.For(E.name, ir.index(0), ir.index(made.width), element),
+        *(stored_behind(made, QUERY, highest, total) if made.chunk else ()),
+    )
+    queries = ir.For(QUERY.name, FIRST_QUERY, FIRST_QUERY + N_ROWS, row)
+    return in_blocks(made, (queries,))
+
+
+def key_range(made: Attention) -> tuple[ir.Expr, ir.Expr]:
+    """The keys that a block looks at: all, or those of its part."""
+    if not made.chunk:
+        return ir.index(0), made.n_keys
+    return CHUNK * made.chunk, least(made.n_keys, CHUNK * made.chunk + made.chunk)
+
+
+def stored_behind(
+    made: Attention, query: ir.Expr, highest: ir.Expr, total: ir.Expr
+) -> tuple[ir.Stmt, ir.Stmt]:
+    """What joins parts, behind the sums of a query."""
+    first, second = (made.out.at(query, ir.index(made.width + k)) for k in range(2))
+    array = made.out.array
+    return ir.Store(array, first, highest), ir.Store(array, second, total)
+
+
+def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
+    """The body for every block of a tile: a run of them, for these share keys, or where later
+    blocks see more keys every so-manieth."""
+    turn = ir.Name("turn")
+    block: ir.Expr = turn
+    first, last = _run_of(made, made.blocks)
+    if made.is_causal:
+        block = TILE + turn * made.tiles
+        first, last = ir.index(0), (made.blocks - TILE + made.tiles - 1) // made.tiles
+    rows = least(made.n_queries - FIRST_QUERY, made.block_queries)
+    inside = (
+        ir.Let(BLOCK.name, block),
+        *made.place,
+        ir.Let(N_ROWS.name, rows),
+        *body,
+    )
+    return (ir.For(turn.name, first, last, inside),)
+
+
+def in_few_blocks(made: Attention, body: ir.Block) -> ir.Block:
+    """The body for the units of all tiles of a call, where all queries are few: for as many of a
+    run at a time as there are tiles, for each of them has scratch."""
+    first, last = ir.Name("first_block"), ir.Name("last_block")
+    turn, n_turns = ir.Name("turn"), ir.Name("n_turns")
+    begin, end = ir.Name("begin"), ir.Name("end")
+    n_units, n_tiles = made.n_units, LAST_TILE - FIRST_TILE
+    units = (
+        ir.Let(FIRST_UNIT.name, begin + turn * n_tiles),
+        ir.Let(LAST_UNIT.name, least(FIRST_UNIT + n_tiles, end)),
+        *body,
+    )
+    run = (
+        *made.few_place,
+        ir.Let(N_ROWS.name, made.n_queries * made.fold),
+        ir.Let(begin.name, most(first - RUN * n_units, 0)),
+        ir.Let(end.name, least(last - RUN * n_units, n_units)),
+        ir.Let(n_turns.name, (end - begin + n_tiles - 1) // n_tiles),
+        ir.For(turn.name, ir.index(0), n_turns, units),
+    )
+    return (
+        ir.Let(first.name, FIRST_TILE * made.few_blocks // most(made.tiles, 1)),
+        ir.Let(last.name, LAST_TILE * made.few_blocks // most(made.tiles, 1)),
+        ir.For(RUN.name, first // n_units, (last + n_units - 1) // n_units, run),
+    )
+
+
+def _run_of(made: Attention, blocks: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+    """The blocks of a tile, where these follow each other."""
+    return TILE * blocks // made.tiles, (TILE + 1) * blocks // made.tiles

@@ -1,0 +1,1 @@
+"""Products with block-quantised weights."""

@@ -1,0 +1,1 @@
+"""LLVM IR becomes machine code in memory: compiling in children, linking, loading."""

@@ -1,0 +1,385 @@
+"""Compilation in child processes: several at once, each with a limit of processor time.
+
+In: the text of modules and a target. Out: objects, for `link.link_objects`. Where texts are still
+to be made, children compile the first while this process makes the next. A crash of LLVM, a hang,
+an error: each becomes a CompileFailed that names the kernels of the module. Children are started
+when needed, wait a while for more work, and end with this process; after a fork the child process
+starts its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from arenite import locks
+from arenite.backends.cpu.compiling.child import (
+    ANSWER,
+    FRAME,
+    HOST,
+    IDLE_SECONDS,
+    MAX_PAYLOAD_NBYTES,
+    frame,
+    module_frame,
+    target_from_json,
+    target_json,
+)
+from arenite.backends.cpu.compiling.llvm import compile_object, functions_defined
+from arenite.backends.cpu.identity import compiler_identity, host_identity
+from arenite.backends.cpu.target import Target
+from arenite.errors import CompileFailed
+from arenite.program import cache
+from arenite.program.threads import default_n_threads
+
+#: Processor time of a module. LLVM was seen to hang; 200 kernels take it a second or two.
+JOB_SECONDS = 60.0
+#: How often in that time it is looked whether a child has run at all.
+LOOKS = 20
+#: What a pipe to a child may hold, so that this process need not wait until one has started.
+PIPE_NBYTES = 2**20
+
+#: Hears how many modules are compiled, of how many.
+OnCompiled = Callable[[int, int], None]
+
+
+@dataclass(eq=False)
+class Child:
+    """One compiling process, and what it has answered so far."""
+
+    process: subprocess.Popen[bytes]
+    job: int | None = None
+    began: float = 0.0  # processor time when the job came
+    spent: float = 0.0  # since then, when it was looked last
+    n_still: int = 0  # looks since it has spent any
+    received: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """The processor time of the process so far; 0 where it has ended."""
+        clock = ctypes.c_int32()
+        if ctypes.CDLL(None).clock_getcpuclockid(self.process.pid, ctypes.byref(clock)):
+            return 0.0
+        with suppress(OSError):
+            return time.clock_gettime(clock.value)
+        return 0.0
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.close_pipes()
+
+    def close_pipes(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+class CompilePool:
+    """Children that wait for work. `n_children`: how many work at once, at most."""
+
+    def __init__(self, n_children: int | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.n_children = n_children or default_n_threads()
+        self.idle_seconds = idle_seconds
+        self._idle: list[Child] = []
+        self._lock = locks.reentrant()
+        locks.watch(self)
+
+    def compile_modules(
+        self,
+        modules: Iterable[str],
+        target: Target,
+        job_seconds: float = JOB_SECONDS,
+        on_progress: OnCompiled | None = None,
+    ) -> list[bytes]:
+        """The objects of these modules, in order; raises CompileFailed. While an iterator makes the
+        next, children compile those before."""
+        jobs = (_Job(module_frame(text, target), _name_of(text)) for text in modules)
+        # The longest first, so that it is not the one all others wait for at the end.
+        is_there = isinstance(modules, list | tuple)
+        return self._answers([*jobs] if is_there else jobs, job_seconds, on_progress)
+
+    def host_target(self, job_seconds: float = JOB_SECONDS) -> Target:
+        """What `codegen.target.host()` is, without LLVM in this process."""
+        [about] = self._answers([_Job(frame(HOST), "the question what the host is")], job_seconds)
+        return target_from_json(about)
+
+    def _answers(
+        self, jobs: Iterable[_Job], job_seconds: float, on_progress: OnCompiled | None = None
+    ) -> list[bytes]:
+        call = _Call(self, jobs, job_seconds, on_progress)
+        try:
+            return call.results()
+        finally:
+            call.give_children_back()
+
+    def take(self) -> Child:
+        """A child that waits for work, or a new one."""
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.is_alive:
+                    return child
+                child.close_pipes()
+        return _start(self.idle_seconds)
+
+    def give_back(self, child: Child) -> None:
+        with self._lock:
+            if child.is_alive and len(self._idle) < self.n_children:
+                self._idle.append(child)
+                return
+        child.end()
+
+    def close(self) -> None:
+        """End all children that wait."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.end()
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: the children are the parent's."""
+        idle, self._idle = self._idle, []
+        for child in idle:
+            child.close_pipes()
+            # Not ours to wait for; without this Popen would complain when it is collected.
+            child.process.returncode = 0
+
+
+@dataclass(slots=True)
+class _Job:
+    frame: bytes  # until it is answered
+    name: str  # for messages
+
+
+def _name_of(module_ir: str) -> str:
+    kernels = ", ".join(functions_defined(module_ir)) or "none named"
+    return f"a module with the kernels {kernels}"
+
+
+class _Call:
+    """Jobs that were asked for together: which child has which."""
+
+    def __init__(
+        self,
+        pool: CompilePool,
+        jobs: Iterable[_Job],
+        job_seconds: float,
+        on_progress: OnCompiled | None,
+    ) -> None:
+        self._pool = pool
+        self._on_progress = on_progress
+        self._jobs: list[_Job] = []
+        self._coming: Iterator[_Job] = iter(()) if isinstance(jobs, list) else iter(jobs)
+        self._job_seconds = job_seconds
+        self._next_look = time.monotonic() + job_seconds / LOOKS
+        self._answers: dict[int, bytes] = {}
+        self._todo: list[int] = []  # the one to be done next at the end
+        self._children: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        if isinstance(jobs, list):
+            self._jobs = jobs
+            self._todo = sorted(range(len(jobs)), key=lambda index: len(jobs[index].frame))
+
+    def results(self) -> list[bytes]:
+        for job in self._coming:
+            self._todo.insert(0, len(self._jobs))
+            self._jobs.append(job)
+            self._hand_out()
+            self._listen(0.0)
+        self._hand_out()
+        while len(self._answers) < len(self._jobs):
+            self._listen(max(self._next_look - time.monotonic(), 0.0))
+        return [self._answers[index] for index in range(len(self._jobs))]
+
+    def _hand_out(self) -> None:
+        """Work for children that have none, and more of them where it is not enough."""
+        for child in self._children:
+            if child.job is None:
+                self._next_job(child)
+        while self._todo and len(self._children) < self._pool.n_children:
+            self._add_child()
+
+    def _listen(self, seconds: float) -> None:
+        """Hear what children say, for so long at most; look at them from time to time."""
+        for key, _ in self._selector.select(seconds):
+            child, is_answer = key.data
+            if child in self._children:  # else dropped a moment ago, by its other pipe
+                self._receive(child, is_answer)
+        if time.monotonic() >= self._next_look:
+            for child in [child for child in self._children if child.job is not None]:
+                self._look_at(child)
+            self._next_look = time.monotonic() + self._job_seconds / LOOKS
+
+    def _look_at(self, child: Child) -> None:
+        """Processor time counts: the machine may be busy with other things, or stopped. A child
+        that has none at all, however often we had some ourselves, hangs too."""
+        spent = child.cpu_seconds() - child.began
+        child.n_still = child.n_still + 1 if spent <= child.spent else 0
+        child.spent = spent
+        if spent > self._job_seconds:
+            self._fail(child, f"took longer than {self._job_seconds:g} s of processor time")
+        if child.n_still > LOOKS:
+            self._fail(child, f"did nothing for {self._job_seconds:g} s")
+
+    def give_children_back(self) -> None:
+        for child in self._children:
+            if child.job is None and not child.received:
+                self._pool.give_back(child)
+            else:
+                child.end()
+        self._selector.close()
+
+    def _add_child(self) -> None:
+        child = self._pool.take()
+        assert child.process.stdout is not None
+        assert child.process.stderr is not None
+        self._children.append(child)
+        self._selector.register(child.process.stdout, selectors.EVENT_READ, (child, True))
+        self._selector.register(child.process.stderr, selectors.EVENT_READ, (child, False))
+        self._next_job(child)
+
+    def _drop_child(self, child: Child) -> None:
+        assert child.process.stdout is not None
+        assert child.process.stderr is not None
+        with suppress(KeyError):
+            self._selector.unregister(child.process.stdout)
+        with suppress(KeyError):
+            self._selector.unregister(child.process.stderr)
+        self._children.remove(child)
+        child.end()
+
+    def _next_job(self, child: Child) -> None:
+        if not self._todo:
+            return
+        index = self._todo.pop()
+        child.job = index
+        child.began, child.spent, child.n_still = child.cpu_seconds(), 0.0, 0
+        assert child.process.stdin is not None
+        # A child that has just gone idle and ended shows when its answer is read.
+        with suppress(BrokenPipeError):
+            child.process.stdin.write(self._jobs[index].frame)
+            child.process.stdin.flush()
+
+    def _receive(self, child: Child, is_answer: bool) -> None:
+        pipe = child.process.stdout if is_answer else child.process.stderr
+        assert pipe is not None
+        part = os.read(pipe.fileno(), 2**20)
+        if not is_answer:
+            child.stderr += part
+            if not part:
+                self._selector.unregister(pipe)
+            return
+        if not part:
+            self._ended(child)
+            return
+        child.received += part
+        if len(child.received) < FRAME.size:
+            return
+        kind, length = FRAME.unpack_from(child.received)
+        if length > MAX_PAYLOAD_NBYTES:
+            self._fail(child, "answered nonsense")
+        if len(child.received) < FRAME.size + length:
+            return
+        payload = bytes(child.received[FRAME.size :])
+        child.received.clear()
+        index, child.job = child.job, None
+        assert index is not None
+        if kind != ANSWER:
+            raise CompileFailed(payload.decode(errors="replace"))
+        self._answers[index] = payload
+        self._jobs[index].frame = b""
+        self._next_job(child)
+        if self._on_progress is not None:
+            self._on_progress(len(self._answers), len(self._jobs))
+
+    def _ended(self, child: Child) -> None:
+        status = child.process.wait()
+        if status != 0 or child.received:
+            self._fail(child, f"ended the compiler with status {status}")
+        index = child.job
+        self._drop_child(child)
+        if index is not None:  # it had waited too long for work and left as this came
+            self._todo.append(index)
+            self._add_child()
+
+    def _fail(self, child: Child, what: str) -> None:
+        index = child.job
+        assert index is not None
+        if child.process.poll() is not None and child.process.stderr is not None:
+            child.stderr += child.process.stderr.read() or b""
+        said = child.stderr.decode(errors="replace").strip()[-2000:]
+        self._drop_child(child)
+        raise CompileFailed(f"{self._jobs[index].name} {what}" + (f": {said}" if said else ""))
+
+
+def compile_modules(
+    modules: Iterable[str],
+    target: Target,
+    in_process: bool = False,
+    job_seconds: float = JOB_SECONDS,
+    on_progress: OnCompiled | None = None,
+) -> list[bytes]:
+    """The objects of these modules, in order; raises CompileFailed.
+
+    `modules` may be an iterator that makes them: children compile the first meanwhile.
+    `in_process` compiles here, where a crash or a hang of LLVM is one of this process.
+    `on_progress(done, total)` hears of each module that children have compiled.
+    """
+    if in_process:
+        return [compile_object(module, target) for module in modules]
+    return _POOL.compile_modules(modules, target, job_seconds, on_progress)
+
+
+def host_target() -> Target:
+    """The machine this process runs on, as `codegen.target.host()` gives it, asked of a child.
+
+    The answer is kept in the cache, so that no process imports LLVM to learn what it runs on.
+    """
+    key = cache.key_of("host target", host_identity(), compiler_identity())
+    found = cache.default().obtain(key, lambda: {"target": target_json(_POOL.host_target())})
+    try:
+        return target_from_json(found["target"].tobytes())
+    except (KeyError, TypeError, ValueError):
+        cache.default().drop(key)
+        return _POOL.host_target()
+
+
+def _start(idle_seconds: float) -> Child:
+    if not sys.executable:
+        raise CompileFailed(
+            "this Python does not know its executable, so no compiler can be started; "
+            "compile with in_process=True"
+        )
+    # The child finds packages exactly where this process does.
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from arenite.backends.cpu.compiling.child import main; main({idle_seconds!r})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    with suppress(OSError):  # over the user's share of such memory
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
+    return Child(process)
+
+
+_POOL = CompilePool()
+atexit.register(_POOL.close)

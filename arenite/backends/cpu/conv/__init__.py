@@ -1,0 +1,1 @@
+"""Convolutions with channels last, as micro-kernels."""

@@ -1,0 +1,283 @@
+"""A conv_winograd of the schedule becomes a WinogradKernel.
+
+A block is some lines of tiles of an image, or part of a line, times a chunk of output channels. The
+input is read where it lies, zeros around it are made up. Sizes of images are known, not how many
+there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arenite.backends.cpu.conv.base import LastBuilder, far
+from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
+from arenite.backends.cpu.conv.sides import ZERO, Side
+from arenite.backends.cpu.conv.winograd import (
+    POINT,
+    WinogradKernel,
+    input_points,
+    meaning,
+    output_places,
+)
+from arenite.backends.cpu.conv.winograd_cut import WinogradCut, WinogradSizes, winograd_ways
+from arenite.backends.cpu.gemm.blocking import MOST_TILES
+from arenite.backends.cpu.gemm.driver import GROUP_START
+from arenite.backends.cpu.gemm.kernel import (
+    BLOCK,
+    FIRST_COLUMN,
+    FIRST_ROW,
+    LAST_COLUMN,
+    LAST_ROW,
+    SCRATCH,
+    SUM,
+    TILE,
+    Operand,
+    Product,
+)
+from arenite.backends.cpu.target import Target
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built, Scratch
+from arenite.codegen.kernels.values import Scope, index_expr
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum
+from arenite.ir.node import Node
+from arenite.ir.ops import winograd
+from arenite.ir.ops.convolution import PANEL
+from arenite.ir.ops.winograd import PATCH, POINTS, TAPS
+from arenite.schedule.kernel import Kernel, Role
+
+#: Elements of a cache line, and what lies between rooms so that they share no set.
+LINE = 16
+#: Rows of so many bytes, or half of that, share sets of the cache.
+SET_NBYTES = 4096
+
+TILE_LINE, TILE_PIXEL, NUMBER = ir.Name("tile_line"), ir.Name("tile_pixel"), ir.Name("_number")
+FIRST_TILES, LAST_TILES = ir.Name("_first_tiles"), ir.Name("_last_tiles")
+FIRST_PIXELS, LAST_PIXELS = ir.Name("_first_pixels"), ir.Name("_last_pixels")
+CHANNEL = ir.Name("channel")
+AT_LINE, AT_PIXEL = ir.Name("patch_line"), ir.Name("patch_pixel")
+
+
+def build_winograd(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
+    """The kernel as a WinogradKernel, or None if it is no conv_winograd."""
+    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
+    if node.op != "conv_winograd":
+        return None
+    return _WinogradBuilder(kernel, node).built(target, choice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """Where a tile of the launch keeps points, in elements."""
+
+    n_tiles: int  # of outputs, in a block
+    row: int  # channels of a tile's point of inputs, and what fills up
+    point: int  # from one point of the inputs to the next
+    width: int  # channels of a group
+    made: int  # where sums begin
+
+    @property
+    def made_point(self) -> int:
+        return self.n_tiles * self.width + LINE
+
+    @property
+    def length(self) -> int:
+        return self.made + POINTS * self.made_point
+
+
+class _WinogradBuilder(LastBuilder):
+    def __init__(self, kernel: Kernel, node: Node) -> None:
+        depth = bounds(node.inputs[0].shape[-1])[1]
+        super().__init__(kernel, node, (TAPS, TAPS), 1, node.attr("channels"), depth)
+        self.panel = POINTS * depth * PANEL
+        self.lines, self.pixels = (
+            -(-bounds(side.places)[1] // winograd.TILE) for side in (self.block, self.line)
+        )
+
+    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
+        sizes, places = self.x.shape[1:-1], self.node.shape[1:-1]
+        parts = zip(variables, sizes, places, taps, self.node.attr("padding"), strict=True)
+        return [Side(var, size, n, count, 1, 1, *pair) for var, size, n, count, pair in parts]
+
+    def built(self, target: Target, choice: str = "") -> Built:
+        sizes = WinogradSizes(self.lines, self.pixels, self.depth, self.channels)
+        ways = winograd_ways(sizes, self.sum_dtype, target)
+        cut = ways.get(choice, next(iter(ways.values())))
+        rooms = self._rooms(cut)
+        n_blocks, place = self._placed(cut)
+        # A tile of the launch has room for one block, so there are only so many of them.
+        blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), cut.blocks_a_tile)
+        n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
+        start = TILE * rooms.length
+        made_at = start + rooms.made + POINT * rooms.made_point
+        row, total = "_tile", ir.Name(SUM, self.sum_dtype)
+        sum_at = made_at + ir.Name(row) * rooms.width + (ir.Name(self.column.name) - GROUP_START)
+        made = Product(
+            a=Operand(
+                SCRATCH,
+                self.sum_dtype,
+                start + POINT * rooms.point,
+                ir.index(rooms.row),
+                ir.index(1),
+            ),
+            b=Operand(self.names[self.w], self.w.dtype, ZERO, ZERO, ir.index(PANEL)),
+            sum_dtype=self.sum_dtype,
+            row=row,
+            column=self.column.name,
+            batch=(TILE.name, POINT.name, GROUP_START.name),
+            depth=ir.index(self.depth),
+            n_columns=ir.index(self.channels),
+            blocks=index_expr(n_blocks),
+            blocks_a_tile=(
+                blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
+            ),
+            place=place,
+            lanes=cut.lanes,
+            columns=cut.columns,
+            heights=cut.heights,
+            copies_b=False,
+            few_up_to=0,
+            few_form="stream",
+            few_columns=PANEL,
+            few_heights=(),
+            epilogue=(ir.Store(SCRATCH, sum_at, total),),
+            is_short=True,
+        )
+        inputs, outputs = self._inputs(rooms), self._outputs(rooms)
+        panels_at = GROUP_START // PANEL * self.panel + POINT * (self.depth * PANEL)
+        loops = (Taps(ir.index(self.depth), ir.index(1), PANEL),)
+        conv = Conv(loops, self.panel, panels_at, POINT.name, (), inputs)
+        body = meaning(made, inputs, outputs, self.panel)
+        scratch = (Scratch(self.sum_dtype, n_tiles * rooms.length),)
+        plain = self._kernel(n_tiles, body, scratch)
+        if not target.has_fma:
+            return plain
+        kernel = WinogradKernel(*plain.loops.parts, made, conv, outputs)
+        return Built(kernel, n_tiles, scratch, tuple(ways))
+
+    def _rooms(self, cut: WinogradCut) -> _Rooms:
+        n_tiles = cut.block_lines * cut.block_pixels
+        row = -(-self.depth // LINE) * LINE
+        if row * self.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
+            row += LINE
+        point = n_tiles * row + LINE
+        return _Rooms(n_tiles, row, point, cut.width, POINTS * point)
+
+    def _placed(self, cut: WinogradCut) -> tuple[Dim, ir.Block]:
+        """How many blocks there are, and a block's number taken apart; channels vary fastest."""
+        [(image, n_images)] = self.images
+        n_blocks: Dim = n_images
+        rest: ir.Expr = BLOCK
+        lets: list[ir.Stmt] = []
+        for size, length, first, last in (
+            (self.channels, cut.block_channels, FIRST_COLUMN, LAST_COLUMN),
+            (self.pixels, cut.block_pixels, FIRST_PIXELS, LAST_PIXELS),
+            (self.lines, cut.block_lines, FIRST_TILES, LAST_TILES),
+        ):
+            count = -(-size // length)
+            end = ir.Binary("min", first + length, ir.index(size))
+            lets += [ir.Let(first.name, rest % count * length), ir.Let(last.name, end)]
+            rest, n_blocks = rest // count, n_blocks * count
+        n_rows = (LAST_TILES - FIRST_TILES) * (LAST_PIXELS - FIRST_PIXELS)
+        lets += [
+            ir.Let(image.name, rest),
+            ir.Let(FIRST_LINE.name, ZERO),
+            ir.Let(LAST_LINE.name, ir.index(POINTS)),
+            ir.Let(FIRST_ROW.name, ZERO),
+            ir.Let(LAST_ROW.name, n_rows),
+        ]
+        return n_blocks, tuple(lets)
+
+    def _of_tiles(self, body: ir.Block) -> ir.Stmt:
+        """The body for every tile of the block, with its number."""
+        line = (TILE_LINE - FIRST_TILES) * (LAST_PIXELS - FIRST_PIXELS)
+        number = ir.Let(NUMBER.name, line + (TILE_PIXEL - FIRST_PIXELS))
+        inner = ir.For(TILE_PIXEL.name, FIRST_PIXELS, LAST_PIXELS, (number, *body))
+        return ir.For(TILE_LINE.name, FIRST_TILES, LAST_TILES, (inner,))
+
+    # Transforms.
+
+    def _inputs(self, rooms: _Rooms) -> ir.Block:
+        """Points of all patches of the block."""
+        sides = ((self.block, TILE_LINE, AT_LINE), (self.line, TILE_PIXEL, AT_PIXEL))
+        lets: list[ir.Stmt] = []
+        inside: ir.Expr = ir.Const(True, ir.BOOL)
+        for side, tile, at in sides:
+            lets.append(ir.Let(at.name, tile * winograd.TILE - index_expr(side.before)))
+            inside = inside & (at >= 0) & (at + PATCH <= index_expr(side.size))
+        whole = ir.If(inside, self._points(rooms, False), self._points(rooms, True))
+        return (self._of_tiles((*lets, whole)),)
+
+    def _points(self, rooms: _Rooms, is_cut: bool) -> ir.Block:
+        """The points of one patch; if it is cut, some of it lies outside and is 0."""
+        lets: list[ir.Stmt] = []
+        reads: list[list[tuple[Dim, ir.Expr | None]]] = []
+        for side, at in ((self.block, AT_LINE), (self.line, AT_PIXEL)):
+            own: list[tuple[Dim, ir.Expr | None]] = []
+            for k in range(PATCH):
+                if not is_cut:
+                    own.append((far(at.name) + k, None))
+                    continue
+                last = index_expr(side.size) - 1
+                near, is_there = ir.Name(f"{at.name}{k}"), ir.Name(f"{at.name}{k}_is", ir.BOOL)
+                here = at + k
+                lets.append(ir.Let(is_there.name, (here >= 0) & (here <= last)))
+                held = ir.Binary("max", ir.Binary("min", here, last), ZERO)
+                lets.append(ir.Let(near.name, held))
+                own.append((far(near.name), is_there))
+            reads.append(own)
+        scope = Scope()
+
+        def element(i: int, j: int) -> ir.Expr:
+            (line, has_line), (pixel, has_pixel) = reads[0][i], reads[1][j]
+            value = self.values.at(self.x, self._index([line, pixel], far(CHANNEL.name)), scope)
+            if value.dtype != self.sum_dtype:
+                value = ir.Cast(value, self.sum_dtype)
+            if has_line is None or has_pixel is None:
+                return value
+            return ir.Select(has_line & has_pixel, value, ir.Const(0.0, self.sum_dtype))
+
+        named, points = input_points(element, "patch")
+        start = TILE * rooms.length + NUMBER * rooms.row + CHANNEL
+        stores = [
+            ir.Store(SCRATCH, start + k * rooms.point, value) for k, value in enumerate(points)
+        ]
+        body = (*scope.block, *named, *stores)
+        return (
+            *lets,
+            ir.For(CHANNEL.name, ZERO, ir.index(self.depth), body, vector=True, unroll=1),
+        )
+
+    def _outputs(self, rooms: _Rooms) -> ir.Block:
+        """The outputs of all tiles of the block, for a group of channels."""
+        start = TILE * rooms.length + rooms.made + NUMBER * rooms.width
+        column = ir.Name(self.column.name)
+
+        def element(i: int, j: int) -> ir.Expr:
+            at = start + (i * PATCH + j) * rooms.made_point + (column - GROUP_START)
+            return ir.Load(SCRATCH, at, self.sum_dtype)
+
+        named, made = output_places(element, "sums")
+        ends: list[ir.Stmt] = []
+        places = [(i, j) for i in range(winograd.TILE) for j in range(winograd.TILE)]
+        for (i, j), value in zip(places, made, strict=True):
+            line, pixel = TILE_LINE * winograd.TILE + i, TILE_PIXEL * winograd.TILE + j
+            body: ir.Block = (
+                ir.Let(self.block.var.name, line),
+                ir.Let(self.line.var.name, pixel),
+                ir.Let(SUM, value),
+                *self.epilogue(),
+            )
+            is_there = _is_there(line, self.block, i) & _is_there(pixel, self.line, j)
+            ends.append(ir.If(is_there, body))
+        last = ir.Binary("min", GROUP_START + rooms.width, LAST_COLUMN)
+        columns = ir.For(column.name, GROUP_START, last, (*named, *ends), vector=True, unroll=1)
+        return (self._of_tiles((columns,)),)
+
+
+def _is_there(place: ir.Expr, side: Side, number: int) -> ir.Expr:
+    """Whether a place of a tile is one of the output."""
+    is_even = isinstance(side.places, int) and side.places % winograd.TILE == 0
+    if number == 0 or is_even:
+        return ir.Const(True, ir.BOOL)
+    return place < index_expr(side.places)

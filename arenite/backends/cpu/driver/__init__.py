@@ -1,0 +1,1 @@
+"""The native driver: launch tables walked by a team of threads."""

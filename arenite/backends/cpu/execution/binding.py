@@ -1,0 +1,211 @@
+"""Where a program lies: its code, constants and arena, and its tables for the sizes of calls.
+
+For sizes not seen before the plan is replayed and the table rewritten; nothing is compiled. Tables
+for the sizes that came last are kept.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite import device
+from arenite.backends.cpu.compiling.loader import load_code
+from arenite.backends.cpu.driver.file_guard import MappedFiles
+from arenite.backends.cpu.driver.native import BoundTable
+from arenite.backends.cpu.execution.arrays import Results, address_of
+from arenite.backends.cpu.execution.constants import constants_of
+from arenite.backends.cpu.execution.quick import QuickCall
+from arenite.device import Buffer, BufferOptions
+from arenite.device.cpu import use_small_pages
+from arenite.dtype import uint8
+from arenite.ir.dim import evaluate, found_in
+from arenite.ir.outline import Outline
+from arenite.memory import MemoryPlan, ValueId
+from arenite.program.assemble import Assembly
+from arenite.program.compiled import Compiled
+from arenite.program.lazy_sequence import LaterMapping
+from arenite.program.places import Numbers, Places
+from arenite.program.resize import Resizer
+from arenite.program.skeleton import FIRST_IO
+from arenite.program.table import aligned_empty, relocated
+from arenite.program.value_spec import copy_name
+
+Array = NDArray[Any]
+
+#: Bindings of variables whose tables are kept.
+MAX_BOUND = 16
+
+
+@dataclass(slots=True)
+class Binding:
+    """The program for one set of sizes."""
+
+    sizes: dict[str, int]
+    plan: MemoryPlan
+    places: Places
+    table: BoundTable
+    bind: tuple[int, int]
+    words: memoryview  # the registers, one word each
+    results: list[tuple[Results, int, tuple[int, ...]]]  # with register and shape
+    quick: QuickCall | None = None  # once it has been called
+
+
+class Binder:
+    """Binds one program to memory, once, and to sizes, again and again."""
+
+    def __init__(self, outline: Outline, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self.plan = compiled.plan
+        self._variables = outline.vars
+        frame, values = compiled.frame, compiled.values
+        outside = frame.numbers("input", "output", "constant")
+        self.io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
+        self.assembly = Assembly(compiled.launches, frame.skeleton, frame.wait_book())
+        self._resizer = Resizer(
+            frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
+        )
+        self.constants, files = constants_of(outline, compiled)
+        self.files = MappedFiles(files)
+        self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]
+        #: New arrays for the outputs, by number of the value.
+        self.results = {
+            number: Results(values[number].dtype)
+            for number in compiled.outputs
+            if values[number].kind == "output"
+        }
+        self._code = load_code(compiled.image) if compiled.image else None
+        if self._code is not None:
+            # Of one that nobody closed, when it is collected; not while the process ends.
+            weakref.finalize(self, self._code.close).atexit = False
+        self.state_numbers = frame.numbers("state")
+        #: How many copies of every state there are, and which of them runs work on.
+        self.n_state_sets = self._resizer.n_state_slots() // max(len(self.state_numbers), 1) or 1
+        self.state_set = 0
+        self.arena: Buffer | None = None
+        self.bound: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
+        #: How often the program was bound to sizes.
+        self.n_binds = 0
+
+    def obtain(self, sizes: dict[str, int]) -> Binding:
+        """The program for these sizes, as it was kept or bound anew."""
+        key = tuple(sizes[var.name] for var in self._variables)
+        found = self.bound.get(key)
+        if found is not None:
+            self.bound.move_to_end(key)
+            return found
+        self.bound[key] = binding = self._bind(sizes)
+        if len(self.bound) > MAX_BOUND:
+            self.bound.popitem(last=False)
+        return binding
+
+    def _bind(self, sizes: dict[str, int]) -> Binding:
+        plan = self.plan
+        self.n_binds += 1
+        if self._variables:
+            plan = self._resizer.plan_for(sizes)
+        places = self.places(plan)
+        bound = self.bound_to(self.assembly, places, sizes)
+        results = [
+            (fresh, FIRST_IO + self.io[number], self.room_for(number, plan, sizes))
+            for number, fresh in self.results.items()
+        ]
+        bind = (0, self.assembly.n_bind)
+        return Binding(sizes, plan, places, bound, bind, bound.registers.data, results)
+
+    def bound_to(self, assembly: Assembly, places: Places, sizes: Mapping[str, int]) -> BoundTable:
+        """The table of an assembly over the arena and the constants; inputs are still missing."""
+        table = assembly.table(places)
+        if self._code is not None:
+            table = relocated(table, self._code.base, self._code.nbytes)
+        registers = aligned_empty(table.n_registers, np.int64)
+        assembly.fill(registers, places, self.arena_base(), sizes)
+        registers[self._constant_registers] = self._constant_addresses
+        if self.state_set:
+            self._point_to_states(registers)
+        return BoundTable(table, registers)
+
+    def use_state_set(self, number: int) -> None:
+        """From now on runs work on this copy of every state."""
+        if number != self.state_set:
+            self.state_set = number
+            for binding in self.bound.values():
+                self._point_to_states(binding.table.registers)
+
+    def _point_to_states(self, registers: NDArray[np.int64]) -> None:
+        slots, states = self._state_registers
+        registers[slots] = self._state_offsets[self.state_set, states] + self.arena_base()
+
+    @cached_property
+    def _state_registers(self) -> tuple[Numbers, Numbers]:
+        """Registers with the address of a state, and which of the states it is."""
+        values = self.assembly.skeleton.arena_values
+        slots = np.flatnonzero(np.isin(values, self.state_numbers))
+        states = np.searchsorted(self.state_numbers, values[slots])
+        return self.assembly.skeleton.arena_slots[slots], states
+
+    @cached_property
+    def _state_offsets(self) -> Numbers:
+        """In the arena, a row for each set; every plan has states in the same place."""
+        names = [self.compiled.values[number].name for number in self.state_numbers]
+        sets = range(self.n_state_sets)
+        return np.array(
+            [[self._resizer.offset_of(copy_name(name, k)) for name in names] for k in sets],
+            np.int64,
+        )
+
+    def room_for(self, number: int, plan: MemoryPlan, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of a new result; flat, where its sizes are found while running."""
+        value = self.compiled.values[number]
+        if any(map(found_in, value.shape)):
+            return (plan.slots[value.name].nbytes * 8 // value.dtype.bits,)
+        return tuple(evaluate(dim, sizes) for dim in value.shape)
+
+    @cached_property
+    def _constant_addresses(self) -> list[int]:
+        return [address_of(array) for array in self.constants.values()]
+
+    def places(self, plan: MemoryPlan, state_set: int = 0) -> Places:
+        """Where a plan has every value, by number, in runs on a set of states."""
+        places = self._resizer.places(plan)
+        if state_set:
+            places.offset[self.state_numbers] = self._state_offsets[state_set]
+        return places
+
+    def arena_base(self) -> int:
+        """The address of the arena, which is there from now on."""
+        if self.arena is None:
+            # States are zero at first. Of a long context much may never be used.
+            options = BufferOptions(alignment=64, zeroed=bool(self.state_numbers))
+            shape = (self.plan.peak_nbytes,)
+            self.arena = Buffer.allocate(device.get("cpu"), uint8, shape, options)
+            state = self.plan.regions.get("state")
+            if state is not None:
+                use_small_pages(self.arena.raw_ptr + state.base, state.nbytes)
+        return self.arena.raw_ptr
+
+    def state_bytes(self, number: int) -> NDArray[np.uint8]:
+        """Those of a state in the set that is used, in the arena."""
+        self.arena_base()
+        assert self.arena is not None
+        value = self.compiled.values[number]
+        offset = int(self._state_offsets[self.state_set, self.state_numbers.index(number)])
+        return self.arena.as_array_mut(uint8)[offset : offset + int(str(value.nbytes))]
+
+    def close(self) -> None:
+        """Give every byte back to the system."""
+        self.bound.clear()
+        self.arena = None
+        for results in self.results.values():
+            results.clear()
+        device.get("cpu").trim()
+        if self._code is not None:
+            self._code.close()
+            self._code = None

@@ -1,0 +1,386 @@
+"""The function a launch calls: blocks, groups of columns, copies of B, rows cut into tiles.
+
+    for block in tile                      for group of columns in block
+        few rows:   the form for few           copy the group of B side by side, where that pays
+        else:       groups of columns          for rows: a register tile
+
+Loops and copies are loop IR; what lies between them calls the functions of `functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arenite.backends.cpu.gemm.few_rows import FewRows, page_columns
+from arenite.backends.cpu.gemm.functions import Kept, TileFunction, function_text
+from arenite.backends.cpu.gemm.kernel import (
+    FIRST_COLUMN,
+    FIRST_ROW,
+    LAST_COLUMN,
+    LAST_ROW,
+    SCRATCH,
+    TILE,
+    Joined,
+    K,
+    MicroKernel,
+    Operand,
+    in_blocks,
+)
+from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
+from arenite.backends.cpu.gemm.tile import moved
+from arenite.backends.cpu.lowering.arguments import bind_arguments
+from arenite.backends.cpu.lowering.scope import SCALAR, Binding
+from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
+from arenite.codegen import loop_ir as ir
+
+_BEGIN, _END = ir.Name("_tile_begin"), ir.Name("_tile_end")
+GROUP, GROUP_START, GROUP_REST = ir.Name("_group"), ir.Name("_group_start"), ir.Name("_group_rest")
+
+
+@dataclass(frozen=True, slots=True)
+class Emit(ir.Stmt):
+    """Calls back while the statements around it are emitted."""
+
+    emit: Callable[[], None]
+
+
+class Driver(Kept):
+    """The function of a micro-kernel; `texts` are the functions it calls."""
+
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
+        super().__init__(builder, kernel)
+        self.micro = kernel
+        self.product = kernel.product
+        self.texts: dict[str, str] = {}
+        bind_arguments(self)
+
+    def run(self) -> None:
+        b, product = self.builder, self.product
+        rows = LAST_ROW - FIRST_ROW
+        panels, few = self._panels(), self._few()
+        if not product.heights:
+            body = few
+        elif not product.few_heights:
+            body = panels
+        else:
+            body = (ir.If(rows <= product.few_up_to, few, panels),)
+        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
+        if product.joined is not None:
+            self._joined(product.joined, begin, end, body)
+        else:
+            self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
+        b.block.end = "ret void"
+
+    def _joined(self, joined: Joined, begin: Vec, end: Vec, body: ir.Block) -> None:
+        """The body once, for the rows or the columns of all tiles."""
+        for name, value in ((_BEGIN, begin), (_END, end)):
+            self.scope.bind(name.name, Binding(ir.INT64, 0, values={SCALAR: value}))
+        ends = {
+            joined.first: _BEGIN * joined.length,
+            joined.last: ir.Binary("min", _END * joined.length, joined.size),
+        }
+        others = [
+            let for let in self.product.place if not (isinstance(let, ir.Let) and let.name in ends)
+        ]
+        own = [ir.Let(name, value) for name, value in ends.items()]
+        self.block((*own, *others, *body))
+
+    def simple(self, stmt: ir.Stmt, part: int) -> None:
+        if isinstance(stmt, Emit):
+            stmt.emit()
+        else:
+            super().simple(stmt, part)
+
+    def _groups(
+        self,
+        width: int,
+        body: ir.Block,
+        first: ir.Expr = FIRST_COLUMN,
+        last: ir.Expr = LAST_COLUMN,
+    ) -> ir.Block:
+        """The body for each group of so many columns, by default of the block."""
+        n_groups = (last - first + (width - 1)) // width
+        start = first + GROUP * width
+        place = (ir.Let(GROUP_START.name, start), ir.Let(GROUP_REST.name, last - GROUP_START))
+        return (ir.For(GROUP.name, ir.index(0), n_groups, (*place, *body)),)
+
+    def _panels(self) -> ir.Block:
+        product = self.product
+        groups = self._panel_groups(product.columns, product.heights)
+        if product.copied_groups == 1:
+            return self._groups(product.width, groups)
+        wide = product.copied_groups * product.width
+        n_stripes = (LAST_COLUMN - FIRST_COLUMN + (wide - 1)) // wide
+        first, last = ir.Name("_stripe_start"), ir.Name("_stripe_end")
+        start = FIRST_COLUMN + ir.Name("_stripe") * wide
+        body: ir.Block = (
+            ir.Let(first.name, start),
+            ir.Let(last.name, ir.Binary("min", first + wide, LAST_COLUMN)),
+            self._copy_stripe(first, last),
+            *self._groups(product.width, groups, first, last),
+        )
+        return (ir.For("_stripe", ir.index(0), n_stripes, body),)
+
+    def _panel_groups(self, columns: int, heights: Sequence[int]) -> ir.Block:
+        """What is done for one group of columns, which may be the last and not full."""
+        product, lanes = self.product, self.product.lanes
+        width = columns * lanes
+        full = self._panel(ir.index(width), columns, heights, is_masked=False)
+        if not isinstance(product.n_columns, ir.Const):
+            part = self._panel(GROUP_REST, columns, heights, is_masked=True)
+            return (ir.If(_is_full(width), full, part),)
+        rest = int(product.n_columns.value) % width
+        if rest == 0:
+            return full
+        n_vectors = -(-rest // lanes)
+        part = self._panel(ir.index(rest), n_vectors, heights, is_masked=rest % lanes != 0)
+        if product.n_columns.value < width:
+            return part
+        return (ir.If(_is_full(width), full, part),)
+
+    def _panel(
+        self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
+    ) -> ir.Block:
+        """One group of `count` columns: its copy, and its tiles."""
+        product = self.product
+        if not product.copies_b or product.copied_groups > 1:
+            return (Emit(lambda: self._tiles(columns, heights, is_masked)),)
+        return (self._copy(count), Emit(lambda: self._tiles(columns, heights, is_masked)))
+
+    def _copy(self, count: ir.Expr) -> ir.Stmt:
+        """The columns of a group into scratch, those of one k side by side."""
+
+        def emit() -> None:
+            product, lanes = self.product, self.product.lanes
+            column, part = ir.Name("_copied"), ir.Name("_part")
+            if product.b.step != ir.index(1):
+                store = self._stored(GROUP_START, column)
+                inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
+                self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
+                return
+            # A vector's columns at a time: as many rows of memory as can be read side by side.
+            is_whole = isinstance(count, ir.Const) and count.value % lanes == 0
+            left = (
+                ir.index(lanes)
+                if is_whole
+                else ir.Binary("min", count - part * lanes, ir.index(lanes))
+            )
+            store = self._stored(GROUP_START, part * lanes + column)
+            inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
+            outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
+            n_parts = (count + (lanes - 1)) // lanes
+            self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
+
+        return Emit(emit)
+
+    def _copy_stripe(self, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
+        """Groups of columns into scratch, each a panel of its own; B is read row by row."""
+
+        def emit() -> None:
+            product, column = self.product, ir.Name("_copied")
+            width, n_groups = product.width, product.copied_groups
+            start = first + GROUP * width
+            store = self._stored(start, column)
+
+            def rows(groups: ir.Expr, count: ir.Expr, unroll: int) -> ir.Block:
+                inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
+                group = ir.For(GROUP.name, ir.index(0), groups, (inner,), unroll=unroll)
+                return (ir.For(K.name, ir.index(0), product.depth, (group,)),)
+
+            whole = rows(ir.index(n_groups), ir.index(width), n_groups)
+            left = ir.Binary("min", last - start, ir.index(width))
+            part = rows((last - first + (width - 1)) // width, left, 1)
+            is_whole = ir.Binary("eq", last - first, ir.index(n_groups * width))
+            self.block((ir.If(is_whole, whole, part),))
+
+        return Emit(emit)
+
+    def _stored(self, first: ir.Expr, column: ir.Expr) -> ir.Store:
+        """One element of B, of a column after the first of a group, to its place in scratch."""
+        product = self.product
+        value: ir.Expr = ir.Load(product.b.array, product.b.at(first + column, K), product.b.dtype)
+        if value.dtype != product.sum_dtype:
+            value = ir.Cast(value, product.sum_dtype)
+        return ir.Store(SCRATCH, self.panel_start() + K * product.width + column, value)
+
+    def _few(self) -> ir.Block:
+        product = self.product
+        if product.few_form == "tiles":
+            columns = product.few_columns // product.lanes
+            groups = self._panel_groups(columns, product.few_heights)
+            return self._groups(product.few_columns, groups)
+        columns = page_columns(product, self.builder.target)
+        if columns:
+            return self._pages(columns)
+        return self._groups(product.few_columns, (Emit(self._few_rows),))
+
+    def _pages(self, width: int) -> ir.Block:
+        """Columns in groups that begin and end with pages of B, but for the first and the last: the
+        hardware looks ahead within a page only. What is short is done with the group beside it."""
+        b, product, short = self.builder, self.product, width // 4
+        before, end = ir.Name("_columns_before"), ir.Name("_group_end")
+
+        def emit() -> None:
+            size = product.b.dtype.bits // 8
+            first = self._address(product.b, self.value(FIRST_COLUMN, SCALAR))
+            nbytes = b.emit(f"ptrtoint ptr {first} to i64", I64) & (width * size - 1)
+            columns = nbytes.shr(size.bit_length() - 1, signed=False)
+            least = columns.gt(width - short).select(columns - width, columns)
+            binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: least})
+            self.scope.bind(before.name, binding)
+
+        start = FIRST_COLUMN - before
+        n_groups = (LAST_COLUMN - start + (width - 1 - short)) // width
+        n_groups = ir.Binary("max", n_groups, ir.index(1))
+        is_first = ir.Binary("eq", GROUP, ir.index(0))
+        is_last = ir.Binary("eq", GROUP + 1, n_groups)
+        body = (
+            ir.Let(GROUP_START.name, ir.Select(is_first, FIRST_COLUMN, start + GROUP * width)),
+            ir.Let(end.name, ir.Select(is_last, LAST_COLUMN, start + (GROUP + 1) * width)),
+            ir.Let(GROUP_REST.name, end - GROUP_START),
+            Emit(self._few_rows),
+        )
+        return (Emit(emit), ir.For(GROUP.name, ir.index(0), n_groups, body))
+
+    def _few_rows(self) -> None:
+        b, product = self.builder, self.product
+        most = b.constant(product.few_columns, I64)
+        count = b.intrinsic("smin", self.value(GROUP_REST, SCALAR), most)
+        columns = self._address(product.b, self.value(GROUP_START, SCALAR))
+
+        def build(rows: int) -> str:
+            if product.few_form == "dots":
+                return self._few_function(f"dots{rows}", lambda f: f.dots(rows))
+            return self._few_function(f"stream{rows}", lambda f: f.stream(rows))
+
+        self._rows(product.few_heights, build, columns, count)
+
+    def _tiles(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
+        b, product = self.builder, self.product
+        if product.copies_b:
+            size = product.sum_dtype.bits // 8
+            start = self.value(self.panel_start(), SCALAR) * size
+            columns_at = moved(b, self.pointers[SCRATCH], start)
+        else:
+            columns_at = self._address(product.b, self.value(GROUP_START, SCALAR))
+
+        def build(rows: int) -> str:
+            name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
+            return self._function(name, lambda f: f.tile(rows, columns, is_masked))
+
+        self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
+
+    def panel_start(self) -> ir.Expr:
+        """Where the panel of a group begins in scratch."""
+        product = self.product
+        panel = product.depth * product.width
+        start = TILE * (panel * product.copied_groups)
+        return start if product.copied_groups == 1 else start + GROUP * panel
+
+    def _address(self, operand: Operand, line: Vec) -> str:
+        b, size = self.builder, operand.dtype.bits // 8
+        start = self.value(operand.base, SCALAR) + line * self.value(operand.line, SCALAR)
+        return moved(b, self.pointers[operand.array], start * size)
+
+    def _rows(
+        self,
+        heights: Sequence[int],
+        build: Callable[[int], str],
+        columns_at: str,
+        rest: Vec,
+        first: Vec | None = None,
+    ) -> None:
+        """Calls for all rows of the block, from its first or a later one to its last, each as high
+        as it fits."""
+        b, product = self.builder, self.product
+        first = first or self.value(FIRST_ROW, SCALAR)
+        last = self.value(LAST_ROW, SCALAR)
+        depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
+        batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
+        base = self.row_zero()
+        line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
+
+        def call(rows: int, row: Vec) -> None:
+            numbers = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
+            a_at = moved(b, base, row * line)
+            b.emit_void(
+                f"call fastcc void @{build(rows)}(ptr %window, ptr {a_at}, ptr {columns_at}, "
+                f"{numbers}{self.more_arguments(rows, row)})"
+            )
+
+        front, head, after = b.block, b.new_block("rows"), b.new_block("rows_done")
+        front.end = f"br label %{head.name}"
+        b.block = head
+        row = Vec(b, b.new_name(), I64)
+        height = self._height(last - row, heights)
+        done = row + height
+        again = done.lt(last)
+        latch = b.new_block("rows_next")
+        if len(heights) == 1:
+            call(heights[0], row)
+            b.block.end = f"br label %{latch.name}"
+        else:
+            cases = [b.new_block("height") for _ in heights]
+            targets = " ".join(
+                f"i64 {h}, label %{case.name}" for h, case in zip(heights, cases, strict=True)
+            )
+            head.end = f"switch i64 {height.text}, label %{cases[-1].name} [ {targets} ]"
+            for rows, case in zip(heights, cases, strict=True):
+                b.block = case
+                call(rows, row)
+                case.end = f"br label %{latch.name}"
+        latch.end = f"br i1 {again.text}, label %{head.name}, label %{after.name}"
+        b.set_phi(head, row.text, [(first, front), (done, latch)])
+        b.block = after
+
+    def row_zero(self) -> str:
+        """Where row 0 of A begins."""
+        return self._address(self.product.a, self.builder.constant(0, I64))
+
+    def more_arguments(self, rows: int, row: Vec) -> str:
+        """What a tile of so many rows is given beside what all are, as text."""
+        return ""
+
+    def _height(self, left: Vec, heights: Sequence[int]) -> Vec:
+        """How high the next tile is with so many rows left."""
+        b = self.builder
+        if len(heights) == 1:
+            return b.constant(heights[0], I64)
+        table = next_heights(heights)
+        name = f"heights_{'_'.join(map(str, heights))}"
+        values = ", ".join(f"i8 {height}" for height in table)
+        b.globals[name] = f"@{name} = internal constant [{len(table)} x i8] [{values}], align 64"
+        at = b.intrinsic("smin", left, b.constant(LIMIT, I64))
+        where = b.emit_pointer(f"getelementptr i8, ptr @{name}, i64 {at.text}")
+        byte = VType("i", 8, 1)
+        return b.emit(f"load i8, ptr {where}, align 1", byte).convert("zext", I64)
+
+    def new_function(self, builder: Builder) -> TileFunction:
+        return TileFunction(builder, self.micro)
+
+    def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
+        """The name of a function, which is built when it is first asked for."""
+        return self._built(suffix, lambda builder: fill(self.new_function(builder)))
+
+    def _few_function(self, suffix: str, fill: Callable[[FewRows], None]) -> str:
+        return self._built(suffix, lambda builder: fill(FewRows(builder, self.micro)))
+
+    def function_text(self, builder: Builder, name: str) -> str:
+        return function_text(builder, self.micro, name)
+
+    def _built(self, suffix: str, fill: Callable[[Builder], None]) -> str:
+        name = f"{self.micro.name}.{suffix}"
+        if name not in self.texts:
+            builder = Builder(self.builder.target)
+            fill(builder)
+            self.texts[name] = self.function_text(builder, name)
+            self.builder.declarations |= builder.declarations
+            self.builder.globals |= builder.globals
+            self.builder.helpers |= builder.helpers
+        return name
+
+
+def _is_full(width: int) -> ir.Expr:
+    """Whether a group has all of its columns."""
+    return ir.Binary("ge", GROUP_REST, ir.index(width))

@@ -1,0 +1,73 @@
+"""A narrow A, widened once for all columns of a tile: a chunk of K at a time, on the stack.
+
+    for chunk of K:   rows x chunk of A -> float32, one row behind the other
+                      for k in chunk: a step of the tile, on what was widened
+
+Widening a number where it is multiplied takes as long as multiplying it with two vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenite.backends.cpu.gemm.tile import Dot, KLoop, load_wide, moved, summed
+from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+
+#: Lengths of a chunk, of which one must divide K; a tile's rows of it stay in the first cache.
+CHUNKS = (256, 192, 128, 96, 64, 48, 32)
+#: Numbers widened at a time: conversions of short vectors take less than half the time.
+LANES = 8
+
+
+def chunk_of(dot: Dot, depth: int | None) -> int | None:
+    """The length of chunks; None where A is not narrow, or K not known to be made of them."""
+    if dot.a == dot.sum or depth is None:
+        return None
+    return next((chunk for chunk in CHUNKS if depth % chunk == 0), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """So many rows of A, `a_line` bytes apart, that go to `place`, which has room for a chunk."""
+
+    builder: Builder
+    narrow: Dot
+    a_line: Vec | int
+    place: str
+    rows: int
+    depth: int
+    chunk: int
+
+    @property
+    def dot(self) -> Dot:
+        return Dot(self.narrow.sum, self.narrow.b, self.narrow.sum)
+
+    @property
+    def line(self) -> int:
+        """Bytes from row to row of what is widened."""
+        return self.chunk * self.narrow.sum.bits // 8
+
+    def loops(self, b_step: Vec | int) -> list[KLoop]:
+        """Over chunks, and over K in a chunk."""
+        counts = [self.builder.constant(n, I64) for n in (self.depth // self.chunk, self.chunk)]
+        return [
+            KLoop(counts[0], self.chunk * self.narrow.a.bits // 8, b_step * self.chunk),
+            KLoop(counts[1], self.narrow.sum.bits // 8, b_step),
+        ]
+
+    def inside(self, a_at: str) -> str:
+        """Widens a chunk; where it is then."""
+        b, dot, size = self.builder, self.narrow, self.narrow.sum.bits // 8
+
+        def step(narrow_at: str, wide_at: str, _: list[Vec]) -> list[Vec]:
+            for row in range(self.rows):
+                narrow = moved(b, narrow_at, self.a_line * row)
+                value = load_wide(b, narrow, dot.a, dot.sum, LANES, None)
+                where = b.offset(wide_at, row * self.line)
+                b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {LANES * size}")
+            return []
+
+        turns = b.constant(self.chunk // LANES, I64)
+        loop = KLoop(turns, LANES * dot.a.bits // 8, LANES * size)
+        summed(b, [loop], a_at, self.place, [], step)
+        return self.place

@@ -1,0 +1,1 @@
+"""Loop IR becomes vector code in LLVM IR."""

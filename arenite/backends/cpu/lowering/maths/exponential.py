@@ -1,0 +1,205 @@
+"""exp, exp2, expm1 and sigmoid of float32 and float64.
+
+    x = n ln2 + r, |r| <= ln2 / 2        exp(x) = 2^n (1 + r + r^2 Q(r))
+
+Q is a minimax polynomial. ln2 is split in two so that n times its upper part is exact also without
+fused multiply-add. The last multiplication by 2^n rounds once, into denormals and to infinity.
+
+    sigmoid(x) = 2^-k / (2^-k + 2^-k exp(-x))
+
+The power keeps exp(-x) finite as far down as the result is not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenite.backends.cpu.lowering.numeric import fma, polynomial, round_even
+from arenite.backends.cpu.lowering.vector import Vec, VType
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    ln2_high: float
+    ln2_low: float
+    mantissa: int
+    bias: int
+    lowest: float  # below it exp is 0
+    highest: float  # above it exp is infinite, with room for a factor of 2
+    minus_one: float  # below it expm1 is -1
+    infinite: float  # above it expm1 is infinite
+    exp: tuple[float, ...]
+    expm1: tuple[float, ...]
+    exp2: tuple[float, ...]
+
+
+_SINGLE = _Constants(
+    ln2_high=0.693359375,
+    ln2_low=-2.12194440e-4,
+    mantissa=23,
+    bias=127,
+    lowest=-104.0,
+    highest=90.0,
+    minus_one=-18.0,
+    infinite=89.0,
+    exp=(
+        0.4999999403953552,
+        0.16666516661643982,
+        0.041668105870485306,
+        0.00836913101375103,
+        0.0013836437137797475,
+    ),
+    expm1=(
+        0.5,
+        0.16666539013385773,
+        0.04166661202907562,
+        0.008367099799215794,
+        0.0013917619362473488,
+    ),
+    exp2=(
+        0.6931471824645996,
+        0.24022594094276428,
+        0.055503662675619125,
+        0.00962543860077858,
+        0.0013387897051870823,
+        0.00013335637049749494,
+    ),
+)
+_DOUBLE = _Constants(
+    ln2_high=6.93147180369123816490e-01,
+    ln2_low=1.90821492927058770002e-10,
+    mantissa=52,
+    bias=1023,
+    lowest=-746.0,
+    highest=711.0,
+    minus_one=-38.0,
+    infinite=710.0,
+    exp=(
+        0.5000000000000011,
+        0.1666666666666643,
+        0.04166666666652566,
+        0.008333333333479668,
+        0.001388888894492458,
+        0.00019841269546523843,
+        2.480149165597721e-05,
+        2.755754375413334e-06,
+        2.763079550057086e-07,
+        2.5015709075280504e-08,
+    ),
+    expm1=(
+        0.5000000000000006,
+        0.16666666666666685,
+        0.04166666666657295,
+        0.008333333333314465,
+        0.0013888888932614945,
+        0.00019841269903342083,
+        2.4801504146320548e-05,
+        2.7557227647909324e-06,
+        2.7626451207495053e-07,
+        2.5114577542117724e-08,
+    ),
+    exp2=(
+        0.6931471805599453,
+        0.24022650695910172,
+        0.05550410866482457,
+        0.009618129107577146,
+        0.001333355814557223,
+        0.00015403530478657717,
+        1.5252734729380569e-05,
+        1.3215424634731536e-06,
+        1.0177661721301039e-07,
+        7.075581167676415e-09,
+        4.5181134143269733e-10,
+    ),
+)
+
+
+def _constants(x: Vec) -> _Constants:
+    return _SINGLE if x.type.bits == 32 else _DOUBLE
+
+
+def exp(x: Vec) -> Vec:
+    return exp_times_power(x, 0)
+
+
+def exp_times_power(x: Vec, power: int) -> Vec:
+    """exp(x) * 2^power for a small power, without overflow in between."""
+    c = _constants(x)
+    n, r = _reduced(x.clamp(c.lowest, c.highest - power), c)
+    p = fma(polynomial(r, c.exp), r * r, r) + 1.0
+    return scale(p, n + float(power) if power else n)
+
+
+def sigmoid(x: Vec) -> Vec:
+    power = -24 if x.type.bits == 32 else -56
+    unit = x.builder.constant(2.0**power, x.type)
+    return unit / (exp_times_power(-x, power) + unit)
+
+
+def times_sigmoid(a: Vec, x: Vec) -> Vec:
+    """a * sigmoid(x), also where sigmoid(x) is too small to be exact and the product is not."""
+    # A small power: what it takes from `a` may be lost, if that is almost a denormal itself.
+    power = -8
+    unit = 2.0**power
+    return (a * unit) / (exp_times_power(-x, power) + unit)
+
+
+def exp_sum(high: Vec, low: Vec) -> Vec:
+    """exp(high + low) with |low| far below |high|."""
+    c = _constants(high)
+    n, r = _reduced(high.clamp(c.lowest, c.highest), c)
+    r = r + low
+    return scale(fma(polynomial(r, c.exp), r * r, r) + 1.0, n)
+
+
+def exp2(x: Vec) -> Vec:
+    c = _constants(x)
+    x = x.clamp(-1.5 * c.bias, c.bias + 1.0)
+    n = round_even(x)
+    r = x - n
+    return scale(fma(polynomial(r, c.exp2), r, 1.0), n)
+
+
+def expm1(x: Vec) -> Vec:
+    c = _constants(x)
+    n, r = _reduced(x.clamp(c.minus_one, c.infinite), c)
+    near = fma(polynomial(r, c.expm1), r * r, r)
+    # 2^n near + (2^n - 1), halved, since 2^n may overflow where the result does not.
+    half = power_of_two(n - 1.0, c)
+    return (fma(half, near, half - 0.5) * 2.0).with_sign_of(x)
+
+
+def exp_in_range(x: Vec) -> Vec:
+    """exp(x) of |x| so small that the result is a normal number."""
+    c = _constants(x)
+    n, r = _reduced(x, c)
+    return (fma(polynomial(r, c.exp), r * r, r) + 1.0) * power_of_two(n, c)
+
+
+def _reduced(x: Vec, c: _Constants) -> tuple[Vec, Vec]:
+    n = round_even(x * LOG2_E)
+    return n, fma(n, -c.ln2_low, fma(n, -c.ln2_high, x))
+
+
+def power_of_two(n: Vec, c: _Constants) -> Vec:
+    """2^n for a whole n in the range of normal numbers."""
+    return ((n.to_int() + c.bias) << c.mantissa).as_float()
+
+
+def scale(p: Vec, n: Vec) -> Vec:
+    """p * 2^n for p near 1 and a whole n, rounded once."""
+    b, t = p.builder, p.type
+    if b.has_masks and t.bits * t.lanes == 512:
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if t.bits == 32 else 'pd'}.512"
+        mask = VType("i", t.lanes, 1)
+        to_nearest = b.constant(4, VType("i", 32, 1))  # the current direction of rounding
+        return b.call(name, t, p, n, b.constant(0.0, t), b.constant(-1, mask), to_nearest)
+    # In two steps, so that neither power leaves the normal numbers.
+    c = _constants(p)
+    whole = n.to_int()
+    half = whole.shr(1, signed=True)
+    first = ((half + c.bias) << c.mantissa).as_float()
+    second = ((whole - half + c.bias) << c.mantissa).as_float()
+    return p * first * second

@@ -1,0 +1,210 @@
+"""What goes into a program and what comes out: arrays checked against the types they are to have.
+
+In: the arrays of a caller. Out: arrays that native code can read in place, and the sizes that are
+read off their shapes; one clear error where something does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.typing import NDArray
+
+from arenite.dtype import DType, Kind
+from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim, Var, bounds, evaluate, found_in
+from arenite.ir.element import in_native_order, numpy_dtype
+from arenite.ir.node import Shape, typed
+from arenite.ir.outline import Port
+from arenite.program.size_reader import SizeReader
+
+Array = NDArray[Any]
+
+
+class Arguments:
+    """The inputs of a graph; what a call checks of each is looked up once."""
+
+    def __init__(self, inputs: tuple[Port, ...], variables: tuple[Var, ...]) -> None:
+        self._inputs = inputs
+        self._reader = SizeReader([port.shape for port in inputs], variables)
+        self._wanted = [
+            (numpy_dtype(port.dtype), None if _is_open(port) else port.shape) for port in inputs
+        ]
+        #: Whether some size is known only when arrays are given.
+        self.is_open = any(shape is None for _, shape in self._wanted)
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """NumPy's, of each input."""
+        return [dtype for dtype, _ in self._wanted]
+
+    def fitting(self, arrays: list[Array]) -> list[Array]:
+        """The arrays as native code can read them in place; what does not fit raises."""
+        if len(arrays) != len(self._wanted):
+            raise InvalidArgument(f"{len(self._wanted)} inputs are needed, not {len(arrays)}")
+        fitting = []
+        for k, array in enumerate(arrays):
+            dtype, shape = self._wanted[k]
+            given = array.dtype
+            if given is not dtype and given != dtype:
+                array = in_native_order(array)
+                if array.dtype != dtype:
+                    _explain(array, self._inputs[k])
+            if array.shape != shape and (
+                shape is not None or array.ndim != len(self._inputs[k].shape)
+            ):
+                _explain(array, self._inputs[k])
+            flags = array.flags
+            fitting.append(array if flags.c_contiguous and flags.aligned else array.copy())
+        return fitting
+
+    def sizes(self, arrays: list[Array]) -> dict[str, int]:
+        """The values of all variables, read off the shapes; every other size is checked."""
+        reader = self._reader
+        if reader.missing:
+            raise BoundsError(no_size(reader.missing[0]))
+        sizes = reader.sizes([array.shape for array in arrays])
+        if isinstance(sizes, int):
+            _explain(arrays[sizes], self._inputs[sizes])
+        pairs = zip(self._inputs, arrays, strict=True)
+        for port, array in pairs:
+            if any(
+                _value(dim, sizes) != size
+                for dim, size in zip(port.shape, array.shape, strict=True)
+            ):
+                _explain(array, port)
+        return sizes
+
+
+def check_targets(out: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    """InvalidArgument unless each of these is an array that can be written to, of bytes that no
+    other has; `names` is what the caller calls them. They may be inputs too: these are read before.
+    """
+    names = names or [f"out[{k}]" for k in range(len(out))]
+    spans = []
+    for k, (name, array) in enumerate(zip(names, out, strict=True)):
+        if not isinstance(array, np.ndarray) or not array.flags.writeable:
+            raise InvalidArgument(f"{name} is no array that can be written to")
+        if array.size:
+            if not array.flags.forc and _overlaps_itself(array):
+                raise InvalidArgument(
+                    f"elements of {name} share bytes, so some would be lost; give an array that "
+                    "has bytes for each"
+                )
+            spans.append((*byte_bounds(array), k))
+    open_spans: list[tuple[int, int]] = []  # end, and which
+    for start, end, k in sorted(spans):
+        open_spans = [one for one in open_spans if one[0] > start]
+        for _, other in open_spans:
+            if np.shares_memory(out[k], out[other]):  # views may lie between one another
+                first, second = (names[n] for n in sorted((k, other)))
+                raise InvalidArgument(
+                    f"{first} and {second} share bytes, so one result would overwrite the other; "
+                    "give each an array of its own"
+                )
+        open_spans.append((end, k))
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether a step along some axis is shorter than what lies within it."""
+    extent = array.itemsize
+    for stride, size in sorted(
+        (abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)
+    ):
+        if size > 1 and stride < extent:
+            return True
+        extent += (size - 1) * stride
+    return False
+
+
+def check_room(
+    out: Sequence[Array], outputs: Sequence[tuple[Shape, DType]], sizes: Mapping[str, int]
+) -> None:
+    """ShapeMismatch unless outputs of these types go into the caller's arrays, by all that is known
+    before a run; InvalidArgument for too few. Sizes that are found in it may still differ."""
+    if len(out) != len(outputs):
+        raise InvalidArgument(f"{len(outputs)} outputs do not go into {len(out)} arrays")
+    for target, (shape, dtype) in zip(out, outputs, strict=True):
+        if target.dtype != numpy_dtype(dtype) or not _has_room(target.shape, shape, sizes):
+            known = [dim if found_in(dim) else _value(dim, sizes) for dim in shape]
+            raise ShapeMismatch(
+                f"an output of {typed(known, dtype)} does not go into an array of "
+                f"{target.dtype}{list(target.shape)}"
+            )
+
+
+def _has_room(given: tuple[int, ...], shape: Shape, sizes: Mapping[str, int]) -> bool:
+    """Whether an output may turn out to be as large as what is given."""
+    return len(given) == len(shape) and all(
+        size <= bounds(dim)[1] if found_in(dim) else size == _value(dim, sizes)
+        for size, dim in zip(given, shape, strict=True)
+    )
+
+
+def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
+    """Results copied into the caller's arrays, but for those that are there: all of them, or none
+    where the run has found one to be of another size."""
+    for target, result in zip(out, results, strict=True):
+        if target.shape != result.shape:
+            raise ShapeMismatch(
+                f"an output turned out to be {result.dtype}{list(result.shape)} and does not go "
+                f"into an array of {target.dtype}{list(target.shape)}. The run is over: states, "
+                "and outputs of known sizes, are written. Where sizes are found while running, "
+                "call without out="
+            )
+    for target, result in zip(out, results, strict=True):
+        if target is not result:
+            target[...] = result
+    return list(out)
+
+
+def in_place(array: Array, inputs: Sequence[tuple[int, int]]) -> bool:
+    """Whether native code can write a result where this array has it; `inputs` are the addresses
+    of what is read meanwhile, from the first to the one behind the last. Arrays of a kind of their
+    own may do more on being written to."""
+    flags = array.flags
+    if type(array) not in (np.ndarray, np.memmap) or not (flags.c_contiguous and flags.aligned):
+        return False
+    return not overlaps(array, inputs)
+
+
+def overlaps(array: Array, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether an array reaches into one of these spans of addresses."""
+    if not array.size:
+        return False
+    first, end = byte_bounds(array)
+    return any(first < other_end and other < end for other, other_end in spans)
+
+
+def no_size(name: str) -> str:
+    """Why a variable has no value."""
+    return (
+        f"no input has {name!r} as a size from which it follows, by itself or in a form such as "
+        f"2 * {name} + 1, so it is not known"
+    )
+
+
+def _is_open(port: Port) -> bool:
+    return not all(isinstance(size, int) for size in port.shape)
+
+
+def _explain(array: Array, port: Port) -> NoReturn:
+    """Say what is wrong with an array for an input."""
+    if array.dtype != numpy_dtype(port.dtype):
+        hint = ""
+        if array.dtype == np.float64 and port.dtype.kind is Kind.FLOAT:
+            hint = f"; NumPy makes arrays of float64: give x.astype({port.dtype.name!r})"
+        raise TypeMismatch(
+            f"input {port.name!r} is {port.dtype}, the array given {array.dtype}{hint}"
+        )
+    raise ShapeMismatch(
+        f"input {port.name!r} is {typed(port.shape, port.dtype)}, the array given has shape "
+        f"{array.shape}"
+    )
+
+
+def _value(dim: Dim, sizes: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)

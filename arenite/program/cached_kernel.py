@@ -1,0 +1,136 @@
+"""CachedKernel: a compiled kernel with what is needed to launch it again, and to read it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arenite.ir.dim import Dim
+from arenite.ir.node import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Compiled code that can be launched: where it begins in the code of its model."""
+
+    entry_point: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """The LLVM IR of a module, packed: kept for those who want to read it."""
+
+    packed: bytes
+
+    @classmethod
+    def of(cls, text: str) -> ModuleText:
+        return cls(zlib.compress(text.encode(), 6))
+
+    @property
+    def text(self) -> str:
+        return zlib.decompress(self.packed).decode() if self.packed else ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CachedKernel:
+    """Prints as its loops. Launch sizes are symbolic and evaluated for each launch; offsets are
+    launch arguments."""
+
+    program: Program
+    device: str
+    code: str  # the loops, in a C-like form
+    entry_point: str
+    var_names: tuple[str, ...]  # positional: sizes behind the arrays in the window
+    globals: tuple[int, ...]  # values in the order of the kernel's array arguments
+    outs: tuple[int, ...]
+    ins: tuple[int, ...]  # all that is read: also results and scratch that are read back
+    host_parallel_safe: bool
+    global_size: tuple[Dim, Dim, Dim]
+    local_size: tuple[Dim, Dim, Dim] | None
+    module: ModuleText = field(default=ModuleText(b""), repr=False)
+    reads_nbytes: Dim = 0
+    writes_nbytes: Dim = 0
+    arithmetic: Mapping[str, Dim] = field(default_factory=dict)  # operations, by what in
+    border: str = ""
+    origins: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        return self.code
+
+    def __repr__(self) -> str:
+        """A line: what it is called, moves and computes, and where it comes from."""
+        origin = f", {self.origins[0]}" if self.origins else ""
+        return (
+            f"<kernel {self.entry_point}: reads {self.reads_nbytes} bytes, writes "
+            f"{self.writes_nbytes}, {self.operations} operations{origin}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.code)}</pre>"
+
+    @property
+    def operations(self) -> Dim:
+        """Arithmetic of all kinds, for one launch."""
+        return sum(self.arithmetic.values(), start=0)
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR of the module the kernel is in."""
+        return self.module.text
+
+    @property
+    def asm(self) -> str:
+        """What truly runs; made when asked for, by the compiler."""
+        from arenite.program.backend import backend_of
+
+        return backend_of(self.device).assembly(self)
+
+
+class Kernels(tuple[CachedKernel, ...]):
+    """All kernels of a program, which print as a table."""
+
+    __slots__ = ()
+
+    def _rows(self) -> list[list[str]]:
+        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because", "origin"]
+        return [head] + [
+            [
+                kernel.entry_point,
+                *map(str, (kernel.reads_nbytes, kernel.writes_nbytes, kernel.operations)),
+                str(kernel.global_size[0]),
+                kernel.border,
+                ", ".join(map(str, kernel.origins[:1])),
+            ]
+            for kernel in self
+        ]
+
+    def __str__(self) -> str:
+        from arenite.memory.tables import aligned
+
+        return aligned(self._rows(), {1, 2, 3, 4})
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} kernels: {', '.join(kernel.entry_point for kernel in self)}>"
+
+    def _repr_html_(self) -> str:
+        from arenite.memory.html import html_table
+
+        rows = self._rows()
+        for row, kernel in zip(rows[1:], self, strict=True):
+            row[1:3] = map(_readable, (kernel.reads_nbytes, kernel.writes_nbytes))
+            row[3:5] = (_grouped(kernel.operations), _grouped(kernel.global_size[0]))
+        return html_table(rows, range(1, 5))
+
+
+def _readable(nbytes: Dim) -> str:
+    from arenite.device.allocator import readable_nbytes
+
+    return readable_nbytes(nbytes) if isinstance(nbytes, int) else f"{nbytes} bytes"
+
+
+def _grouped(number: Dim) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number)

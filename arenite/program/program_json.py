@@ -1,0 +1,193 @@
+"""The objects of a program as JSON, and back: launches, values, steps, cells, kernels.
+
+What reads them takes any numbers; `program_check` says whether they name something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from arenite.ir.dim import Dim
+from arenite.ir.node import Origin
+from arenite.program.assemble import LaunchSpec
+from arenite.program.cached_kernel import CachedKernel, ModuleText, Program
+from arenite.program.dim_json import dim_from_json, dim_to_json
+from arenite.program.steps import Cell, Step, StepKind
+from arenite.program.value_spec import (
+    ValueSpec,
+    dims_from_json,
+    dims_to_json,
+    value_from_json,
+    value_to_json,
+)
+
+if TYPE_CHECKING:
+    from arenite.program.compiled import Compiled
+
+#: Stands for the name of a kernel in saved texts.
+NAME = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What of a program is read when it is looked at."""
+
+    load: tuple[LaunchSpec, ...]
+    launches: tuple[LaunchSpec, ...]
+    values: tuple[ValueSpec, ...]
+    steps: tuple[Step, ...]
+    cells: tuple[Cell, ...]
+    late: Mapping[Dim, int]
+
+
+def objects_to_json(program: Compiled) -> dict[str, Any]:
+    return {
+        "load": [_launch_to_json(launch) for launch in program.load],
+        "launches": [_launch_to_json(launch) for launch in program.launches],
+        "values": [value_to_json(value) for value in program.values],
+        "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in program.steps],
+        "cells": [_cell_to_json(cell) for cell in program.cells],
+        "late": [[dim_to_json(size), cell] for size, cell in program.late.items()],
+    }
+
+
+def objects_from_json(data: Mapping[str, Any]) -> Objects:
+    return Objects(
+        tuple(map(_launch_from_json, data["load"])),
+        tuple(map(_launch_from_json, data["launches"])),
+        tuple(map(value_from_json, data["values"])),
+        tuple(map(_step_from_json, data["steps"])),
+        tuple(map(_cell_from_json, data["cells"])),
+        {dim_from_json(size): int(cell) for size, cell in data["late"]},
+    )
+
+
+def kernels_to_json(kernels: Sequence[CachedKernel]) -> dict[str, Any]:
+    codes = {code: k for k, code in enumerate(dict.fromkeys(map(_nameless, kernels)))}
+    modules = list(dict.fromkeys(kernel.module for kernel in kernels))
+    return {
+        "kernels": [_kernel_to_json(kernel, codes) for kernel in kernels],
+        "codes": list(codes),
+        "module_of": [modules.index(kernel.module) for kernel in kernels],
+        "modules": [len(module.packed) for module in modules],
+    }
+
+
+def joined_modules(kernels: Sequence[CachedKernel]) -> bytes:
+    """The texts of their modules, in the order that `kernels_to_json` counts them by."""
+    return b"".join(module.packed for module in dict.fromkeys(one.module for one in kernels))
+
+
+def kernels_from_json(data: Mapping[str, Any], joined: memoryview) -> tuple[CachedKernel, ...]:
+    modules = _modules(data["modules"], joined)
+    return tuple(
+        _kernel_from_json(kernel, modules[module], data["codes"])
+        for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
+    )
+
+
+def _step_from_json(data: list[Any]) -> Step:
+    kind, a, b, c, instructions = data
+    program = []
+    for given in instructions:
+        op, dst, first, second = map(int, given)
+        program.append((op, dst, first, second))
+    return Step(StepKind(kind), int(a), int(b), int(c), tuple(program))
+
+
+def _cell_to_json(cell: Cell) -> list[Any]:
+    if cell.size is not None:
+        return ["size", dim_to_json(cell.size)]
+    return ["run", 0] if cell.address is None else ["address", cell.address]
+
+
+def _cell_from_json(data: list[Any]) -> Cell:
+    kind, content = data
+    if kind == "size":
+        return Cell(size=dim_from_json(content))
+    return Cell(address=int(content)) if kind == "address" else Cell()
+
+
+def _launch_to_json(launch: LaunchSpec) -> list[Any]:
+    return [
+        launch.name,
+        launch.entry,
+        launch.arrays,
+        launch.reads,
+        launch.writes,
+        dims_to_json(launch.sizes),
+        dim_to_json(launch.tiles),
+        launch.cost_ns,
+    ]
+
+
+def _launch_from_json(data: list[Any]) -> LaunchSpec:
+    name, entry, arrays, reads, writes, sizes, tiles, cost_ns = data
+    return LaunchSpec(
+        str(name),
+        int(entry),
+        tuple(map(int, arrays)),
+        tuple(map(int, reads)),
+        tuple(map(int, writes)),
+        dims_from_json(sizes),
+        dim_from_json(tiles),
+        int(cost_ns),
+    )
+
+
+def _nameless(kernel: CachedKernel) -> str:
+    """Its code; layers repeat, and so do texts that differ in the name alone."""
+    return kernel.code.replace(kernel.entry_point, NAME)
+
+
+def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "name": kernel.entry_point,
+        "function": kernel.program.entry_point,
+        "offset": kernel.program.offset,
+        "code": codes[_nameless(kernel)],
+        "vars": kernel.var_names,
+        "globals": kernel.globals,
+        "outs": kernel.outs,
+        "ins": kernel.ins,
+        "tiles": dim_to_json(kernel.global_size[0]),
+        "reads": dim_to_json(kernel.reads_nbytes),
+        "writes": dim_to_json(kernel.writes_nbytes),
+        "arithmetic": {name: dim_to_json(dim) for name, dim in kernel.arithmetic.items()},
+        "border": kernel.border,
+        "origins": [[o.file, o.line, o.name] for o in kernel.origins],
+    }
+
+
+def _modules(sizes: list[int], joined: memoryview) -> list[ModuleText]:
+    modules, at = [], 0
+    for size in sizes:
+        modules.append(ModuleText(bytes(joined[at : at + size])))
+        at += size
+    return modules
+
+
+def _kernel_from_json(
+    data: dict[str, Any], module: ModuleText, codes: Sequence[str]
+) -> CachedKernel:
+    return CachedKernel(
+        program=Program(str(data["function"]), int(data["offset"])),
+        device="cpu",
+        code=str(codes[data["code"]]).replace(NAME, str(data["name"])),
+        entry_point=str(data["name"]),
+        var_names=tuple(map(str, data["vars"])),
+        globals=tuple(map(int, data["globals"])),
+        outs=tuple(map(int, data["outs"])),
+        ins=tuple(map(int, data["ins"])),
+        host_parallel_safe=True,
+        global_size=(dim_from_json(data["tiles"]), 1, 1),
+        local_size=None,
+        module=module,
+        reads_nbytes=dim_from_json(data["reads"]),
+        writes_nbytes=dim_from_json(data["writes"]),
+        arithmetic={str(name): dim_from_json(dim) for name, dim in data["arithmetic"].items()},
+        border=str(data["border"]),
+        origins=tuple(Origin(str(f), int(line), str(n)) for f, line, n in data["origins"]),
+    )
