@@ -18,7 +18,7 @@ from arenite import locks
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.runtime.arguments import Arguments, check_targets, write_to
+from arenite.runtime.arguments import Arguments, check_targets
 from arenite.runtime.assemble import Assembly
 from arenite.runtime.binding import Binder, Binding
 from arenite.runtime.closing import Closing
@@ -150,7 +150,9 @@ class Executable(Closing):
         """Run; the outputs as new arrays, or written into `out`.
 
         Arrays of `out` that lie in C order, and share no byte with an input, are written to while
-        it runs: a run that fails or is cancelled leaves them half written.
+        it runs: a run that fails or is cancelled leaves them half written. Where the number of rows
+        of a result is found by the run, `out` has as many, or as many as there may be at the most:
+        then its first rows are returned, and what is behind them is anything.
         """
         results = self.quickly(arrays, out)
         if results is not None:
@@ -193,7 +195,11 @@ class Executable(Closing):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self(*[inputs[name] for name in names])
 
-    def _run(self, arrays: list[Array], out: Sequence[Array] | None = None) -> list[Array]:
+    def run_into(self, arrays: Sequence[Array], out: Sequence[Array | None]) -> list[Array]:
+        """Run, as with `out`, arrays that nobody else writes to; None is for a new array."""
+        return self._run([*arrays], out)
+
+    def _run(self, arrays: list[Array], out: Sequence[Array | None] | None = None) -> list[Array]:
         """The results, in `out` where that is given: what does not fit it is refused before the
         run, unless sizes are found in it."""
         with self._lock:
@@ -211,11 +217,11 @@ class Executable(Closing):
                         outcome = self._go_on(binding, outcome)
                     if outcome.kind is not OutcomeKind.END:
                         self._check_outcome(outcome)
-                    results = handover.finished(binding, results)
+                    results = handover.finished(binding, results, out)
                 self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
             finally:
                 self._is_running = False
-        return results if out is None else write_to(out, results)
+        return results
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from arenite.device.allocator import readable_nbytes
@@ -121,9 +122,13 @@ class CompiledFunction(Closing):
         self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
+        """Run; the results as new arrays, or written into `out`, arrays in the same structure.
+
+        `out` is what is returned, but for an array with room for more rows than the run found:
+        of that the first, as many as were found.
+        """
         variant = self._only
-        results = None
+        results, targets = None, None
         is_leaf = out is None or (variant is not None and variant.structure is LEAF)
         if variant is not None and self._is_flat and is_leaf:
             results = variant.executable.quickly(arguments, None if out is None else (out,))
@@ -134,7 +139,7 @@ class CompiledFunction(Closing):
             with self._states.lent_to(variant):
                 results = variant.executable(*arrays, out=targets)
         variant.count_call()
-        if out is not None:
+        if out is not None and (targets is None or all(map(is_, results, targets))):
             return out
         return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
 
