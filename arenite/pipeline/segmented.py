@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -228,7 +229,9 @@ class SegmentedExecutable(Closing):
     @property
     def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        return Kernels(kernel for one in self.executables for kernel in one.kernels)
+        kernels = [one.kernels for one in self.executables]
+        reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
+        return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])
 
     @property
     def passes(self) -> tuple[Record, ...]:

@@ -93,14 +93,14 @@ class Executable(Closing):
     def kernels(self) -> Kernels:
         from arenite.runtime.kernel import Kernels
 
-        return Kernels(self.compiled.kernels)
+        return Kernels(self.compiled.kernels, self._named_reads)
 
     @property
     def load_kernels(self) -> Kernels:
         """Those that read constants alone: they run once, before the first run."""
         from arenite.runtime.kernel import Kernels
 
-        return Kernels(self.compiled.load_kernels)
+        return Kernels(self.compiled.load_kernels, self._named_reads)
 
     @property
     def load_ns(self) -> int | None:

@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
 from arenite.memory.html import html_table
-from arenite.memory.tables import aligned
+from arenite.memory.tables import aligned, few
 from arenite.runtime import native
 from arenite.runtime.kernel import CachedKernel
 from arenite.runtime.limits import Limits, limits
 from arenite.runtime.stamps import Stamps
 from arenite.runtime.threads import default_n_threads
-
-#: Names in a cell of the table.
-SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ class Profile:
                 f"{k.gops:.1f}",
                 f"{k.gbytes:.1f}",
                 f"{k.limit_share:.0%} {k.bound}",
-                _named(k.reads),
+                few(k.reads),
                 k.origin,
             ]
             for k in ordered
@@ -182,9 +179,3 @@ class Profile:
             for record in self.records
         ]
         return json.dumps({"traceEvents": events})
-
-
-def _named(names: tuple[str, ...]) -> str:
-    """A few names, and how many more there are."""
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -24,6 +24,7 @@ from arenite.runtime.arguments import check_targets, no_size
 from arenite.runtime.closing import Closing
 from arenite.runtime.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
+from arenite.tensor.closure import ClosureNames
 from arenite.tensor.signature import Signature
 from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
@@ -51,7 +52,9 @@ def compile(  # noqa: A001 - the word for what it does
 
     A spec is a tensor or an array (its type counts, not its content), `arenite.spec(shape,
     dtype)`, where sizes may be Vars, or a tuple, list, dict or dataclass of these; the plan names
-    what is in it: `params.layers.0.w`. `memory` is the most bytes that the program may take in all,
+    what is in it: `params.layers.0.w`. Tensors and arrays that the function closes over are called
+    what its source calls them, `self.weights[3]`, unless they have a name (`Tensor.named`).
+    `memory` is the most bytes that the program may take in all,
     "1MiB" or a number: inputs and outputs, weights, states, and everything between. DoesNotFit,
     with what fills it, before anything runs; each value of a static argument has that much.
     `plan` is what bytes are shared for: "memory", as few
@@ -88,11 +91,14 @@ class _Source:
         from arenite.pipeline.program import compile_program
 
         inputs, given = self.signature.traced(values)
-        with tracing() as states:
+        names_of_data = ClosureNames(self.function)
+        with tracing() as states, names_of_data.listening():
             structure, leaves = taken_apart(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
         updates = states.updates
-        origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
+        nodes = everything([*outputs, *(value for _, value in updates)])
+        origins = ORIGINS.subset(nodes)
+        names_of_data.give_to(origins, nodes)
         names = _output_names([path for path, _ in leaves])
         graph = Graph(tuple(inputs), tuple(outputs), names, origins, tuple(updates))
         unknown = SizeReader([node.shape for node in inputs], graph.vars).missing
