@@ -61,9 +61,9 @@ class Worker:
     ASLEEP = 64  # u32, futex: AWAKE, AT_GATE, IN_RUN or RESTING
     CPU_CLOCK = 72  # the system's name for the clock of its processor time
     CPU_NS = 80  # what that said when the caller began to watch
-    RESTED_AT = 88  # by the driver's clock: when its last rest ended,
-    TIMEOUT = 96  # two i64: seconds, nanoseconds of its rest
-    RESTED_CLOCKS = 112  # and how long it was
+    FREE_SINCE = 88  # by the driver's clock: when it last rested, or held others up before this
+    TIMEOUT = 96  # two i64: seconds, nanoseconds of its last rest
+    HELD_AT = 112  # when it was last seen to hold others up
     THREAD = 120  # pthread_t
     NBYTES = 128
 

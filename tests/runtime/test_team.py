@@ -176,6 +176,22 @@ def test_tables_that_come_and_go_while_workers_are_late(
         assert (x == n).all()
 
 
+def test_a_worker_that_seldom_holds_the_others_up_does_not_rest(kernels: dict[str, int]) -> None:
+    model, arrived = napping(kernels, 20_000)
+    run_both(model, arrived)
+    team = native.team()
+    before = team.rests_by_thread[1]
+    record = team.address + Team.WORKERS + Worker.NBYTES
+    n_held = 0
+    for _ in range(20):
+        for word in (Worker.FREE_SINCE, Worker.HELD_AT, Worker.REST_NS):
+            ctypes.c_int64.from_address(record + word).value = 0  # not since the machine started
+        run_both(model, arrived)
+        n_held += ctypes.c_int64.from_address(record + Worker.HELD_AT).value > 0
+    assert n_held > 0, "it was seen"
+    assert team.rests_by_thread[1] <= before + 1, "one may have been asked for before"
+
+
 def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to(kernels: dict[str, int]) -> None:
     cpus = os.sched_getaffinity(0)
     if len(cpus) < 2:
