@@ -22,8 +22,8 @@ from arenite.runtime.layout import MAX_CLAIMS, Imports, Run, Team, Worker
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
-#: A wait of less than this share of the time before it, in which nobody waited, asks for no rest:
-#: the CPU was another program's for a moment, and is the worker's again when it could begin to rest.
+#: A wait asks for no rest if nobody was waited for in so many times its length before: the CPU was
+#: another program's for a moment, and is the worker's again when it could begin to rest.
 RARE_FACTOR = 16
 #: A rest is so many times as long as the wait it is for; twice as long as the one before where that
 #: is over for less than it took. So a CPU that stays another program's is asked ever less often.
