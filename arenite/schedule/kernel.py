@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import TypeAlias
 
 from arenite.dtype import BY_NAME
@@ -282,6 +283,7 @@ def control_reads(parts: LoopParts) -> tuple[Node, ...]:
     return trips if is_always(parts.condition) else (*trips, parts.condition)
 
 
+@lru_cache(1 << 10)
 def space_vars(space: Shape) -> tuple[Var, ...]:
     """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
     return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
