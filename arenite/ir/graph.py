@@ -18,8 +18,9 @@ from arenite.dtype import DType
 from arenite.errors import InvalidGraph
 from arenite.ir.dim import Expr, Found, Var, found_in, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
-from arenite.ir.ops import BufferSource, ConstantData, Region, make
+from arenite.ir.ops import BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
+from arenite.ir.ops.define import on_inputs
 from arenite.ir.ops.host import HostFunction
 
 
@@ -119,13 +120,14 @@ class Graph:
         return [node for node in self.everything if node.op in ("constant", "buffer")]
 
     def mapped(self, new: Mapping[Node, Node], origins: Origins) -> Graph:
-        """The graph of what `new` has for the outputs and for what states become."""
+        """The graph of what `new` has for the outputs and for what states become; what it has
+        nothing for stays."""
         return Graph(
             self.inputs,
-            tuple(new[node] for node in self.outputs),
+            tuple(new.get(node, node) for node in self.outputs),
             self.names,
             origins,
-            tuple((state, new[value]) for state, value in self.updates),
+            tuple((state, new.get(value, value)) for state, value in self.updates),
         )
 
     def of_region(self, region: Region) -> Graph:
@@ -155,13 +157,21 @@ class Graph:
                     )
         return tuple(found[name] for name in sorted(found))
 
-    def users(self) -> dict[Node, tuple[Node, ...]]:
+    def users(self) -> Mapping[Node, tuple[Node, ...]]:
         """For each node those that take it as an input, each once, in order."""
-        users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        return self._users
+
+    @cached_property
+    def _users(self) -> dict[Node, tuple[Node, ...]]:
+        users: dict[Node, list[Node]] = {}
         for node in self.nodes:
-            for value in dict.fromkeys(node.inputs):
-                users[value].append(node)
-        return {node: tuple(found) for node, found in users.items()}
+            inputs = node.inputs
+            for value in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+                if value in users:
+                    users[value].append(node)
+                else:
+                    users[value] = [node]
+        return {node: tuple(users.get(node, ())) for node in self.nodes}
 
     def replace(self, mapping: Mapping[Node, Node]) -> Graph:
         """The graph with some nodes replaced and their users rebuilt; origins are carried over.
@@ -182,7 +192,7 @@ class Graph:
             else:
                 inputs = tuple(new[value] for value in node.inputs)
                 same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-                result = node if same else make(node.op, *inputs, **dict(node.attrs))
+                result = node if same else on_inputs(node, inputs)
             new[node] = result
             origins.add(result, *self.origins.of(node))
         inputs = tuple(new[node] for node in self.inputs)
