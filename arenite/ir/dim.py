@@ -463,6 +463,7 @@ def known_le(a: Dim, b: Dim) -> bool:
     return bounds(b - a)[0] >= 0
 
 
+@lru_cache(_MAX_KEPT)
 def variables(dim: Dim) -> frozenset[Var]:
     """The variables in a size."""
     found: set[Var] = set()

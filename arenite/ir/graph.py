@@ -38,13 +38,12 @@ def _visited(roots: Iterable[Node], done: set[Node]) -> list[Node]:
         if node in done:
             pending.pop()
             continue
-        missing = [value for value in node.inputs if value not in done]
-        if missing:
-            pending += missing[::-1]
-        else:
+        if done.issuperset(node.inputs):
             pending.pop()
             done.add(node)
             order.append(node)
+        else:
+            pending += [value for value in reversed(node.inputs) if value not in done]
     return order
 
 
@@ -148,7 +147,7 @@ class Graph:
     def _variables(self) -> tuple[Var, ...]:
         found: dict[str, Var] = {}
         for node in self.everything:
-            for var in _variables_in((node.shape, node.attrs)):
+            for var in _variables_of(node):
                 if found.setdefault(var.name, var) != var:
                     other = found[var.name]
                     raise InvalidGraph(
@@ -280,10 +279,21 @@ def _key(size: Expr, found: dict[str, int]) -> str:
 
 def found_sizes(node: Node) -> set[Found]:
     """Sizes found while running in the type and the attributes of a node."""
-    return {var for var in _variables_in((node.shape, node.attrs)) if isinstance(var, Found)}
+    return {var for var in _variables_of(node) if isinstance(var, Found)}
 
 
-def _variables_in(value: object) -> list[Var]:
-    if isinstance(value, tuple):
-        return [var for item in value for var in _variables_in(item)]
-    return sorted(variables(value), key=lambda var: var.key) if isinstance(value, Expr) else []
+def _variables_of(node: Node) -> list[Var]:
+    """The variables in the type and the attributes of a node."""
+    found: list[Var] = []
+    pending: list[object] = [value for _, value in reversed(node.attrs)]
+    pending += reversed(node.shape)
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is int or kind is str:
+            continue
+        if isinstance(value, Expr):
+            found += sorted(variables(value), key=lambda var: var.key)
+        elif isinstance(value, tuple):
+            pending += reversed(value)
+    return found

@@ -18,6 +18,7 @@ from arenite.errors import DamagedCache, NotSupported
 from arenite.ir.outline import Outline
 from arenite.memory.plan import MEMORY, MemoryPlan
 from arenite.pipeline.choices import choices_of
+from arenite.pipeline.garbage import collected_less_often
 from arenite.pipeline.identity import identity
 from arenite.pipeline.outlines import fits
 from arenite.runtime import cache
@@ -58,8 +59,9 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(outline.graph, memory, plan, winograd, on_progress))
-        return built[0].sections()
+        with collected_less_often():
+            built.append(compile_anew(outline.graph, memory, plan, winograd, on_progress))
+            return built[0].sections()
 
     key = _key("model", outline, memory, plan, winograd)
     sections = cache.default().obtain(key, build_sections)
@@ -107,14 +109,17 @@ def plan_graph(graph: Graph | Outline) -> MemoryPlan:
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
     key = _key("plan", outline, None)
+    made: list[MemoryPlan] = []
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import draft
 
-        return {"plan": draft(outline.graph).plan.to_json().encode()}
+        with collected_less_often():
+            made.append(draft(outline.graph).plan)
+            return {"plan": made[0].to_json().encode()}
 
     sections = store.obtain(key, build_sections, needs=("plan",))
-    return MemoryPlan.from_json(bytes(sections["plan"]).decode())
+    return made[0] if made else MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
 def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:
