@@ -15,7 +15,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.choose import build
 from arenite.codegen.printer import kernel_text
 from arenite.codegen.target import Target
-from arenite.ir.node import Node, attr_key
+from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONSTRUCTS, is_in_memory
 
@@ -107,5 +107,5 @@ def form_of(kernel: Kernel) -> Hashable:
 
 def _type_of(node: Node) -> Hashable:
     """The op with its attributes; of values that are given, their type alone."""
-    own = () if is_in_memory(node) or node.op in CONSTRUCTS else attr_key(node.attrs)
+    own = () if is_in_memory(node) or node.op in CONSTRUCTS else node.attr_keys
     return node.op, own, node.shape, node.dtype

@@ -95,7 +95,8 @@ class Graph:
     @cached_property
     def everything(self) -> tuple[Node, ...]:
         """All nodes, those of bodies and branches too."""
-        return tuple(everything(self._roots))
+        has_bodies = any(map(regions_of, self.nodes))
+        return tuple(everything(self._roots)) if has_bodies else self.nodes
 
     @property
     def _roots(self) -> tuple[Node, ...]:

@@ -50,10 +50,10 @@ def compile_graph(
     plan is made for: "memory", or "concurrency"; `winograd` whether convolutions may be done by
     that method. While code is made, `on_progress(done, total)` hears of kernels.
     """
-    found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
+    outline = Outline.of(graph)
+    found = saved_program(outline, threads=threads, memory=memory, plan=plan, winograd=winograd)
     if found is not None:
         return found
-    outline = Outline.of(graph)
     if outline.kept_as is not None:
         outline = Outline.of(outline.graph)
     built: list[Compiled] = []

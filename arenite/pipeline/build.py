@@ -50,6 +50,7 @@ class Draft:
     built: dict[int, Built]
     sizes: dict[str, Var]
     program: Lowered
+    specs: list[LaunchSpec]  # of the launches of a run; where their code begins is not known
     plan: MemoryPlan
 
 
@@ -92,9 +93,9 @@ def _drafted(
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
     program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
-    specs = [_launch(launch, built[launch.kernel.number], 0, sizes) for launch in program.launches]
+    specs = [_launch(launch, built[launch.kernel.number], sizes) for launch in program.launches]
     plan = planned(program, shared_of(specs), memory, made_for)
-    return Draft(built, sizes, program, plan)
+    return Draft(built, sizes, program, specs, plan)
 
 
 def build(
@@ -118,16 +119,21 @@ def build(
     entries = {} if code is None else code.entries
     packed = {name: ModuleText.of(module) for name, module in functions.values()}
 
-    def ready(launch: LoweredLaunch) -> tuple[LaunchSpec, CachedKernel]:
+    def ready(
+        launch: LoweredLaunch, spec: LaunchSpec | None = None
+    ) -> tuple[LaunchSpec, CachedKernel]:
         number = launch.kernel.number
         one, text = built[number], texts[number]
         name = functions[text][0]
-        spec = _launch(launch, one, entries[name], sizes)
+        spec = spec or _launch(launch, one, sizes)
+        spec = spec._replace(entry=entries[name])
         code = text.replace(_NAMELESS, launch.kernel.name)
         return spec, _cached(launch.kernel, one, spec, name, packed[name], code)
 
     at_load = [ready(launch) for launch in program.load]
-    in_runs = [ready(launch) for launch in program.launches]
+    in_runs = [
+        ready(launch, spec) for launch, spec in zip(program.launches, drafted.specs, strict=True)
+    ]
     return Compiled(
         image=b"" if code is None else code.image,
         load_kernels=tuple(kernel for _, kernel in at_load),
@@ -199,12 +205,11 @@ def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
     return (*(variables[name] for name in built.loops.sizes), built.tiles)
 
 
-def _launch(
-    launch: LoweredLaunch, built: Built, entry: int, sizes: Mapping[str, Var]
-) -> LaunchSpec:
+def _launch(launch: LoweredLaunch, built: Built, sizes: Mapping[str, Var]) -> LaunchSpec:
+    """A launch, but for where its code begins."""
     return LaunchSpec(
         launch.kernel.name,
-        entry,
+        0,
         (*launch.reads, *launch.writes, *launch.scratch),
         launch.reads,
         (*launch.writes, *launch.scratch),

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Found, LoopVar, Var, bounds, product
@@ -40,8 +40,7 @@ class Role(Enum):
     ROW = "row"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     node: Node
     role: Role
 

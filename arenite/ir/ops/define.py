@@ -170,6 +170,8 @@ def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
 
 def broadcast(op: str, *shapes: Shape) -> Shape:
     """NumPy's rule: aligned at the end, a size of 1 stretches."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     ndim = max(map(len, shapes), default=0)
     result: list[Dim] = []
     for sizes in zip(*[(1,) * (ndim - len(s)) + s for s in shapes], strict=True):
