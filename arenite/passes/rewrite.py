@@ -18,7 +18,7 @@ from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops import Region
 from arenite.ir.ops.control import regions_of
-from arenite.ir.ops.define import make, on_inputs
+from arenite.ir.ops.define import OPS, make, on_inputs
 from arenite.ir.regions import original
 
 Rule: TypeAlias = Callable[[Node], Node]
@@ -73,7 +73,7 @@ class _Rewriting:
         known: set[Node] = set()
         for node in graph.nodes:
             result = node
-            if regions_of(node):
+            if OPS[node.op].family == "control" and regions_of(node):
                 result = self._with_regions(node, graph, new)
             elif new and not new.keys().isdisjoint(node.inputs):
                 result = on_inputs(node, tuple([new.get(value, value) for value in node.inputs]))
