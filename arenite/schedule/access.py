@@ -9,8 +9,9 @@ again gives back the same index; what stays non-affine is seen as a division tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from arenite.ir.dim import Dim, Expr, Floordiv, Positive, Var, bounds, maximum, product
 from arenite.ir.node import Node
@@ -19,14 +20,16 @@ from arenite.ir.ops.define import OPS
 Index: TypeAlias = tuple[Dim, ...]
 
 
-class Guard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Guard:
     """An element exists only where 0 <= position < size; elsewhere it is padding."""
 
     position: Dim
     size: Dim
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Source:
     """An input's element, and the guards under which it is read."""
 
     node: Node

@@ -205,7 +205,13 @@ def test_variables_are_found_everywhere() -> None:
 def test_a_size_found_while_running_is_no_variable_of_its_name() -> None:
     given, found = Var("rows", 0, 9), Found("rows", 0, 9)
     assert given != found
-    for use in (lambda x: x + 1, lambda x: 3 * x, lambda x: x // 2, lambda x: (x + 1) // (x + 2)):
+    uses: list[Callable[[Dim], Dim]] = [
+        lambda x: x + 1,
+        lambda x: 3 * x,
+        lambda x: x // 2,
+        lambda x: (x + 1) // (x + 2),
+    ]
+    for use in uses:
         assert found_in(use(given)) == set()
         assert found_in(use(found)) == {found}
         assert found_in(use(given)) == set()

@@ -54,7 +54,19 @@ def test_numbers_that_python_holds_equal_are_told_apart() -> None:
 
 
 def test_a_number_is_rounded_by_itself_whatever_was_rounded_before() -> None:
-    given = [0, 0.0, -0.0, False, True, 1, 1.0, np.float32(1), np.int8(1), 0.1, np.float64(0.1)]
+    given: list[Any] = [
+        0,
+        0.0,
+        -0.0,
+        False,
+        True,
+        1,
+        1.0,
+        np.float32(1),
+        np.int8(1),
+        0.1,
+        np.float64(0.1),
+    ]
     for _ in range(2):
         for value in [*given, *reversed(given)]:
             for name in ("float32", "float16", "int8", "bool", "float64"):

@@ -165,7 +165,7 @@ def test_layers_take_few_steps_each_from_the_graph_to_the_plan() -> None:
 
     draft(graph(20))  # what all layers have in common
     small, large = graph(20), graph(60)
-    few, many = (calls_of(lambda one=one: draft(one)) for one in (small, large))
+    few, many = calls_of(lambda: draft(small)), calls_of(lambda: draft(large))
     # Some fifteen passes, and fusion, order, lifetimes and placement.
     assert (many - few) / (len(large) - len(small)) < 300
 
