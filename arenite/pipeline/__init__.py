@@ -18,7 +18,6 @@ from arenite.errors import DamagedCache, NotSupported
 from arenite.ir.outline import Outline
 from arenite.memory.plan import MEMORY, MemoryPlan
 from arenite.pipeline.choices import choices_of
-from arenite.pipeline.garbage import collected_less_often
 from arenite.pipeline.identity import identity
 from arenite.pipeline.outlines import fits
 from arenite.runtime import cache
@@ -59,6 +58,8 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
+        from arenite.pipeline.garbage import collected_less_often
+
         with collected_less_often():
             built.append(compile_anew(outline.graph, memory, plan, winograd, on_progress))
             return built[0].sections()
@@ -113,6 +114,7 @@ def plan_graph(graph: Graph | Outline) -> MemoryPlan:
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import draft
+        from arenite.pipeline.garbage import collected_less_often
 
         with collected_less_often():
             made.append(draft(outline.graph).plan)

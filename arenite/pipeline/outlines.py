@@ -20,7 +20,6 @@ from arenite.ir.dim import Var, bounds
 from arenite.ir.node import nbytes_of
 from arenite.ir.outline import Constant, Outline, Port
 from arenite.memory.columns import SlotColumns
-from arenite.pipeline.garbage import collected_less_often
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.runtime import cache
 from arenite.runtime.dim_json import dim_from_json, dim_to_json
@@ -43,6 +42,8 @@ def outline_of(recipe: Recipe) -> Outline:
         except (AreniteError, LookupError, TypeError, ValueError) as problem:
             _log.info("what was kept of a graph is dropped: %r", problem)
             store.drop(key)
+    from arenite.pipeline.garbage import collected_less_often
+
     with collected_less_often():
         outline = Outline.of(recipe.build())
         written = _written(outline, recipe)
