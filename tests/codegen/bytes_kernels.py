@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.backends.cpu.bytes.kernel import BytesKernel
-from arenite.backends.cpu.gemm.kernel import MicroKernel
+from arenite.backends.cpu.conv.kernel import Conv
+from arenite.backends.cpu.gemm.kernel import Details
 from arenite.dtype import of as dtype_of
 from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph
@@ -32,7 +32,7 @@ class Made(MadeKernel):
         function: Callable[..., Tensor],
         inputs: Sequence[tuple[Sequence[Dim], Any]],
         target: str = "host",
-        kind: type[MicroKernel] = BytesKernel,
+        kind: type[Details] = Conv,
     ) -> None:
         nodes = [
             ir.graph_input(f"x{k}", k, tuple(shape), dtype_of(np.dtype(dtype)))
@@ -40,7 +40,7 @@ class Made(MadeKernel):
         ]
         result = function(*(Tensor.of_node(node) for node in nodes))
         super().__init__(Graph(tuple(nodes), (result.node,)), target)
-        assert isinstance(self.loops, kind)
+        assert isinstance(self.loops.details, kind)
 
 
 def random_bytes(shape: Sequence[int], dtype: Any, seed: int, value: int | None = None) -> Array:

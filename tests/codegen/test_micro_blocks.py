@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.blocks.experts import ExpertsKernel
-from arenite.backends.cpu.blocks.kernel import BlocksKernel
+from arenite.backends.cpu.blocks.experts import Experts
+from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.runs import RunsKernel
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.compiling import llvm
+from arenite.backends.cpu.gemm.kernel import Details, MicroKernel
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import kernel_text
@@ -57,6 +58,11 @@ class Made:
         self.built = build(self.kernel, targets.named(target))
         loops = self.built.loops
         self.compiled = Compiled(plain(loops) if is_plain else loops, targets.named(target))
+
+    @property
+    def details(self) -> Details:
+        assert isinstance(self.built.loops, MicroKernel)
+        return self.built.loops.details
 
     def run(self, *arrays: Array) -> Array:
         """The result, of tiles run one by one from the last to the first."""
@@ -207,7 +213,7 @@ def test_tiles_compute_what_the_loops_mean_bit_by_bit(name: str, target: str) ->
         runs = quantised(activations((rows, depth)))
         panels = packed_panels(random_blocks(name, columns, depth), BY_NAME[name])
         tiled, meant = Made(node, target), Made(node, target, is_plain=True)
-        assert isinstance(tiled.built.loops, BlocksKernel)
+        assert isinstance(tiled.details, Blocks)
         np.testing.assert_array_equal(tiled.run(runs, panels), meant.run(runs, panels))
 
 
@@ -228,7 +234,7 @@ def test_chosen_panels_are_what_the_loops_mean_bit_by_bit(name: str, target: str
         ]
         node = make("matmul_packed_experts", *nodes, dtype=dtype, columns=columns, choices=choices)
         tiled, meant = Made(node, target), Made(node, target, is_plain=True)
-        assert isinstance(tiled.built.loops, ExpertsKernel)
+        assert isinstance(tiled.details, Experts)
         found = tiled.run(*arrays)
         np.testing.assert_array_equal(found, meant.run(*arrays))
     # The same as products by each matrix alone.

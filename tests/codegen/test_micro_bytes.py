@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arenite import ir
 from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
-from arenite.backends.cpu.bytes.kernel import BytesKernel
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
@@ -124,4 +124,4 @@ def test_bytes_that_are_made_up_are_left_to_plain_loops() -> None:
     a = ir.full((3, 8), 5, BY_NAME["uint8"])
     panels = ir.graph_input("w", 0, (1, 2, 16, 4), BY_NAME["int8"])
     [kernel] = fuse(Graph.of([ir.make("matmul_bytes", a, panels, columns=9)])).kernels
-    assert not isinstance(build(kernel, targets.named("host")).loops, BytesKernel)
+    assert not isinstance(build(kernel, targets.named("host")).loops, MicroKernel)

@@ -19,8 +19,8 @@ from arenite import ir
 from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.bytes import tile as bytes_tile
-from arenite.backends.cpu.bytes.kernel import BytesKernel
 from arenite.backends.cpu.compiling.llvm import assembly, compile_object
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.lowering.vector import Vec
 from arenite.codegen.printer import kernel_text
@@ -77,7 +77,7 @@ def test_other_targets_compile(name: str, has_dots: bool) -> None:
     for node in (_product_node(False), _product_node(True), _conv_node()):
         [kernel] = fuse(Graph.of([node])).kernels
         built = build(kernel, target)
-        assert isinstance(built.loops, BytesKernel)
+        assert isinstance(built.loops, MicroKernel)
         assert compile_object(lower(built.loops, target), target)
 
 

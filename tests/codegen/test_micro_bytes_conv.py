@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arenite import ir
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
+from arenite.backends.cpu.conv.depthwise import Depthwise
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
 from tests.codegen.bytes_kernels import (
@@ -132,7 +132,7 @@ def test_every_channel_by_itself(target: str, kinds: tuple[Any, Any], case: Case
     def function(image: Tensor, taps: Tensor) -> Tensor:
         return Tensor.of_node(ir.make("depthwise_last", image.node, taps.node, **attrs))
 
-    made = Made(function, [(x.shape, x.dtype), (w.shape, w.dtype)], target, DepthwiseKernel)
+    made = Made(function, [(x.shape, x.dtype), (w.shape, w.dtype)], target, Depthwise)
     padded = np.pad(x.astype(np.int64), ((0, 0), *case.padding, (0, 0)))
     expected = np.zeros((1, *case.places, case.groups), np.int64)
     for i, j in product(range(3), range(3)):

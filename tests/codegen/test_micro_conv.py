@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.backends.cpu.build import build
-from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
-from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.conv.depthwise import Depthwise
+from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
@@ -128,8 +128,8 @@ def made_of(case: Case, target: str = "host", dtype: Any = np.float32) -> Made:
 
 def check(case: Case, target: str = "host", dtype: Any = np.float32) -> None:
     made = made_of(case, target, dtype)
-    kind = ConvKernel if case.groups else DepthwiseKernel
-    assert isinstance(made.built.loops, kind), "fell back to plain loops"
+    kind = Conv if case.groups else Depthwise
+    assert isinstance(made.loops.details, kind)
     arrays = [array.astype(dtype) for array in inputs(case)[1]]
     [forward] = made.run(arrays)
     np.testing.assert_array_equal(forward.astype(np.float64), expected(case))
@@ -229,7 +229,7 @@ def test_an_input_with_channels_first_is_read_through_its_view(channels: int) ->
     shapes, arrays = inputs(case)
     first = np.moveaxis(arrays[0], -1, 1)
     made = Made(function, [first.shape, *shapes[1:]])
-    assert isinstance(made.built.loops, ConvKernel)
+    assert isinstance(made.loops.details, Conv)
     [result] = made.run([first.astype(np.float32), *(a.astype(np.float32) for a in arrays[1:])])
     np.testing.assert_array_equal(result, expected(case))
 
@@ -242,7 +242,7 @@ def test_an_input_with_channels_first_of_any_size(channels: int, side: int) -> N
     sizes = {"n": 2, "h": 9, "w": 21}
     shape = (Var("n", 0, 4), channels, Var("h", 3, 64), Var("w", 3, 400))
     made = Made(lambda x, w: convolved(case, x.permute(0, 2, 3, 1), w), [shape, w])
-    assert isinstance(made.built.loops, ConvKernel)
+    assert isinstance(made.loops.details, Conv)
     here = replace(case, images=2, image=(9, 21))
     x, panels = (array.astype(np.float32) for array in inputs(here)[1])
     [result] = made.run([np.moveaxis(x, -1, 1), panels], sizes)

@@ -9,7 +9,8 @@ import pytest
 
 from arenite import ir
 from arenite.backends.cpu.build import build
-from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
+from arenite.backends.cpu.conv.depthwise import Depthwise
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.backends.cpu.target import named
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
@@ -20,7 +21,7 @@ from arenite.schedule import fuse
 from arenite.tensor import Tensor
 
 
-def built(channels: int, size: int, stride: int = 1) -> tuple[Built, DepthwiseKernel]:
+def built(channels: int, size: int, stride: int = 1) -> tuple[Built, MicroKernel, Depthwise]:
     """Three by three taps on a square image, channels last in memory."""
     node = ir.graph_input("x", 0, (1, size, size, channels), BY_NAME["float32"])
     x = Tensor.of_node(node).permute(0, 3, 1, 2)
@@ -29,11 +30,12 @@ def built(channels: int, size: int, stride: int = 1) -> tuple[Built, DepthwiseKe
     kernels = fuse(run(Graph.of([y.node]), PASSES)[0]).kernels
     [kernel] = [one for one in kernels if one.name.startswith("depthwise")]
     made = build(kernel, named("avx512"))
-    assert isinstance(made.loops, DepthwiseKernel)
-    return made, made.loops
+    assert isinstance(made.loops, MicroKernel)
+    assert isinstance(made.loops.details, Depthwise)
+    return made, made.loops, made.loops.details
 
 
-def lines_of_a_tile(kernel: DepthwiseKernel) -> int:
+def lines_of_a_tile(kernel: MicroKernel) -> int:
     [length, *_] = re.findall(r"last_line = min\(.*?(\d+), \d+\);", kernel_text(kernel))
     return int(length)
 
@@ -42,7 +44,7 @@ def lines_of_a_tile(kernel: DepthwiseKernel) -> int:
     ("channels", "size"), [(32, 112), (96, 80), (144, 56), (192, 28), (384, 14), (960, 7)]
 )
 def test_two_workers_have_as_many_lines_and_channels_each(channels: int, size: int) -> None:
-    made, kernel = built(channels, size)
+    made, kernel, _ = built(channels, size)
     assert isinstance(made.tiles, int)
     n_lines = lines_of_a_tile(kernel)
     n_chunks, rest = divmod(made.tiles * n_lines, size)
@@ -55,7 +57,7 @@ def test_two_workers_have_as_many_lines_and_channels_each(channels: int, size: i
 def test_most_of_what_is_asked_for_ahead_is_of_the_same_tile(
     channels: int, size: int, stride: int
 ) -> None:
-    _, kernel = built(channels, size, stride)
-    assert kernel.depthwise.n_new_lines == stride
+    _, kernel, depthwise = built(channels, size, stride)
+    assert depthwise.n_new_lines == stride
     pixels = lines_of_a_tile(kernel) * (size // stride)
-    assert 0 < kernel.depthwise.ahead <= pixels / 4
+    assert 0 < depthwise.ahead <= pixels / 4

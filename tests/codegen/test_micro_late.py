@@ -9,8 +9,7 @@ import pytest
 
 from arenite import ir
 from arenite.backends.cpu.build import build
-from arenite.backends.cpu.bytes.kernel import BytesKernel
-from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
@@ -72,7 +71,7 @@ def test_floats(shape: tuple[int, int, int, int], is_copied: bool, target: str) 
     if is_copied:
         arrays[0] = np.ascontiguousarray(np.moveaxis(arrays[0], -1, 1))
     function = conv(shape[1], is_copied)
-    made = Made(function, [(a.shape, a.dtype) for a in arrays], target, ConvKernel)
+    made = Made(function, [(a.shape, a.dtype) for a in arrays], target)
     [got] = made.run(arrays)
     np.testing.assert_array_equal(got, expected)
 
@@ -98,7 +97,7 @@ def test_bytes(shape: tuple[int, int, int], dtype: Any, target: str) -> None:
     first = np.round(exact(bits) @ exact(w) * 2.0**-10).clip(-100, 155)
     expected = np.round(first * 0.5 + (exact(other) - 117) * 0.25).clip(0, 255)
     arrays = [a, pack(w), scale, other]
-    made = Made(function, [(x.shape, x.dtype) for x in arrays], target, BytesKernel)
+    made = Made(function, [(x.shape, x.dtype) for x in arrays], target)
     [got] = made.run(arrays)
     np.testing.assert_array_equal(got, expected)
 
@@ -110,7 +109,8 @@ def built(shape: tuple[int, int, int, int], target: str) -> MicroKernel:
     made = conv(shape[1])(*map(Tensor.of_node, nodes))
     [kernel] = fuse(Graph(tuple(nodes), (made.node,))).kernels
     loops = build(kernel, named(target)).loops
-    assert isinstance(loops, ConvKernel)
+    assert isinstance(loops, MicroKernel)
+    assert isinstance(loops.details, Conv)
     return loops
 
 

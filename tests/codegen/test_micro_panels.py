@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.backends.cpu.conv.kernel import ConvKernel
+from arenite.backends.cpu.conv.kernel import Conv
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
 from tests.codegen.made import TARGETS
@@ -97,7 +97,7 @@ def test_products_of_any_shape(
     target: str, rows: tuple[int, ...], columns: int, depth: int, end: str
 ) -> None:
     made = made_of(rows, columns, depth, end, target)
-    assert isinstance(made.built.loops, ConvKernel), "fell back to plain loops"
+    assert isinstance(made.loops.details, Conv)
     check(made, rows, columns, depth, end, np.float32)
 
 
@@ -111,7 +111,7 @@ def test_other_floats(dtype: Any) -> None:
 @pytest.mark.parametrize("columns", [7, 24, 40, 50, 84, 96, 150, 300])
 def test_a_number_of_rows_that_is_known_later(columns: int, dtype: Any, target: str) -> None:
     made = made_of((Var("tokens", 1, 200),), columns, 33, "residual", target, dtype)
-    assert isinstance(made.built.loops, ConvKernel)
+    assert isinstance(made.loops.details, Conv)
     for n_rows in (1, 2, 3, 4, 5, 13, 14, 15, 64, 200):
         check(made, (n_rows,), columns, 33, "residual", dtype, tokens=n_rows)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.gemm.driver import Driver
 from arenite.backends.cpu.gemm.few_rows import PAGE_NBYTES, page_columns
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding
+from arenite.backends.cpu.lowering.loops import Lowering
+from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder
 from arenite.codegen import loop_ir as ir
 from arenite.ir.dim import evaluate
@@ -86,10 +86,9 @@ def test_a_tile_writes_what_its_loops_say(shape: Shape) -> None:
 def test_expressions_made_while_emitting_stay_apart() -> None:
     """Each is gone when the next is made, and must not be taken for it."""
     loops = Made(lambda x, y: x @ y, [(3, 4), (4, 5)]).loops
-    driver = Driver(Builder(targets.host()), loops)
-    number = driver.builder.emit("add i64 0, 0", I64)
-    driver.scope.bind("tile", Binding(ir.INT64, 0, values={SCALAR: number}))
-    made = [driver.value(ir.Name("tile") + k, SCALAR).text for k in range(1, 100)]
+    lowering = Lowering(Builder(targets.host()), loops)
+    lowering.bind("tile", lowering.builder.emit("add i64 0, 0", I64))
+    made = [lowering.value(ir.Name("tile") + k, SCALAR).text for k in range(1, 100)]
     assert len({*made}) == len(made)
 
 

@@ -14,7 +14,7 @@ from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.blocking import Cut, Layout, as_slices, cut
 from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
-from arenite.backends.cpu.gemm.slices import SlicedKernel
+from arenite.backends.cpu.gemm.slices import Sliced
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.dtype import float32
@@ -34,7 +34,7 @@ def small(name: str) -> Target:
 
 
 def is_sliced(made: Made) -> bool:
-    return isinstance(made.loops, SlicedKernel)
+    return isinstance(made.loops.details, Sliced)
 
 
 def product(

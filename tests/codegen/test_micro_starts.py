@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
-from arenite.backends.cpu.conv.kernel import ConvKernel
-from arenite.backends.cpu.gemm.kernel import MicroKernel
+from arenite.backends.cpu.conv.depthwise import Depthwise
+from arenite.backends.cpu.conv.kernel import Conv
+from arenite.backends.cpu.gemm.kernel import Details
 from arenite.codegen.printer import kernel_text
 from arenite.tensor import Tensor
 from tests.codegen.bytes_kernels import Made
@@ -47,7 +47,7 @@ def windows(x: Array) -> Array:
 
 
 def check(
-    kind: type[MicroKernel], w: Array, sums: Array, convolved: Callable[..., Any], target: str
+    kind: type[Details], w: Array, sums: Array, convolved: Callable[..., Any], target: str
 ) -> None:
     x = whole((1, SIZE, SIZE, CHANNELS), 1)
     arrays = [x, w, *(whole((CHANNELS,), k) for k in (3, 4)), whole(sums.shape, 5)]
@@ -69,7 +69,7 @@ def check(
 def test_sums_of_a_channel_by_itself(target: str) -> None:
     w, x = whole((3, 3, CHANNELS), 2), whole((1, SIZE, SIZE, CHANNELS), 1)
     sums = (windows(x) * w).sum((3, 4))
-    check(DepthwiseKernel, w, sums, lambda x, w: ir.make("depthwise_last", x, w, **AROUND), target)
+    check(Depthwise, w, sums, lambda x, w: ir.make("depthwise_last", x, w, **AROUND), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -82,4 +82,4 @@ def test_sums_of_all_channels(target: str) -> None:
     def convolved(x: Any, w: Any) -> Any:
         return ir.make("conv_last", x, w, channels=CHANNELS, **AROUND)
 
-    check(ConvKernel, np.ascontiguousarray(panels), sums, convolved, target)
+    check(Conv, np.ascontiguousarray(panels), sums, convolved, target)

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from arenite import ir
 from arenite.backends.cpu import target
 from arenite.backends.cpu.build import build
-from arenite.backends.cpu.conv.winograd import WinogradKernel
+from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
+from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
@@ -116,7 +117,9 @@ def made_of(case: Case, target: str, images: Any = None) -> Made:
 def check(case: Case, target: str = "host") -> None:
     arrays, want = arrays_of(case)
     made = made_of(case, target)
-    assert isinstance(made.built.loops, WinogradKernel) == (target in TARGETS)
+    loops = made.built.loops
+    assert isinstance(loops, MicroKernel) == (target in TARGETS)
+    assert not isinstance(loops, MicroKernel) or isinstance(loops.details, Conv)
     [forward] = made.run(arrays)
     np.testing.assert_array_equal(forward.astype(np.float64), want)
     [backward] = made.run_backwards(arrays)

@@ -1,11 +1,11 @@
-"""A matmul_packed of the schedule becomes a BlocksKernel, or plain loops where a target lacks FMA.
+"""A matmul_packed of the schedule becomes a micro-kernel, or plain loops where a target lacks FMA.
 
 Rows of runs and panels are values in memory. How they are cut depends on shapes alone.
 """
 
 from __future__ import annotations
 
-from arenite.backends.cpu.blocks.kernel import BlocksKernel
+from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.meaning import tile_body
 from arenite.backends.cpu.gemm.blocking import (
     LATER_HEIGHTS,
@@ -17,7 +17,7 @@ from arenite.backends.cpu.gemm.blocking import (
 )
 from arenite.backends.cpu.gemm.build import _NO_COLUMN, _NO_ROW, SHORT_OPS, _Factor, _ProductBuilder
 from arenite.backends.cpu.gemm.choices import packed_ways
-from arenite.backends.cpu.gemm.kernel import Operand, Product
+from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of
 from arenite.backends.cpu.target import Target
@@ -102,7 +102,7 @@ class _PackedBuilder(_ProductBuilder):
         if not target.has_fma:
             return plain
         loops = plain.loops
-        kernel = BlocksKernel(*loops.parts, made, self.weights, self.n_deep)
+        kernel = MicroKernel(*loops.parts, made, Blocks(self.weights, self.n_deep))
         return Built(kernel, tiles, choices=tuple(ways))
 
     def _together(self, blocks: Dim, shape: Cut) -> Dim:

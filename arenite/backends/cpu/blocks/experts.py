@@ -1,4 +1,4 @@
-"""ExpertsKernel: rows of runs, each times panels that a number chooses; and plain loops for floats.
+"""Experts: rows of runs, each times panels that a number chooses; and plain loops for floats.
 
 Positions are places in `order`, where choices of one matrix follow each other. A block is some
 positions and some columns; for each matrix that is chosen there
@@ -15,9 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from arenite.backends.cpu.blocks.build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK
-from arenite.backends.cpu.blocks.kernel import BlocksDriver, BlocksFunction, BlocksKernel
+from arenite.backends.cpu.blocks.kernel import Blocks, BlocksTile, panel_address
 from arenite.backends.cpu.blocks.meaning import columns_of_row
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, TILE_WORK
+from arenite.backends.cpu.gemm.driver import Driver
+from arenite.backends.cpu.gemm.epilogue import Epilogue
+from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import (
     BLOCK,
     FIRST_COLUMN,
@@ -25,6 +28,8 @@ from arenite.backends.cpu.gemm.kernel import (
     LAST_COLUMN,
     LAST_ROW,
     SUM,
+    Details,
+    MicroKernel,
     Operand,
     Product,
     in_blocks,
@@ -53,11 +58,15 @@ _CHOICE, _COLUMN = ir.Name("_choice"), ir.Name("_column")
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertsKernel(BlocksKernel):
+class Experts(Details):
+    blocks: Blocks
     order: str
     chosen: str
     n_experts: int
     choices: int  # of each row of runs
+
+    def text(self, kernel: MicroKernel) -> str:
+        return self.blocks.text(kernel)
 
     def choice_at(self, position: ir.Expr) -> ir.Expr:
         """Which choice stands at a position."""
@@ -83,11 +92,11 @@ class ExpertsKernel(BlocksKernel):
         is_new = ir.Binary("ne", self.chosen_at(before), self.chosen_at(_POSITION))
         is_first = ir.Binary("eq", _POSITION, _FIRST)
         is_same = ir.Binary("eq", self.chosen_at(other), _CHOSEN)
-        one = ir.Select(is_same, ir.index(1), ir.index(0))
+        is_counted = ir.Select(is_same, ir.index(1), ir.index(0))
         run: ir.Block = (
             *self.named(_POSITION),
             ir.Accumulator(count.name, ir.index(0)),
-            ir.For(other.name, _POSITION, _LAST, (ir.Accumulate(count.name, "add", one),)),
+            ir.For(other.name, _POSITION, _LAST, (ir.Accumulate(count.name, "add", is_counted),)),
             ir.Let(FIRST_ROW.name, _POSITION),
             ir.Let(LAST_ROW.name, _POSITION + count),
             *body,
@@ -95,56 +104,51 @@ class ExpertsKernel(BlocksKernel):
         return (ir.For(_POSITION.name, _FIRST, _LAST, (ir.If(is_first | is_new, run),)),)
 
 
-class ExpertsFunction(BlocksFunction):
+class ExpertsTile(BlocksTile):
     """A register tile whose rows are choices; its row is the position of the first."""
 
-    def __init__(self, builder: Builder, kernel: ExpertsKernel) -> None:
-        super().__init__(builder, kernel)
-        self.of_experts = kernel
+    def __init__(self, function: TileFunction, experts: Experts) -> None:
+        super().__init__(function, experts.blocks)
+        self.experts = experts
+        self.epilogue = Epilogue(function, self._choice)
 
     def _choice(self, position: Vec) -> Vec:
         b = self.builder
-        at = b.emit_pointer(
-            f"getelementptr i64, ptr {self.pointers[self.of_experts.order]}, i64 {position.text}"
-        )
+        order = self.function.lowering.pointers[self.experts.order]
+        at = b.emit_pointer(f"getelementptr i64, ptr {order}, i64 {position.text}")
         return b.emit(f"load i64, ptr {at}, align 8", I64)
 
     def _row_offsets(self, rows: int) -> list[Vec | int]:
         """Rows of runs, in bytes from the first of all."""
-        choices, nbytes = self.of_experts.choices, self.made.depth // 32 * RUN_WORDS * 4
-        found: list[Vec | int] = []
+        choices, nbytes = self.experts.choices, self.blocks.depth // 32 * RUN_WORDS * 4
+        offsets: list[Vec | int] = []
         for row in range(rows):
-            choice = self._choice(self.row + row)
+            choice = self._choice(self.function.row + row)
             own = choice.divide(self.builder.constant(choices, I64), signed=False)
-            found.append(own * nbytes)
-        return found
-
-    def _bind_sum(self, row: Vec, total: Vec) -> None:
-        super()._bind_sum(self._choice(row), total)
+            offsets.append(own * nbytes)
+        return offsets
 
 
-class ExpertsDriver(BlocksDriver):
-    """The function of an ExpertsKernel."""
+class ExpertsDriver(Driver):
+    """The function of a product with weights that numbers choose."""
 
-    def __init__(self, builder: Builder, kernel: ExpertsKernel) -> None:
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
         super().__init__(builder, kernel)
-        self.of_experts = kernel
+        assert isinstance(kernel.details, Experts)
+        self.experts = kernel.details
 
     def run(self) -> None:
-        b = self.builder
-        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-        body = in_blocks(self.product, self.of_experts.each_run(self._panels()))
-        self.serial_loop(self.kernel.tile_var, begin, end, body, 1)
-        b.block.end = "ret void"
+        self.each_tile(in_blocks(self.product, self.experts.each_run(self.panels())))
+        self.builder.block.end = "ret void"
 
-    def new_function(self, builder: Builder) -> ExpertsFunction:
-        return ExpertsFunction(builder, self.of_experts)
+    def tile(self, function: TileFunction, rows: int, columns: int, is_masked: bool) -> None:
+        ExpertsTile(function, self.experts).tile(rows, columns, is_masked)
 
-    def _address(self, operand: Operand, line: Vec) -> str:
+    def address(self, operand: Operand, line: Vec) -> str:
         """Of runs the first of all: a tile finds its own."""
         if operand is self.product.a:
-            return self.pointers[operand.array]
-        return super()._address(operand, line)
+            return self.lowering.pointers[operand.array]
+        return panel_address(self, self.experts.blocks, line)
 
 
 def chooses(kernel: Kernel) -> bool:
@@ -195,32 +199,18 @@ def _of_blocks(draft: Draft, target: Target) -> Built:
         epilogue=(store,),
         is_short=True,
     )
-    plain = draft.in_tiles(blocks, 1, ())
-    loops = plain.loops
-    kernel = ExpertsKernel(
-        loops.name,
-        loops.arrays,
-        loops.sizes,
-        loops.tiles,
-        loops.tile_var,
-        (),
-        made,
-        weights,
-        depth,
-        draft.names[order],
-        draft.names[chosen],
-        n_experts,
-        choices,
+    loops = draft.in_tiles(blocks, 1, ()).loops
+    experts = Experts(
+        Blocks(weights, depth), draft.names[order], draft.names[chosen], n_experts, choices
     )
     row: ir.Block = (
-        *kernel.named(_POSITION),
-        ir.Let(_CHOICE.name, kernel.choice_at(_POSITION)),
+        *experts.named(_POSITION),
+        ir.Let(_CHOICE.name, experts.choice_at(_POSITION)),
         columns_of_row(made, weights, depth),
     )
     body = in_blocks(made, (ir.For(_POSITION.name, _FIRST, _LAST, row),))
-    if not target.has_fma:
-        return Built(replace(loops, body=body), blocks)
-    return Built(replace(kernel, body=body), blocks)
+    loops = replace(loops, body=body)
+    return Built(MicroKernel(*loops.parts, made, experts) if target.has_fma else loops, blocks)
 
 
 def _chunk(choices: int, n_columns: int, depth: int) -> int:

@@ -1,4 +1,4 @@
-"""BlocksKernel: quantised runs times panels of block-quantised weights; functions and driver.
+"""Quantised runs times panels of block-quantised weights: register tiles and driver.
 
 A tile is some rows by some vectors of columns. For each block of 32, whole numbers are summed in
 int32, then scaled and added to sums in float32:
@@ -17,14 +17,13 @@ from dataclasses import dataclass
 
 from arenite.backends.cpu.bytes.tile import word_dot
 from arenite.backends.cpu.gemm.driver import Driver
+from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
-from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand
+from arenite.backends.cpu.gemm.kernel import Details, MicroKernel, Operand
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
-from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.backends.cpu.target import Target
-from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME, DType, float32
 from arenite.dtype.blocks import IQ4_VALUES
 from arenite.ir.ops.block_forms import (
@@ -51,7 +50,9 @@ PREFETCH_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class BlocksKernel(MicroKernel):
+class Blocks(Details):
+    """Weights of a block type, in panels."""
+
     weights: DType
     depth: int
 
@@ -63,30 +64,30 @@ class BlocksKernel(MicroKernel):
     def panel_nbytes(self) -> int:
         return self.form.panel_nbytes(self.depth)
 
-
-@kernel_text.register
-def _(kernel: BlocksKernel) -> str:
-    """The loops, below how they are made."""
-    text: str = kernel_text.dispatch(MicroKernel)(kernel)
-    return f"// panels of {kernel.weights}, {kernel.depth} deep: {kernel.form}\n{text}"
+    def text(self, kernel: MicroKernel) -> str:
+        head = f"// panels of {self.weights}, {self.depth} deep: {self.form}"
+        return f"{head}\n{Details.text(self, kernel)}"
 
 
-class BlocksFunction(TileFunction):
+class BlocksTile:
     """A register tile of blocks."""
 
-    def __init__(self, builder: Builder, kernel: BlocksKernel) -> None:
-        super().__init__(builder, kernel)
-        self.made = kernel
-        self.form = kernel.form
-        self.word_dot = word_dot(builder.target)
-        self.pairs_together = pairs_together(builder.target, kernel.form)
+    def __init__(self, function: TileFunction, blocks: Blocks) -> None:
+        self.function = function
+        self.builder = function.builder
+        self.product = function.product
+        self.epilogue = Epilogue(function)
+        self.blocks = blocks
+        self.form = blocks.form
+        self.word_dot = word_dot(self.builder.target)
+        self.pairs_together = pairs_together(self.builder.target, blocks.form)
         self.ints = VType("i", 32, self.product.lanes)
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         b, lanes, form = self.builder, self.product.lanes, self.form
         offsets = self._row_offsets(rows)
         first = self._first_place()
-        places = [_Place.of(self.made, column * lanes) for column in range(columns)]
+        places = [_Place.of(self.blocks, column * lanes) for column in range(columns)]
 
         def step(a_at: str, b_at: str, state: list[Vec]) -> list[Vec]:
             *sums, number = state
@@ -107,7 +108,7 @@ class BlocksFunction(TileFunction):
             return [*sums, number + 1]
 
         run_nbytes = RUN_WORDS * WORD_NBYTES
-        n_shared = self.made.depth // (BLOCK * form.blocks)
+        n_shared = self.blocks.depth // (BLOCK * form.blocks)
         loops = [
             KLoop(b.constant(n_shared, I64), run_nbytes * form.blocks, form.shared_nbytes),
             KLoop(b.constant(form.blocks, I64), run_nbytes, form.block_nbytes),
@@ -115,12 +116,12 @@ class BlocksFunction(TileFunction):
         zero = b.constant(0, VType("f", 32, lanes))
         start = [*[zero] * (rows * columns), b.constant(0, I64)]
         *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
-        masks = [self._mask(column * lanes) if is_masked else None for column in range(columns)]
-        self.finish([sums[row * columns : (row + 1) * columns] for row in range(rows)], masks)
+        by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
+        self.epilogue.finish(by_row, self.function.masks(columns, is_masked))
 
     def _row_offsets(self, rows: int) -> list[Vec | int]:
         """Where rows of the tile begin, in bytes from the first."""
-        line = self.nbytes(self.product.a.line, self.product.a)
+        line = self.function.nbytes(self.product.a.line, self.product.a)
         return [line * row for row in range(rows)]
 
     def _prefetch(self, at: str) -> None:
@@ -129,7 +130,7 @@ class BlocksFunction(TileFunction):
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         nbytes = form.shared_nbytes // form.blocks
         for line in range(0, nbytes, LINE_NBYTES):
-            where = b.offset(at, self.made.panel_nbytes + line)
+            where = b.offset(at, self.blocks.panel_nbytes + line)
             b.emit_void(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 2, i32 1)")
 
     def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
@@ -139,7 +140,7 @@ class BlocksFunction(TileFunction):
         numbers = codes + form.codes_nbytes
         if self.product.width >= PANEL:
             return 0, codes, numbers
-        lane = self.column & (PANEL - 1)
+        lane = self.function.column & (PANEL - 1)
         half = lane.shr(LANES.bit_length() - 1, signed=False)
         within = (lane & (LANES - 1)) * STEP
         return lane * 2, lane + codes, half * form.numbers_nbytes + within + numbers
@@ -321,26 +322,25 @@ class _Place:
     numbers: int
 
     @classmethod
-    def of(cls, kernel: BlocksKernel, column: int) -> _Place:
+    def of(cls, blocks: Blocks, column: int) -> _Place:
         panel, lane = divmod(column, PANEL)
-        before = panel * kernel.panel_nbytes
+        before = panel * blocks.panel_nbytes
         half, within = divmod(lane, LANES)
-        numbers = before + half * kernel.form.numbers_nbytes + within * STEP
+        numbers = before + half * blocks.form.numbers_nbytes + within * STEP
         return cls(before + 2 * lane, before + lane, numbers)
 
 
 class _Planes:
     """The numbers of a block for one vector of columns; what is loaded is loaded once."""
 
-    def __init__(self, function: BlocksFunction, at: str, place: _Place) -> None:
-        self.function = function
-        b = function.builder
-        self.at = b.offset(at, place.numbers)
+    def __init__(self, tile: BlocksTile, at: str, place: _Place) -> None:
+        self.tile = tile
+        self.at = tile.builder.offset(at, place.numbers)
         self.loaded: dict[int, Vec] = {}
 
     def group(self, group: int) -> Vec:
         """Four neighbours in K of every column, a byte each."""
-        form = self.function.form
+        form = self.tile.form
         value: Vec | None = None
         first, below = 0, 0
         for bits in form.planes:
@@ -363,7 +363,7 @@ class _Planes:
 
     def _load(self, vector: int) -> Vec:
         if vector not in self.loaded:
-            b, t = self.function.builder, self.function.ints
+            b, t = self.tile.builder, self.tile.ints
             where = b.offset(self.at, vector * LINE_NBYTES)
             self.loaded[vector] = b.emit(f"load {t}, ptr {where}, align 4", t)
         return self.loaded[vector]
@@ -387,19 +387,26 @@ def _looked_up(value: Vec) -> Vec:
 
 
 class BlocksDriver(Driver):
-    """The function of a BlocksKernel."""
+    """The function of a product with packed weights."""
 
-    def __init__(self, builder: Builder, kernel: BlocksKernel) -> None:
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
         super().__init__(builder, kernel)
-        self.of_blocks = kernel
+        assert isinstance(kernel.details, Blocks)
+        self.blocks = kernel.details
 
-    def new_function(self, builder: Builder) -> BlocksFunction:
-        return BlocksFunction(builder, self.of_blocks)
+    def tile(self, function: TileFunction, rows: int, columns: int, is_masked: bool) -> None:
+        BlocksTile(function, self.blocks).tile(rows, columns, is_masked)
 
-    def _address(self, operand: Operand, line: Vec) -> str:
+    def address(self, operand: Operand, line: Vec) -> str:
         """Groups of columns begin with a panel, rows where they lie."""
         if operand is not self.product.b:
-            return super()._address(operand, line)
-        panel = line.shr(PANEL.bit_length() - 1, signed=False) * self.of_blocks.panel_nbytes
-        start = self.value(operand.base, SCALAR) + panel
-        return moved(self.builder, self.pointers[operand.array], start)
+            return super().address(operand, line)
+        return panel_address(self, self.blocks, line)
+
+
+def panel_address(driver: Driver, blocks: Blocks, column: Vec) -> str:
+    """Where the panel of a column begins."""
+    panel = column.shr(PANEL.bit_length() - 1, signed=False) * blocks.panel_nbytes
+    operand = driver.product.b
+    start = driver.number(operand.base) + panel
+    return moved(driver.builder, driver.lowering.pointers[operand.array], start)

@@ -1,6 +1,6 @@
 """What a product of runs and panels computes, element by element, as loops over memory.
 
-This is the meaning of a BlocksKernel, and what runs where a target has no register tiles.
+This is the meaning of a micro-kernel of blocks, and what runs where a target has no register tiles.
 """
 
 from __future__ import annotations

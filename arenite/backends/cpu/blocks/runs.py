@@ -13,11 +13,10 @@ from typing import TypeAlias
 
 from arenite.backends.cpu.blocks.read import INT32, RUN, number
 from arenite.backends.cpu.gemm.tile import lanes_of, moved
-from arenite.backends.cpu.lowering.arguments import bind_arguments
+from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.numeric import round_even
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR
-from arenite.backends.cpu.lowering.tile import Tiles
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -52,21 +51,23 @@ class RunsKernel(ir.LoopKernel):
     n_runs: ir.Expr
 
 
-class RunsDriver(Tiles):
+class RunsDriver:
     """The function of a RunsKernel."""
 
     def __init__(self, builder: Builder, kernel: RunsKernel) -> None:
-        super().__init__(builder, kernel)
-        self.made = kernel
-        bind_arguments(self)
+        self.builder = builder
+        self.kernel = kernel
+        self.lowering = Lowering(builder, kernel)
 
     def run(self) -> None:
         b = self.builder
-        n_runs = self.value(self.made.n_runs, SCALAR)
+        n_runs = self.lowering.value(self.kernel.n_runs, SCALAR)
         first = Vec(b, "%tile_begin", I64) * TILE_RUNS
         last = b.intrinsic("smin", Vec(b, "%tile_end", I64) * TILE_RUNS, n_runs)
         phases = [Phase(1, TOGETHER), Phase(1, 1)]
-        self.counted_loop(first, last, phases, (), lambda phase, at: self._some(at, phase.parts))
+        self.lowering.counted_loop(
+            first, last, phases, (), lambda phase, at: self._some(at, phase.parts)
+        )
         b.block.end = "ret void"
 
     def _some(self, first: Vec, count: int) -> None:
@@ -75,8 +76,8 @@ class RunsDriver(Tiles):
         lanes = lanes_of(b.target, float32)
         t = VType("f", 32, lanes)
         [source] = (array.name for array in self.kernel.arrays if array.role == "in")
-        x_at = moved(b, self.pointers[source], first * (BLOCK * 4))
-        out_at = moved(b, self.pointers["out0"], first * (RUN_WORDS * 4))
+        x_at = moved(b, self.lowering.pointers[source], first * (BLOCK * 4))
+        out_at = moved(b, self.lowering.pointers["out0"], first * (RUN_WORDS * 4))
 
         def load(run: int, lane: int) -> Vec:
             where = b.offset(x_at, 4 * (min(run, count - 1) * BLOCK + lane))

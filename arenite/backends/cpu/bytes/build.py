@@ -1,4 +1,4 @@
-"""A matmul_bytes or conv_bytes of the schedule becomes a BytesKernel.
+"""A matmul_bytes or conv_bytes of the schedule becomes a micro-kernel.
 
 Bytes are read in place where a row's words hold nothing but its own bytes, or where there is one
 tap, whose last bytes are then read one by one. Else each tile of the launch copies the lines it
@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arenite.backends.cpu.bytes.kernel import BytesKernel
 from arenite.backends.cpu.bytes.tile import registers_taken
 from arenite.backends.cpu.conv.base import Lies
 from arenite.backends.cpu.conv.build import ConvBuilder, Panels
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
-from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
-from arenite.backends.cpu.conv.late_epilogue import Late
+from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Late, Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side, plain_sides
-from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
+from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -40,7 +38,7 @@ ONCE_ROWS = 3
 
 
 def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a BytesKernel, or None if it is not one that register tiles fit."""
+    """The kernel as a micro-kernel, or None if it is not one that register tiles fit."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op not in ("matmul_bytes", "conv_bytes"):
         return None
@@ -79,7 +77,7 @@ class _BytesBuilder(ConvBuilder):
         lies = self._lies()
         self.fits = self.w in self.names and lies is not None and lies.channel == 1
         in_place = lies is not None and self._can_walk(lies)
-        self.rest = self.depth % WORD if in_place else 0
+        self.bytes_left = self.depth % WORD if in_place else 0
 
     def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
         if self.node.op == "conv_bytes":
@@ -95,7 +93,7 @@ class _BytesBuilder(ConvBuilder):
         return has_words and super()._can_leave_out(lies)
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
-        return None if self.rest else super()._late(cut, loops, target)
+        return None if self.bytes_left else super()._late(cut, loops, target)
 
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
         sizes = super()._sizes(in_place)
@@ -133,11 +131,8 @@ class _BytesBuilder(ConvBuilder):
         )
 
     def _run(self, count: int, step: Dim) -> Taps:
-        words = (self.depth if self.rest else count) // WORD
+        words = (self.depth if self.bytes_left else count) // WORD
         return Taps(ir.index(words), ir.index(WORD), PANEL * WORD)
-
-    def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> BytesKernel:
-        return BytesKernel(*plain.parts, made, conv, self.rest)
 
 
 def _opened(side: Side) -> Side:

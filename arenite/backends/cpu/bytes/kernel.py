@@ -1,55 +1,31 @@
-"""BytesKernel: a product or a convolution of bytes as a micro-kernel; its functions and its driver.
+"""The register tiles of a product or a convolution of bytes, whose K loops walk words of four.
 
-It is a ConvKernel whose K loops walk words of four bytes; a product is a convolution of one tap
-whose pixels are rows.
+A product is a convolution of one tap whose pixels are rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from arenite.backends.cpu.bytes.tile import WordTile
-from arenite.backends.cpu.conv.kernel import (
-    ConvDriver,
-    ConvFunction,
-    ConvKernel,
-    Ends,
-    taps_of_rows,
-)
+from arenite.backends.cpu.conv.kernel import Ends
 from arenite.backends.cpu.conv.strips import Strip
+from arenite.backends.cpu.conv.tile import ConvTile, taps_of_rows
 from arenite.backends.cpu.gemm.prefetch import ask_ahead
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
-from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+from arenite.backends.cpu.lowering.vector import I64, Vec
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.printer import kernel_text
 from arenite.ir.ops.byte_products import INT8, WORD
 from arenite.ir.ops.convolution import PANEL
 
 
-@dataclass(frozen=True, slots=True)
-class BytesKernel(ConvKernel):
-    rest: int  # bytes of A behind its last whole word; then there is one loop at the most
-
-
-@kernel_text.register
-def _(kernel: BytesKernel) -> str:
-    """The loops, below how they are made."""
-    text: str = kernel_text.dispatch(ConvKernel)(kernel)
-    return f"// words of {WORD} bytes, and {kernel.rest} bytes\n{text}"
-
-
-class BytesFunction(ConvFunction):
+class BytesTile(ConvTile):
     """A register tile of bytes."""
-
-    def __init__(self, builder: Builder, kernel: BytesKernel) -> None:
-        super().__init__(builder, kernel)
-        self.bytes_left = kernel.rest
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         loops = [] if self.product.depth == ir.index(0) else self._loops()
         words = self._words(rows, columns, is_masked)
-        sums = words.multiply(loops, self.bytes_left, self._begun(words.tile, is_masked))
+        sums = words.multiply(loops, self.conv.bytes_left or 0, self._start(words.tile, is_masked))
         self._end(words, sums, is_masked)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
@@ -67,24 +43,24 @@ class BytesFunction(ConvFunction):
             return sums
 
         around = self._loops()[: ends.n_around]
-        start = self._begun(words.tile, is_masked)
+        start = self._start(words.tile, is_masked)
         self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
 
     def _step(self, shape: Tile) -> Step:
         return self._word_tile(shape).step
 
     def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
-        ask_ahead(self, rows, columns, self._depth())
+        ask_ahead(self.function, rows, columns, self._depth())
         return self._word_tile(self._shape(rows, columns, is_masked))
 
     def _word_tile(self, shape: Tile) -> WordTile:
-        line = self.nbytes(self.product.a.line, self.product.a)
+        line = self.function.nbytes(self.product.a.line, self.product.a)
         is_signed = self.product.a.dtype == INT8
         return WordTile(self.builder, shape, lambda row: line * row, self._column_offset, is_signed)
 
     def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
         """The epilogue."""
-        self.finish(words.by_row(sums), self._masks(words.tile, is_masked))
+        self.epilogue.finish(words.by_row(sums), self._masks(words.tile, is_masked))
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)
@@ -97,14 +73,3 @@ def _word_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
     if ends.tap == ends.depth:
         return [(count * ends.depth // WORD, *word)]
     return [(count, ends.tap, PANEL * ends.depth), (ends.depth // WORD, *word)]
-
-
-class BytesDriver(ConvDriver):
-    """The function of a BytesKernel."""
-
-    def __init__(self, builder: Builder, kernel: BytesKernel) -> None:
-        super().__init__(builder, kernel)
-        self.of_bytes = kernel
-
-    def new_function(self, builder: Builder) -> BytesFunction:
-        return BytesFunction(builder, self.of_bytes)

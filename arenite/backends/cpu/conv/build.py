@@ -1,4 +1,4 @@
-"""A conv_last of the schedule becomes a ConvKernel.
+"""A conv_last of the schedule becomes a micro-kernel.
 
 The input is read in place where its lines need no zeros at their ends and tiles can walk it; else
 each tile of the launch copies the lines it needs to scratch first, through whatever views there are
@@ -14,15 +14,22 @@ from math import gcd, prod
 from arenite.backends.cpu.conv.base import ANY, GROUP, LastBuilder, Lies, far
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes, cut_conv, last_lanes
-from arenite.backends.cpu.conv.kernel import FIRST_LINE, Conv, ConvKernel, Ends, Taps
-from arenite.backends.cpu.conv.late_epilogue import Late
+from arenite.backends.cpu.conv.kernel import FIRST_LINE, Conv, Ends, Late, Taps
 from arenite.backends.cpu.conv.sides import ZERO
 from arenite.backends.cpu.conv.strips import are_few, strips
 from arenite.backends.cpu.gemm.blocking import LATER_ROWS, MOST_TILES
 from arenite.backends.cpu.gemm.build import SHORT_OPS
 from arenite.backends.cpu.gemm.choices import conv_ways
 from arenite.backends.cpu.gemm.driver import GROUP_START
-from arenite.backends.cpu.gemm.kernel import FIRST_ROW, SCRATCH, TILE, Joined, Operand, Product
+from arenite.backends.cpu.gemm.kernel import (
+    FIRST_ROW,
+    SCRATCH,
+    TILE,
+    Joined,
+    MicroKernel,
+    Operand,
+    Product,
+)
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
@@ -50,7 +57,7 @@ PLANES = 8
 
 
 def build_conv(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a ConvKernel, or None if it is not one that register tiles fit."""
+    """The kernel as a micro-kernel, or None if it is not one that register tiles fit."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "conv_last" or not target.has_fma:
         return None
@@ -94,6 +101,7 @@ class ConvBuilder(LastBuilder):
         self.n_panels, self.filled = weights.n_panels, weights.filled
         self.panel = PANEL * weights.filled * prod(taps)
         self.copied_dtype = self.sum_dtype
+        self.bytes_left: int | None = None
         self.short_ops = SHORT_OPS if self.panel > PANEL * SHORT_DEPTH else SHORT_SUM_OPS
         self.fits = (
             depth > 0
@@ -178,12 +186,13 @@ class ConvBuilder(LastBuilder):
             last_lanes(self.channels, cut.lanes, target),
             start,
             self._late(cut, loops, target) if ends is None and few is NOT_FEW else None,
+            bytes_left=self.bytes_left,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
         arrays = plain.arrays
         if scratch:
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
-        kernel = self._finished(replace(plain, arrays=arrays), made, conv)
+        kernel = MicroKernel(*replace(plain, arrays=arrays).parts, made, conv)
         return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
@@ -213,9 +222,6 @@ class ConvBuilder(LastBuilder):
     def _joined_rows(self, cut: ConvCut) -> Joined | None:
         """Tiles of a launch that are done as one where one worker has several."""
         return None
-
-    def _finished(self, plain: ir.LoopKernel, made: Product, conv: Conv) -> ConvKernel:
-        return ConvKernel(*plain.parts, made, conv)
 
     def _can_leave_out(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is, without the taps that are not there."""

@@ -1,4 +1,4 @@
-"""DepthwiseKernel: a convolution of every channel by itself; its functions and its driver.
+"""Depthwise: a convolution of every channel by itself as a micro-kernel; its tiles and its driver.
 
 A vector is a run of channels. A function computes some pixels of a line for one vector: taps along
 the line are unrolled, so that each element is loaded once and feeds every pixel that it is a tap
@@ -21,16 +21,17 @@ from arenite.backends.cpu.bytes.tile import add_pair, as_pair
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.driver import GROUP_REST, GROUP_START, Driver, Emit
+from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
-from arenite.backends.cpu.gemm.kernel import MicroKernel
+from arenite.backends.cpu.gemm.kernel import Details, MicroKernel
 from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES, ask, ask_ahead
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding
+from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.printer import expression_text, kernel_text, loop_text
+from arenite.codegen.printer import expression_text, loop_text
 from arenite.ir.ops.byte_products import INT8
 from arenite.ir.ops.define import INT32
 
@@ -49,7 +50,7 @@ class OpenLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Depthwise:
+class Depthwise(Details):
     """How a line is cut, and how its taps lie: steps of the input and weights in elements."""
 
     strips: tuple[Strip, ...] | OpenLine
@@ -71,35 +72,29 @@ class Depthwise:
     last_lanes: int  # of the last vector of channels, if fewer than of others; else 0
     start: ir.Expr | None  # what sums begin with, if not with zero; the same for all pixels
 
-
-@dataclass(frozen=True, slots=True)
-class DepthwiseKernel(MicroKernel):
-    depthwise: Depthwise
-
-
-@kernel_text.register
-def _(kernel: DepthwiseKernel) -> str:
-    """The loops, below how they are made."""
-    product, own = kernel.product, kernel.depthwise
-    strips = _strips_text(own)
-    loops = "; ".join(
-        f"{expression_text(t.count)} x ({expression_text(t.step)}, {t.panel_step})"
-        for t in own.loops
-    )
-    head = [
-        f"// strips of {product.lanes} channels: {strips}; epilogue "
-        f"{'short' if product.is_short else 'long'}",
-        f"// {own.taps} taps {own.dilation} apart, stride {own.stride}, pixels {own.pixel} apart, "
-        f"weights {own.weight_step}, at {expression_text(own.weights_at)}; loops {loops}",
-        f"// {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}",
-        f"// sums begin with {'zero' if own.start is None else expression_text(own.start)}",
-    ]
-    if own.last_lanes:
-        head.append(f"// {own.last_lanes} lanes of the last channels")
-    if own.n_new_lines:
-        head.append(f"// asks for pixels of the last {own.n_new_lines} lines {own.ahead} ahead")
-    placed = loop_text(replace(kernel, body=(*product.place, *own.on_line)))
-    return "\n".join([*head, placed, loop_text(kernel)])
+    def text(self, kernel: MicroKernel) -> str:
+        product = kernel.product
+        strips = _strips_text(self)
+        loops = "; ".join(
+            f"{expression_text(t.count)} x ({expression_text(t.step)}, {t.panel_step})"
+            for t in self.loops
+        )
+        head = [
+            f"// strips of {product.lanes} channels: {strips}; epilogue "
+            f"{'short' if product.is_short else 'long'}",
+            f"// {self.taps} taps {self.dilation} apart, stride {self.stride}, pixels {self.pixel} "
+            f"apart, weights {self.weight_step}, at {expression_text(self.weights_at)}; "
+            f"loops {loops}",
+            f"// {product.a.array} ({product.a.dtype}) at {expression_text(product.a.base)}",
+            f"// sums begin with {'zero' if self.start is None else expression_text(self.start)}",
+        ]
+        if self.last_lanes:
+            head.append(f"// {self.last_lanes} lanes of the last channels")
+        if self.n_new_lines:
+            lines = f"the last {self.n_new_lines} lines"
+            head.append(f"// asks for pixels of {lines} {self.ahead} ahead")
+        placed = loop_text(replace(kernel, body=(*product.place, *self.on_line)))
+        return "\n".join([*head, placed, loop_text(kernel)])
 
 
 def _strips_text(own: Depthwise) -> str:
@@ -111,12 +106,16 @@ def _strips_text(own: Depthwise) -> str:
     )
 
 
-class StripFunction(TileFunction):
+class StripTile:
     """Some pixels of a line, for one vector of channels."""
 
-    def __init__(self, builder: Builder, kernel: DepthwiseKernel) -> None:
-        super().__init__(builder, kernel)
-        self.depthwise = kernel.depthwise
+    def __init__(self, function: TileFunction, depthwise: Depthwise) -> None:
+        self.function = function
+        self.builder = function.builder
+        self.product = function.product
+        self.dot = function.dot
+        self.epilogue = Epilogue(function)
+        self.depthwise = depthwise
 
     def strip(self, strip: Strip, is_masked: bool) -> None:
         b, product, own, dot = self.builder, self.product, self.depthwise, self.dot
@@ -144,19 +143,19 @@ class StripFunction(TileFunction):
             return made
 
         if own.n_new_lines:
-            self._ask_ahead(strip)
-        start = self.begun(own.start, [lanes], [mask]) * strip.pixels
+            self._prefetch(strip)
+        start = self.epilogue.sums_start(own.start, [lanes], [mask]) * strip.pixels
         sums = summed(b, self._loops(), "%a", "%b", start, step)
-        self.finish([[total] for total in sums], [mask])
+        self.epilogue.finish([[total] for total in sums], [mask])
 
-    def _ask_ahead(self, strip: Strip) -> None:
+    def _prefetch(self, strip: Strip) -> None:
         """Prefetches for a strip some pixels behind this one: of its results and the lines of the
         input that no line before has read."""
         b, own, a = self.builder, self.depthwise, self.product.a
         [taps] = own.loops
         ahead = own.ahead
-        ask_ahead(self, strip.pixels, 1, own.taps, ahead)
-        line, size = self.nbytes(taps.step, a), a.dtype.bits // 8
+        ask_ahead(self.function, strip.pixels, 1, own.taps, ahead)
+        line, size = self.function.nbytes(taps.step, a), a.dtype.bits // 8
         for tap in range(own.n_lines - own.n_new_lines, own.n_lines):
             start = moved(b, "%a", line * tap)
             for pixel in range(ahead * own.stride, (ahead + strip.pixels) * own.stride):
@@ -167,15 +166,17 @@ class StripFunction(TileFunction):
         b, product, own, dot = self.builder, self.product, self.depthwise, self.dot
         lanes, mask = self._lanes(is_masked)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
-        taps = KLoop(self.depth, own.dilation * own.pixel * a_size, own.weight_step * b_size)
+        taps = KLoop(
+            self.function.depth, own.dilation * own.pixel * a_size, own.weight_step * b_size
+        )
 
         def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
             value = load_wide(b, a_at, dot.a, dot.sum, lanes, mask)
             return [fma(value, load_wide(b, b_at, dot.b, dot.sum, lanes, mask), sums[0])]
 
-        start = self.begun(own.start, [lanes], [mask])
+        start = self.epilogue.sums_start(own.start, [lanes], [mask])
         [total] = summed(b, [*self._loops(), taps], "%a", "%b", start, step)
-        self.finish([[total]], [mask])
+        self.epilogue.finish([[total]], [mask])
 
     def _lanes(self, is_masked: bool) -> tuple[int, Vec | None]:
         """The lanes of a vector, which is the last if it is masked; None where all are there."""
@@ -185,14 +186,14 @@ class StripFunction(TileFunction):
         lanes = self.depthwise.last_lanes or product.lanes
         assert isinstance(product.n_columns, ir.Const)
         is_whole = int(product.n_columns.value) % product.lanes == lanes
-        return lanes, None if is_whole else self._mask(0, lanes)
+        return lanes, None if is_whole else self.function.mask(0, lanes)
 
     def _loops(self) -> list[KLoop]:
         size = self.product.b.dtype.bits // 8
         return [
             KLoop(
-                self.value(taps.count, SCALAR),
-                self.nbytes(taps.step, self.product.a),
+                self.function.lowering.value(taps.count, SCALAR),
+                self.function.nbytes(taps.step, self.product.a),
                 taps.panel_step * size,
             )
             for taps in self.depthwise.loops
@@ -215,26 +216,24 @@ Call: TypeAlias = Callable[[str, Vec, tuple[Vec, Vec] | None], None]
 
 
 class DepthwiseDriver(Driver):
-    """The function of a DepthwiseKernel."""
+    """The function of a depthwise convolution."""
 
-    def __init__(self, builder: Builder, kernel: DepthwiseKernel) -> None:
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
         super().__init__(builder, kernel)
-        self.kernel_here = kernel
+        assert isinstance(kernel.details, Depthwise)
+        self.depthwise = kernel.details
 
-    def new_function(self, builder: Builder) -> StripFunction:
-        return StripFunction(builder, self.kernel_here)
-
-    def _panel(
+    def panel(
         self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
     ) -> ir.Block:
         """One vector of channels: for every line of the block its strips."""
-        own = self.kernel_here.depthwise
+        own = self.depthwise
         body = (*own.on_line, Emit(lambda: self._line(is_masked)))
         return (ir.For(own.line, FIRST_LINE, LAST_LINE, body),)
 
     def _line(self, is_masked: bool) -> None:
         """All strips of a line."""
-        b, strips = self.builder, self.kernel_here.depthwise.strips
+        b, strips = self.builder, self.depthwise.strips
         call = self._caller()
         if isinstance(strips, OpenLine):
             self._open_line(strips, call, is_masked)
@@ -247,21 +246,20 @@ class DepthwiseDriver(Driver):
             def turn(_: Phase, row: Vec, name: str = name) -> None:
                 call(name, row, None)
 
-            self.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
+            self.lowering.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
 
     def _open_line(self, line: OpenLine, call: Call, is_masked: bool) -> None:
         """Pixels at the ends one by one, those between in strips."""
-        own = self.kernel_here.depthwise
-        places, first, last = (self.value(x, SCALAR) for x in (line.places, line.first, line.last))
+        own = self.depthwise
+        places, first, last = (self.number(x) for x in (line.places, line.first, line.last))
         ends = f"end{'m' if is_masked else ''}"
 
         def end(_: Phase, row: Vec) -> None:
-            binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: row})
-            self.scope.bind(line.pixel, binding)
-            first_tap, last_tap = (self.value(x, SCALAR) for x in (line.first_tap, line.last_tap))
+            self.lowering.bind(line.pixel, row)
+            first_tap, last_tap = (self.number(x) for x in (line.first_tap, line.last_tap))
 
             def inside() -> None:
-                name = self._function(ends, lambda f: _as_strip(f).end(is_masked))
+                name = self.function(ends, lambda f: StripTile(f, own).end(is_masked))
                 call(name, row, (first_tap, last_tap - first_tap))
 
             self.builder.when(first_tap.lt(last_tap), inside)
@@ -273,21 +271,21 @@ class DepthwiseDriver(Driver):
             strip = Strip(0, phase.parts, 1, frozenset())
             call(self._strip_function(strip, is_masked), row, None)
 
-        one = [Phase(1, 1)]
-        self.counted_loop(self.builder.constant(0, I64), first, one, (), end)
-        self.counted_loop(first, last, [Phase(1, own.most), *one], (), between)
-        self.counted_loop(last, places, one, (), end)
+        singly = [Phase(1, 1)]
+        self.lowering.counted_loop(self.builder.constant(0, I64), first, singly, (), end)
+        self.lowering.counted_loop(first, last, [Phase(1, own.most), *singly], (), between)
+        self.lowering.counted_loop(last, places, singly, (), end)
 
     def _caller(self) -> Call:
         """Calls a function for a pixel and those after it; of the taps, from one on, so many."""
-        b, product, own = self.builder, self.product, self.kernel_here.depthwise
+        b, product, own = self.builder, self.product, self.depthwise
         size = product.b.dtype.bits // 8
-        start = self.value(own.weights_at, SCALAR) * size
-        weights = moved(b, self.pointers[product.b.array], start)
+        start = self.number(own.weights_at) * size
+        weights = moved(b, self.lowering.pointers[product.b.array], start)
         zero = b.constant(0, I64)
-        base = self._address(product.a, zero)
-        column, rest = self.value(GROUP_START, SCALAR), self.value(GROUP_REST, SCALAR)
-        batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
+        base = self.address(product.a, zero)
+        column, rest = self.number(GROUP_START), self.number(GROUP_REST)
+        batch = [self.number(ir.Name(name)) for name in product.batch]
         nbytes = own.pixel * (product.a.dtype.bits // 8)
 
         def call(name: str, row: Vec, taps: tuple[Vec, Vec] | None) -> None:
@@ -305,9 +303,4 @@ class DepthwiseDriver(Driver):
 
     def _strip_function(self, strip: Strip, is_masked: bool) -> str:
         suffix = f"{strip.name}{'m' if is_masked else ''}"
-        return self._function(suffix, lambda f: _as_strip(f).strip(strip, is_masked))
-
-
-def _as_strip(function: TileFunction) -> StripFunction:
-    assert isinstance(function, StripFunction)
-    return function
+        return self.function(suffix, lambda f: StripTile(f, self.depthwise).strip(strip, is_masked))

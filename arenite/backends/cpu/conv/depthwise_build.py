@@ -1,4 +1,4 @@
-"""A depthwise_last of the schedule becomes a DepthwiseKernel, where its input lies as it must.
+"""A depthwise_last of the schedule becomes a micro-kernel, where its input lies as it must.
 
 Channels have to lie side by side.
 """
@@ -16,14 +16,14 @@ from arenite.backends.cpu.conv.cut import (
     lanes_for,
     last_lanes,
 )
-from arenite.backends.cpu.conv.depthwise import Depthwise, DepthwiseKernel, OpenLine
+from arenite.backends.cpu.conv.depthwise import Depthwise, OpenLine
 from arenite.backends.cpu.conv.kernel import Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.conv.strips import are_few, strips
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
 from arenite.backends.cpu.gemm.choices import depthwise_ways
 from arenite.backends.cpu.gemm.driver import GROUP_START
-from arenite.backends.cpu.gemm.kernel import Operand, Product
+from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
 from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
@@ -49,7 +49,7 @@ AHEAD, OF_A_TILE = 96, 4
 
 
 def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a DepthwiseKernel, or None if it is not one."""
+    """The kernel as a micro-kernel, or None if it is not one."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "depthwise_last" or not target.has_fma:
         return None
@@ -149,7 +149,7 @@ class _DepthwiseBuilder(LastBuilder):
             start,
         )
         plain = self._kernel(n_tiles, self._meaning(made)).loops
-        kernel = DepthwiseKernel(*plain.parts, made, depthwise)
+        kernel = MicroKernel(*plain.parts, made, depthwise)
         return Built(kernel, n_tiles, choices=tuple(ways))
 
     def _new_lines(self, lies: Lies, target: Target) -> int:

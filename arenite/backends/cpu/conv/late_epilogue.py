@@ -15,20 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.prefetch import ask_ahead
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, moved, summed
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import Level, arrays_stored
 from arenite.backends.cpu.lowering.vector import I64, Vec
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """Rows of the tiles of a run, and the heights of what may be left behind it: one tile."""
-
-    rows: int
-    rest: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,59 +36,60 @@ class Sums:
     step: Step
 
 
-class LateFunction(TileFunction):
-    """A run of tiles, under construction."""
+def late_run(function: TileFunction, epilogue: Epilogue, sums: Sums) -> None:
+    """As many tiles as the function's `depth` says."""
+    b, product, tile = function.builder, function.product, sums.tile
+    first, count, rows = function.row, function.depth, tile.rows
+    kept = function.stack(rows * tile.columns * product.lanes)
+    down = function.nbytes(product.a.line, product.a) * rows
 
-    def late_run(self, sums: Sums) -> None:
-        """As many tiles as `depth` says."""
-        b, product, tile = self.builder, self.product, sums.tile
-        first, count, rows = self.row, self.depth, tile.rows
-        kept = self._stack(rows * tile.columns * product.lanes)
-        down = self.nbytes(product.a.line, product.a) * rows
-        ask_ahead(self, rows, tile.columns, sums.n_steps)
-        self._keep_all(kept, summed(b, [sums.loop], "%a", "%b", sums.start, sums.step))
+    def keep(totals: list[Vec]) -> None:
+        for at, total in enumerate(totals):
+            function.keep(kept, at * product.lanes, total)
 
-        def turn(_: Phase, number: Vec) -> None:
-            above = first + (number - 1) * rows
-            self.row = first + number * rows
-            ask_ahead(self, rows, tile.columns, sums.n_steps)
-            self._keep_all(kept, self._beside(sums, moved(b, "%a", number * down), kept, above))
+    ask_ahead(function, rows, tile.columns, sums.n_steps)
+    keep(summed(b, [sums.loop], "%a", "%b", sums.start, sums.step))
 
-        self.counted_loop(b.constant(1, I64), count, [Phase(1, 1)], product.epilogue, turn)
-        self.row = first + (count - 1) * rows
-        self._finish_rows(kept, rows, tile.columns, sums.masks, tile.last_lanes)
+    def turn(_: Phase, number: Vec) -> None:
+        above = first + (number - 1) * rows
+        function.row = first + number * rows
+        ask_ahead(function, rows, tile.columns, sums.n_steps)
+        keep(_sums_beside(epilogue, sums, moved(b, "%a", number * down), kept, above))
 
-    def _beside(self, sums: Sums, a_at: str, kept: str, above: Vec) -> list[Vec]:
-        """The sums of a tile, beside which the kept ones are finished: rows from `above` on."""
-        b, tile, loop = self.builder, sums.tile, sums.loop
-        nbytes = tile.columns * tile.lanes * self.product.sum_dtype.bits // 8
+    one = b.constant(1, I64)
+    function.lowering.counted_loop(one, count, [Phase(1, 1)], product.epilogue, turn)
+    function.row = first + (count - 1) * rows
+    epilogue.finish_rows(kept, tile, sums.masks)
 
-        def step(a_at: str, b_at: str, before: list[Vec]) -> list[Vec]:
-            *totals, row = before
-            start = moved(b, kept, row * nbytes)
-            self.finish_row(start, above + row, tile.widths, sums.masks)
-            return [*sums.step(a_at, b_at, totals), row + 1]
 
-        def steps(count: int) -> list[KLoop]:
-            return [KLoop(b.constant(count, I64), loop.a_step, loop.b_step)]
+def _sums_beside(epilogue: Epilogue, sums: Sums, a_at: str, kept: str, above: Vec) -> list[Vec]:
+    """The sums of a tile, beside which the kept ones are finished: rows from `above` on."""
+    b, product, scope = epilogue.builder, epilogue.product, epilogue.lowering.scope
+    tile, loop = sums.tile, sums.loop
+    nbytes = tile.columns * tile.lanes * product.sum_dtype.bits // 8
 
-        # What the epilogue has that does not change in the loop comes in front of it.
-        around = self.scope.levels[-1]
-        around.cursor = b.block
-        self.scope.push(Level("loop", arrays_stored(self.product.epilogue)))
-        begun = [*sums.start, b.constant(0, I64)]
-        *totals, _ = summed(b, steps(tile.rows), a_at, "%b", begun, step)
-        self.scope.pop()
-        around.cursor = None
-        left = sums.n_steps - tile.rows
-        if left == 0:
-            return totals
-        a_at, b_at = (
-            moved(b, place, far * tile.rows)
-            for place, far in ((a_at, loop.a_step), ("%b", loop.b_step))
-        )
-        return summed(b, steps(left), a_at, b_at, totals, sums.step)
+    def step(a_at: str, b_at: str, before: list[Vec]) -> list[Vec]:
+        *totals, row = before
+        start = moved(b, kept, row * nbytes)
+        epilogue.finish_row(start, above + row, tile.widths, sums.masks)
+        return [*sums.step(a_at, b_at, totals), row + 1]
 
-    def _keep_all(self, kept: str, sums: list[Vec]) -> None:
-        for at, total in enumerate(sums):
-            self._keep(kept, at * self.product.lanes, total)
+    def steps(count: int) -> list[KLoop]:
+        return [KLoop(b.constant(count, I64), loop.a_step, loop.b_step)]
+
+    # What the epilogue has that does not change in the loop comes in front of it.
+    around = scope.levels[-1]
+    around.cursor = b.block
+    scope.push(Level("loop", arrays_stored(product.epilogue)))
+    start = [*sums.start, b.constant(0, I64)]
+    *totals, _ = summed(b, steps(tile.rows), a_at, "%b", start, step)
+    scope.pop()
+    around.cursor = None
+    left = sums.n_steps - tile.rows
+    if left == 0:
+        return totals
+    a_at, b_at = (
+        moved(b, place, far * tile.rows)
+        for place, far in ((a_at, loop.a_step), ("%b", loop.b_step))
+    )
+    return summed(b, steps(left), a_at, b_at, totals, sums.step)

@@ -1,4 +1,4 @@
-"""A matmul_panels of the schedule becomes a ConvKernel: a convolution of one tap, rows as pixels.
+"""A matmul_panels of the schedule becomes a micro-kernel: a convolution of one tap, rows as pixels.
 
 Where the number of rows is known only later, it is cut into tiles of some heights; few rows are
 done in lower tiles of more columns, for a sum waits for the one before it.
@@ -33,7 +33,7 @@ HALVED_ROWS, HALVED_WORK = 4, 3 << 16
 
 
 def build_panels(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a ConvKernel, or None if it is not one that register tiles fit."""
+    """The kernel as a micro-kernel, or None if it is not one that register tiles fit."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "matmul_panels" or not target.has_fma:
         return None

@@ -1,4 +1,4 @@
-"""WinogradKernel: a convolution of 3x3 taps as sixteen products; its transforms and its driver.
+"""A convolution of 3x3 taps as sixteen products: its transforms and its meaning.
 
     for block of tiles                  T tiles of 2x2 outputs, some lines of an image
         points of inputs                V[16][T][C]: each patch of 4x4, transformed, to scratch
@@ -6,7 +6,7 @@
             for each of 16 points       M[16][T][group] = V[point] times a panel: register tiles
             outputs of points           2x2 of each tile, then the epilogue, to where they belong
 
-The products are those of a ConvKernel whose lines are points and whose pixels are tiles. Transforms
+The products are those of a Conv whose lines are points and whose pixels are tiles. Transforms
 are loop IR, and so is what the products mean: the body of the kernel is what is compiled, but for
 the order in which lanes go.
 """
@@ -14,10 +14,9 @@ the order in which lanes go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, ConvDriver, ConvKernel
-from arenite.backends.cpu.gemm.driver import GROUP_START, Emit
+from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE
+from arenite.backends.cpu.gemm.driver import GROUP_START
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -28,36 +27,12 @@ from arenite.backends.cpu.gemm.kernel import (
     Product,
     in_blocks,
 )
-from arenite.backends.cpu.lowering.vector import Builder
 from arenite.codegen import loop_ir as ir
 from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.winograd import INPUTS, OUTPUTS, PATCH
 
 POINT = ir.Name("point")
 _GROUP = ir.Name("_group")
-
-
-@dataclass(frozen=True, slots=True)
-class WinogradKernel(ConvKernel):
-    outputs: ir.Block  # what a group of channels ends with
-
-
-class WinogradDriver(ConvDriver):
-    """The function of a WinogradKernel."""
-
-    def __init__(self, builder: Builder, kernel: WinogradKernel) -> None:
-        super().__init__(builder, kernel)
-        self.outputs = kernel.outputs
-
-    def _groups(
-        self,
-        width: int,
-        body: ir.Block,
-        first: ir.Expr = FIRST_COLUMN,
-        last: ir.Expr = LAST_COLUMN,
-    ) -> ir.Block:
-        outputs = Emit(lambda: self.block(self.outputs))
-        return super()._groups(width, (*body, outputs), first, last)
 
 
 def meaning(made: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> ir.Block:

@@ -1,4 +1,4 @@
-"""A conv_winograd of the schedule becomes a WinogradKernel.
+"""A conv_winograd of the schedule becomes a micro-kernel.
 
 A block is some lines of tiles of an image, or part of a line, times a chunk of output channels. The
 input is read where it lies, zeros around it are made up. Sizes of images are known, not how many
@@ -15,7 +15,6 @@ from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.conv.winograd import (
     POINT,
-    WinogradKernel,
     input_points,
     meaning,
     output_places,
@@ -32,6 +31,7 @@ from arenite.backends.cpu.gemm.kernel import (
     SCRATCH,
     SUM,
     TILE,
+    MicroKernel,
     Operand,
     Product,
 )
@@ -59,7 +59,7 @@ AT_LINE, AT_PIXEL = ir.Name("patch_line"), ir.Name("patch_pixel")
 
 
 def build_winograd(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a WinogradKernel, or None if it is no conv_winograd."""
+    """The kernel as a micro-kernel, or None if it is no conv_winograd."""
     node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
     if node.op != "conv_winograd":
         return None
@@ -146,13 +146,13 @@ class _WinogradBuilder(LastBuilder):
         inputs, outputs = self._inputs(rooms), self._outputs(rooms)
         panels_at = GROUP_START // PANEL * self.panel + POINT * (self.depth * PANEL)
         loops = (Taps(ir.index(self.depth), ir.index(1), PANEL),)
-        conv = Conv(loops, self.panel, panels_at, POINT.name, (), inputs)
+        conv = Conv(loops, self.panel, panels_at, POINT.name, (), inputs, outputs=outputs)
         body = meaning(made, inputs, outputs, self.panel)
         scratch = (Scratch(self.sum_dtype, n_tiles * rooms.length),)
         plain = self._kernel(n_tiles, body, scratch)
         if not target.has_fma:
             return plain
-        kernel = WinogradKernel(*plain.loops.parts, made, conv, outputs)
+        kernel = MicroKernel(*plain.loops.parts, made, conv)
         return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _rooms(self, cut: WinogradCut) -> _Rooms:

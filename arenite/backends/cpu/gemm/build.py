@@ -7,6 +7,7 @@ times sizes; everything else is left to plain loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from arenite.backends.cpu.gemm.blocking import Cut, Layout, cut
 from arenite.backends.cpu.gemm.choices import product_ways
@@ -17,13 +18,14 @@ from arenite.backends.cpu.gemm.kernel import (
     LAST_COLUMN,
     LAST_ROW,
     SCRATCH,
+    Details,
     Joined,
     MicroKernel,
     Operand,
     Product,
     tile_body,
 )
-from arenite.backends.cpu.gemm.slices import SlicedKernel
+from arenite.backends.cpu.gemm.slices import Sliced
 from arenite.backends.cpu.gemm.stream import is_far
 from arenite.backends.cpu.gemm.sums import SumBuilder
 from arenite.backends.cpu.target import Target
@@ -185,11 +187,17 @@ class _ProductBuilder(SumBuilder):
             arrays += (ir.ArrayArg(SCRATCH, self.sum_dtype, "inout"),)
             count = tiles * self.depth * (made.width * made.copied_groups)
             scratch = (Scratch(self.sum_dtype, count),)
-        parts = (plain.name, arrays, plain.sizes, plain.tiles, plain.tile_var, plain.body, made)
-        loops = MicroKernel(*parts)
+        details = Details()
         if shape.slices is not None:
-            loops = SlicedKernel(*parts, shape.slices, shape.block_rows, shape.block_columns)
-            scratch = (Scratch(self.sum_dtype, tiles * loops.scratch_count),)
+            details = sliced = Sliced(
+                shape.slices,
+                shape.block_rows,
+                shape.block_columns,
+                made.width,
+                made.copied_groups,
+            )
+            scratch = (Scratch(self.sum_dtype, tiles * sliced.scratch_count),)
+        loops = MicroKernel(*replace(plain, arrays=arrays).parts, made, details)
         return Built(loops, tiles, scratch, tuple(ways))
 
     def _joined(self, shape: Cut) -> Joined | None:

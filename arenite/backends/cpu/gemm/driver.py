@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from arenite.backends.cpu.gemm.few_rows import FewRows, page_columns
-from arenite.backends.cpu.gemm.functions import Kept, TileFunction, function_text
+from arenite.backends.cpu.gemm.functions import TileFunction, function_text
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -27,10 +27,11 @@ from arenite.backends.cpu.gemm.kernel import (
     Operand,
     in_blocks,
 )
+from arenite.backends.cpu.gemm.product_tile import product_tile
 from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
 from arenite.backends.cpu.gemm.tile import moved
-from arenite.backends.cpu.lowering.arguments import bind_arguments
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding
+from arenite.backends.cpu.lowering.loops import Lowering
+from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.codegen import loop_ir as ir
 
@@ -45,37 +46,48 @@ class Emit(ir.Stmt):
     emit: Callable[[], None]
 
 
-class Driver(Kept):
-    """The function of a micro-kernel; `texts` are the functions it calls."""
+class Driver:
+    """Writes the function of a micro-kernel; `texts` are the functions it calls."""
+
+    #: Parameters that tiles have beside those that all have.
+    more_parameters = ""
 
     def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
-        super().__init__(builder, kernel)
-        self.micro = kernel
+        self.builder = builder
+        self.lowering = Lowering(builder, kernel, _emit)
+        self.kernel = kernel
         self.product = kernel.product
         self.texts: dict[str, str] = {}
-        bind_arguments(self)
 
     def run(self) -> None:
         b, product = self.builder, self.product
         rows = LAST_ROW - FIRST_ROW
-        panels, few = self._panels(), self._few()
+        panels, few = self.panels(), self._few()
         if not product.heights:
             body = few
         elif not product.few_heights:
             body = panels
         else:
             body = (ir.If(rows <= product.few_up_to, few, panels),)
-        begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
         if product.joined is not None:
-            self._joined(product.joined, begin, end, body)
+            self._joined(product.joined, body)
         else:
-            self.serial_loop(self.kernel.tile_var, begin, end, in_blocks(product, body), 1)
+            self.each_tile(in_blocks(product, body))
         b.block.end = "ret void"
 
-    def _joined(self, joined: Joined, begin: Vec, end: Vec, body: ir.Block) -> None:
+    def each_tile(self, body: ir.Block) -> None:
+        """The body for the tiles of the launch."""
+        begin, end = (Vec(self.builder, name, I64) for name in ("%tile_begin", "%tile_end"))
+        self.lowering.serial_loop(self.kernel.tile_var, begin, end, body, 1)
+
+    def number(self, expr: ir.Expr) -> Vec:
+        """The value of an expression that is the same in all lanes."""
+        return self.lowering.value(expr, SCALAR)
+
+    def _joined(self, joined: Joined, body: ir.Block) -> None:
         """The body once, for the rows or the columns of all tiles."""
-        for name, value in ((_BEGIN, begin), (_END, end)):
-            self.scope.bind(name.name, Binding(ir.INT64, 0, values={SCALAR: value}))
+        for name, text in ((_BEGIN, "%tile_begin"), (_END, "%tile_end")):
+            self.lowering.bind(name.name, Vec(self.builder, text, I64))
         ends = {
             joined.first: _BEGIN * joined.length,
             joined.last: ir.Binary("min", _END * joined.length, joined.size),
@@ -84,15 +96,9 @@ class Driver(Kept):
             let for let in self.product.place if not (isinstance(let, ir.Let) and let.name in ends)
         ]
         own = [ir.Let(name, value) for name, value in ends.items()]
-        self.block((*own, *others, *body))
+        self.lowering.block((*own, *others, *body))
 
-    def simple(self, stmt: ir.Stmt, part: int) -> None:
-        if isinstance(stmt, Emit):
-            stmt.emit()
-        else:
-            super().simple(stmt, part)
-
-    def _groups(
+    def groups(
         self,
         width: int,
         body: ir.Block,
@@ -105,11 +111,11 @@ class Driver(Kept):
         place = (ir.Let(GROUP_START.name, start), ir.Let(GROUP_REST.name, last - GROUP_START))
         return (ir.For(GROUP.name, ir.index(0), n_groups, (*place, *body)),)
 
-    def _panels(self) -> ir.Block:
+    def panels(self) -> ir.Block:
         product = self.product
         groups = self._panel_groups(product.columns, product.heights)
         if product.copied_groups == 1:
-            return self._groups(product.width, groups)
+            return self.groups(product.width, groups)
         wide = product.copied_groups * product.width
         n_stripes = (LAST_COLUMN - FIRST_COLUMN + (wide - 1)) // wide
         first, last = ir.Name("_stripe_start"), ir.Name("_stripe_end")
@@ -118,7 +124,7 @@ class Driver(Kept):
             ir.Let(first.name, start),
             ir.Let(last.name, ir.Binary("min", first + wide, LAST_COLUMN)),
             self._copy_stripe(first, last),
-            *self._groups(product.width, groups, first, last),
+            *self.groups(product.width, groups, first, last),
         )
         return (ir.For("_stripe", ir.index(0), n_stripes, body),)
 
@@ -126,27 +132,27 @@ class Driver(Kept):
         """What is done for one group of columns, which may be the last and not full."""
         product, lanes = self.product, self.product.lanes
         width = columns * lanes
-        full = self._panel(ir.index(width), columns, heights, is_masked=False)
+        full = self.panel(ir.index(width), columns, heights, is_masked=False)
         if not isinstance(product.n_columns, ir.Const):
-            part = self._panel(GROUP_REST, columns, heights, is_masked=True)
+            part = self.panel(GROUP_REST, columns, heights, is_masked=True)
             return (ir.If(_is_full(width), full, part),)
         rest = int(product.n_columns.value) % width
         if rest == 0:
             return full
         n_vectors = -(-rest // lanes)
-        part = self._panel(ir.index(rest), n_vectors, heights, is_masked=rest % lanes != 0)
+        part = self.panel(ir.index(rest), n_vectors, heights, is_masked=rest % lanes != 0)
         if product.n_columns.value < width:
             return part
         return (ir.If(_is_full(width), full, part),)
 
-    def _panel(
+    def panel(
         self, count: ir.Expr, columns: int, heights: Sequence[int], is_masked: bool
     ) -> ir.Block:
         """One group of `count` columns: its copy, and its tiles."""
         product = self.product
         if not product.copies_b or product.copied_groups > 1:
-            return (Emit(lambda: self._tiles(columns, heights, is_masked)),)
-        return (self._copy(count), Emit(lambda: self._tiles(columns, heights, is_masked)))
+            return (Emit(lambda: self.tiles(columns, heights, is_masked)),)
+        return (self._copy(count), Emit(lambda: self.tiles(columns, heights, is_masked)))
 
     def _copy(self, count: ir.Expr) -> ir.Stmt:
         """The columns of a group into scratch, those of one k side by side."""
@@ -157,7 +163,7 @@ class Driver(Kept):
             if product.b.step != ir.index(1):
                 store = self._stored(GROUP_START, column)
                 inner = ir.For(column.name, ir.index(0), count, (store,), vector=True)
-                self.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
+                self.lowering.block((ir.For(K.name, ir.index(0), product.depth, (inner,)),))
                 return
             # A vector's columns at a time: as many rows of memory as can be read side by side.
             is_whole = isinstance(count, ir.Const) and count.value % lanes == 0
@@ -170,7 +176,7 @@ class Driver(Kept):
             inner = ir.For(column.name, ir.index(0), left, (store,), vector=True)
             outer = ir.For(K.name, ir.index(0), product.depth, (inner,), vector=True)
             n_parts = (count + (lanes - 1)) // lanes
-            self.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
+            self.lowering.block((ir.For(part.name, ir.index(0), n_parts, (outer,)),))
 
         return Emit(emit)
 
@@ -192,7 +198,7 @@ class Driver(Kept):
             left = ir.Binary("min", last - start, ir.index(width))
             part = rows((last - first + (width - 1)) // width, left, 1)
             is_whole = ir.Binary("eq", last - first, ir.index(n_groups * width))
-            self.block((ir.If(is_whole, whole, part),))
+            self.lowering.block((ir.If(is_whole, whole, part),))
 
         return Emit(emit)
 
@@ -209,11 +215,11 @@ class Driver(Kept):
         if product.few_form == "tiles":
             columns = product.few_columns // product.lanes
             groups = self._panel_groups(columns, product.few_heights)
-            return self._groups(product.few_columns, groups)
+            return self.groups(product.few_columns, groups)
         columns = page_columns(product, self.builder.target)
         if columns:
             return self._pages(columns)
-        return self._groups(product.few_columns, (Emit(self._few_rows),))
+        return self.groups(product.few_columns, (Emit(self._few_rows),))
 
     def _pages(self, width: int) -> ir.Block:
         """Columns in groups that begin and end with pages of B, but for the first and the last: the
@@ -223,12 +229,11 @@ class Driver(Kept):
 
         def emit() -> None:
             size = product.b.dtype.bits // 8
-            first = self._address(product.b, self.value(FIRST_COLUMN, SCALAR))
+            first = self.address(product.b, self.number(FIRST_COLUMN))
             nbytes = b.emit(f"ptrtoint ptr {first} to i64", I64) & (width * size - 1)
             columns = nbytes.shr(size.bit_length() - 1, signed=False)
             least = columns.gt(width - short).select(columns - width, columns)
-            binding = Binding(ir.INT64, self.scope.depth, values={SCALAR: least})
-            self.scope.bind(before.name, binding)
+            self.lowering.bind(before.name, least)
 
         start = FIRST_COLUMN - before
         n_groups = (LAST_COLUMN - start + (width - 1 - short)) // width
@@ -246,30 +251,38 @@ class Driver(Kept):
     def _few_rows(self) -> None:
         b, product = self.builder, self.product
         most = b.constant(product.few_columns, I64)
-        count = b.intrinsic("smin", self.value(GROUP_REST, SCALAR), most)
-        columns = self._address(product.b, self.value(GROUP_START, SCALAR))
+        count = b.intrinsic("smin", self.number(GROUP_REST), most)
+        columns = self.address(product.b, self.number(GROUP_START))
 
         def build(rows: int) -> str:
             if product.few_form == "dots":
-                return self._few_function(f"dots{rows}", lambda f: f.dots(rows))
-            return self._few_function(f"stream{rows}", lambda f: f.stream(rows))
+                return self.function(f"dots{rows}", lambda f: FewRows(f).dots(rows))
+            return self.function(f"stream{rows}", lambda f: FewRows(f).stream(rows))
 
-        self._rows(product.few_heights, build, columns, count)
+        self.rows(product.few_heights, build, columns, count)
 
-    def _tiles(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
+    def tiles(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
         b, product = self.builder, self.product
         if product.copies_b:
             size = product.sum_dtype.bits // 8
-            start = self.value(self.panel_start(), SCALAR) * size
-            columns_at = moved(b, self.pointers[SCRATCH], start)
+            start = self.number(self.panel_start()) * size
+            columns_at = moved(b, self.lowering.pointers[SCRATCH], start)
         else:
-            columns_at = self._address(product.b, self.value(GROUP_START, SCALAR))
+            columns_at = self.address(product.b, self.number(GROUP_START))
 
         def build(rows: int) -> str:
-            name = f"tile{rows}x{columns}{'m' if is_masked else ''}"
-            return self._function(name, lambda f: f.tile(rows, columns, is_masked))
+            return self.tile_function(rows, columns, is_masked)
 
-        self._rows(heights, build, columns_at, self.value(GROUP_REST, SCALAR))
+        self.rows(heights, build, columns_at, self.number(GROUP_REST))
+
+    def tile_function(self, rows: int, columns: int, is_masked: bool) -> str:
+        """The name of the function of a tile."""
+        suffix = f"tile{rows}x{columns}{'m' if is_masked else ''}"
+        return self.function(suffix, lambda f: self.tile(f, rows, columns, is_masked))
+
+    def tile(self, function: TileFunction, rows: int, columns: int, is_masked: bool) -> None:
+        """Fills the function of a tile."""
+        product_tile(function, rows, columns, is_masked)
 
     def panel_start(self) -> ir.Expr:
         """Where the panel of a group begins in scratch."""
@@ -278,12 +291,12 @@ class Driver(Kept):
         start = TILE * (panel * product.copied_groups)
         return start if product.copied_groups == 1 else start + GROUP * panel
 
-    def _address(self, operand: Operand, line: Vec) -> str:
+    def address(self, operand: Operand, line: Vec) -> str:
         b, size = self.builder, operand.dtype.bits // 8
-        start = self.value(operand.base, SCALAR) + line * self.value(operand.line, SCALAR)
-        return moved(b, self.pointers[operand.array], start * size)
+        start = self.number(operand.base) + line * self.number(operand.line)
+        return moved(b, self.lowering.pointers[operand.array], start * size)
 
-    def _rows(
+    def rows(
         self,
         heights: Sequence[int],
         build: Callable[[int], str],
@@ -294,12 +307,12 @@ class Driver(Kept):
         """Calls for all rows of the block, from its first or a later one to its last, each as high
         as it fits."""
         b, product = self.builder, self.product
-        first = first or self.value(FIRST_ROW, SCALAR)
-        last = self.value(LAST_ROW, SCALAR)
-        depth, column = self.value(product.depth, SCALAR), self.value(GROUP_START, SCALAR)
-        batch = [self.value(ir.Name(name), SCALAR) for name in product.batch]
+        first = first or self.number(FIRST_ROW)
+        last = self.number(LAST_ROW)
+        depth, column = self.number(product.depth), self.number(GROUP_START)
+        batch = [self.number(ir.Name(name)) for name in product.batch]
         base = self.row_zero()
-        line = self.value(product.a.line, SCALAR) * (product.a.dtype.bits // 8)
+        line = self.number(product.a.line) * (product.a.dtype.bits // 8)
 
         def call(rows: int, row: Vec) -> None:
             numbers = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
@@ -336,7 +349,7 @@ class Driver(Kept):
 
     def row_zero(self) -> str:
         """Where row 0 of A begins."""
-        return self._address(self.product.a, self.builder.constant(0, I64))
+        return self.address(self.product.a, self.builder.constant(0, I64))
 
     def more_arguments(self, rows: int, row: Vec) -> str:
         """What a tile of so many rows is given beside what all are, as text."""
@@ -356,29 +369,22 @@ class Driver(Kept):
         byte = VType("i", 8, 1)
         return b.emit(f"load i8, ptr {where}, align 1", byte).convert("zext", I64)
 
-    def new_function(self, builder: Builder) -> TileFunction:
-        return TileFunction(builder, self.micro)
-
-    def _function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
+    def function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
         """The name of a function, which is built when it is first asked for."""
-        return self._built(suffix, lambda builder: fill(self.new_function(builder)))
-
-    def _few_function(self, suffix: str, fill: Callable[[FewRows], None]) -> str:
-        return self._built(suffix, lambda builder: fill(FewRows(builder, self.micro)))
-
-    def function_text(self, builder: Builder, name: str) -> str:
-        return function_text(builder, self.micro, name)
-
-    def _built(self, suffix: str, fill: Callable[[Builder], None]) -> str:
-        name = f"{self.micro.name}.{suffix}"
+        name = f"{self.kernel.name}.{suffix}"
         if name not in self.texts:
             builder = Builder(self.builder.target)
-            fill(builder)
-            self.texts[name] = self.function_text(builder, name)
+            fill(TileFunction(builder, self.kernel))
+            self.texts[name] = function_text(builder, self.kernel, name, self.more_parameters)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals
             self.builder.helpers |= builder.helpers
         return name
+
+
+def _emit(stmt: ir.Stmt) -> None:
+    assert isinstance(stmt, Emit)
+    stmt.emit()
 
 
 def _is_full(width: int) -> ir.Expr:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from arenite.backends.cpu.gemm import row_dots as dots
+from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import Product
 from arenite.backends.cpu.gemm.partial_sums import block_length, blocks_of
 from arenite.backends.cpu.gemm.stream import Stretch, is_far, rows_at_once
-from arenite.backends.cpu.gemm.tile import Dot, load_wide, moved
+from arenite.backends.cpu.gemm.tile import Dot, Tile, load_wide, moved
 from arenite.backends.cpu.lowering.convert import register_type
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import Level
@@ -43,8 +44,15 @@ class _Part:
     mask: Vec
 
 
-class FewRows(TileFunction):
+class FewRows:
     """A function whose rows all go through B together."""
+
+    def __init__(self, function: TileFunction) -> None:
+        self.function = function
+        self.epilogue = Epilogue(function)
+        self.builder = function.builder
+        self.product = function.product
+        self.depth, self.rest = function.depth, function.rest
 
     @property
     def _is_far(self) -> bool:
@@ -54,11 +62,11 @@ class FewRows(TileFunction):
         """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes
         of one row alone."""
         b, product, width = self.builder, self.product, self.product.few_columns
-        depth, dot = _known(product.depth), self.dot
+        depth, dot = _known(product.depth), self.function.dot
         if depth is not None and dots.is_kept(b.target, rows, depth, product.lanes):
             self._kept_dots(depth)
             return
-        a_line, b_line = (self.nbytes(x.line, x) for x in (product.a, product.b))
+        a_line, b_line = (self.function.nbytes(x.line, x) for x in (product.a, product.b))
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
@@ -70,12 +78,12 @@ class FewRows(TileFunction):
         elif rows == together == 1 and product.stays:
             ahead = STAYING_NBYTES
         in_lines = rows == together == 1 and dots.has_lines(b.target, dot)
-        if in_lines and dot is self.dot:
+        if in_lines and dot is self.function.dot:
             a_rows = [self._aligned("%a")]
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
         part = register_type(product.sum_dtype, dots.FOLDED)
-        slot = self._stack(rows * width)
-        parts = self._stack(rows * width * dots.FOLDED, "%parts")
+        slot = self.function.stack(rows * width)
+        parts = self.function.stack(rows * width * dots.FOLDED, "%parts")
         last = self.rest - 1
 
         def turn(in_lines: bool, _: Phase, at: Vec) -> None:
@@ -93,7 +101,9 @@ class FewRows(TileFunction):
 
         def all_columns(in_lines: bool) -> None:
             phases = [Phase(1, together)]
-            self.counted_loop(zero, self.rest, phases, (), partial(turn, in_lines))
+            self.function.lowering.counted_loop(
+                zero, self.rest, phases, (), partial(turn, in_lines)
+            )
 
         if in_lines:
             # Lines hold whole numbers, but a file may have them anywhere.
@@ -111,19 +121,20 @@ class FewRows(TileFunction):
             b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
 
         count = self.rest if rows == 1 else b.constant(rows * width, I64)
-        self.counted_loop(zero, count, [Phase(1, dots.FOLDED)], (), fold)
+        self.function.lowering.counted_loop(zero, count, [Phase(1, dots.FOLDED)], (), fold)
         if rows == 1:
             self._finish_row(slot)
         else:
-            self._finish_rows(slot, rows, 1, [self._mask(0)])
+            tile = Tile(rows, 1, lanes)
+            self.epilogue.finish_rows(slot, tile, [self.function.mask(0)])
 
     def _kept_dots(self, depth: int) -> None:
         """`rest` columns with one short row of A, which stays in registers."""
         b, product = self.builder, self.product
         size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
-        b_line = self.nbytes(product.b.line, product.b)
-        kept = dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
-        slot = self._stack(product.few_columns)
+        b_line = self.function.nbytes(product.b.line, product.b)
+        kept = dots.KeptRow(b, product.lanes, self.function.dot, "%a", depth)
+        slot = self.function.stack(product.few_columns)
         last = self.rest - 1
 
         def turn(_: Phase, at: Vec) -> None:
@@ -132,7 +143,7 @@ class FewRows(TileFunction):
             total, where = dots.fold(parts), moved(b, slot, at * size)
             b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
 
-        self.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
+        self.function.lowering.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
         self._finish_row(slot)
 
     def _finish_row(self, slot: str) -> None:
@@ -140,10 +151,14 @@ class FewRows(TileFunction):
         b, product = self.builder, self.product
 
         def finish(_: Phase, at: Vec) -> None:
-            self._finish_sums([slot], at, self.column + at, self._mask_of(self.rest - at))
+            self._finish_sums(
+                [slot], at, self.function.column + at, self.function.mask_of(self.rest - at)
+            )
 
         phase = Phase(1, product.lanes)
-        self.counted_loop(b.constant(0, I64), self.rest, [phase], product.epilogue, finish)
+        self.function.lowering.counted_loop(
+            b.constant(0, I64), self.rest, [phase], product.epilogue, finish
+        )
         b.block.end = "ret void"
 
     def _aligned(self, row: str) -> str:
@@ -160,8 +175,8 @@ class FewRows(TileFunction):
         return _COPY
 
     def _copy(self, row: str) -> None:
-        b, dot, lanes = self.builder, self.dot, self.product.lanes
-        place = self._stack(LONGEST_COPY, _COPY)
+        b, dot, lanes = self.builder, self.function.dot, self.product.lanes
+        place = self.function.stack(LONGEST_COPY, _COPY)
         a_size, size = dot.a.bits // 8, dot.sum.bits // 8
         whole = self.depth & -lanes
 
@@ -171,9 +186,11 @@ class FewRows(TileFunction):
             b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {size}")
 
         zero = b.constant(0, I64)
-        self.counted_loop(zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None))
+        self.function.lowering.counted_loop(
+            zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None)
+        )
         rest = self.depth - whole
-        b.when(rest.ne(0), lambda: copied(whole, self._mask_of(rest)))
+        b.when(rest.ne(0), lambda: copied(whole, self.function.mask_of(rest)))
 
     def stream(self, rows: int) -> None:
         """`rest` columns, at most as many as a stretch has, from rows of B read in order.
@@ -185,9 +202,11 @@ class FewRows(TileFunction):
         size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
         # A line more than the columns take: rows a power of two apart would share cache sets.
         row_length = product.few_columns + 3 * lanes
-        slot = self._stack(rows * row_length + PAGE_NBYTES // size)
-        a_line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, product.a.step))
-        b_step = self.nbytes(product.b.step, product.b)
+        slot = self.function.stack(rows * row_length + PAGE_NBYTES // size)
+        a_line, a_step = (
+            self.function.nbytes(x, product.a) for x in (product.a.line, product.a.step)
+        )
+        b_step = self.function.nbytes(product.b.step, product.b)
         a_rows = [moved(b, "%a", a_line * row) for row in range(rows)]
         zero = b.constant(0, I64)
         head = self._columns_before_line(b_step)
@@ -198,14 +217,14 @@ class FewRows(TileFunction):
         left = self.rest - head
         whole = left & -lanes
         parts = (
-            _Part(heads, "%b", zero, head.ne(0), self._mask_of(head)),
-            _Part(mains, main_at, whole, left.ne(whole), self._mask_of(left - whole)),
+            _Part(heads, "%b", zero, head.ne(0), self.function.mask_of(head)),
+            _Part(mains, main_at, whole, left.ne(whole), self.function.mask_of(left - whole)),
         )
         self._clear(heads, left + lanes)
         depth = _known(product.depth)
         totals: list[str] | None = None
         if blocks_of(product.sum_dtype, [depth]) is not None:
-            room = self._stack(rows * row_length, "%totals")
+            room = self.function.stack(rows * row_length, "%totals")
             totals = [b.offset(room, row * row_length * size) for row in range(rows)]
             self._clear(totals, left + lanes)
 
@@ -222,9 +241,9 @@ class FewRows(TileFunction):
                     return further
                 return column.lt(near).select(b.constant(NEAR_NBYTES, I64), back)
 
-            stretch = Stretch(b, lanes, self.dot, numbers, ahead, self._is_far)
+            stretch = Stretch(b, lanes, self.function.dot, numbers, ahead, self._is_far)
             rows_at = [moved(b, main_at, at * b_step) for at in steps]
-            self.counted_loop(
+            self.function.lowering.counted_loop(
                 zero,
                 whole,
                 [Phase(1, lanes)],
@@ -241,18 +260,20 @@ class FewRows(TileFunction):
         if depth is None or depth % side_by_side or (totals and length % side_by_side):
             phases.append(Phase(1, 1))
         if totals is None:
-            self.counted_loop(zero, self.depth, phases, (), turn)
+            self.function.lowering.counted_loop(zero, self.depth, phases, (), turn)
         else:
             self._in_k_blocks(length, phases, turn, heads, totals, left + lanes)
         phase = Phase(1, lanes)
-        self.counted_loop(
+        self.function.lowering.counted_loop(
             zero,
             whole,
             [phase],
             product.epilogue,
-            lambda _, at: self._finish_sums(mains, at, self.column + head + at, None),
+            lambda _, at: self._finish_sums(mains, at, self.function.column + head + at, None),
         )
-        for part, first in zip(parts, (self.column, self.column + head + whole), strict=True):
+        for part, first in zip(
+            parts, (self.function.column, self.function.column + head + whole), strict=True
+        ):
             finish = partial(self._finish_sums, part.sums, part.at, first, part.mask)
             b.when(part.is_there, finish)
         b.block.end = "ret void"
@@ -286,10 +307,12 @@ class FewRows(TileFunction):
 
         def block(_: Phase, first: Vec) -> None:
             end = b.intrinsic("smin", first + length, self.depth)
-            self.counted_loop(first, end, phases, (), turn)
-            self.counted_loop(zero, count, [Phase(1, lanes)], (), partial(added, end))
+            self.function.lowering.counted_loop(first, end, phases, (), turn)
+            self.function.lowering.counted_loop(
+                zero, count, [Phase(1, lanes)], (), partial(added, end)
+            )
 
-        self.counted_loop(zero, self.depth, [Phase(1, length)], (), block)
+        self.function.lowering.counted_loop(zero, self.depth, [Phase(1, length)], (), block)
 
     def _apart(self, slot: str, other: str) -> str:
         """A line behind `slot` that does not lie in its page where `other` does in its own.
@@ -322,22 +345,24 @@ class FewRows(TileFunction):
                 where = moved(b, place, column * size)
                 b.emit_void(f"store {nothing.type} {nothing.text}, ptr {where}, align {size}")
 
-        self.counted_loop(b.constant(0, I64), count, [Phase(1, self.product.lanes)], (), clear)
+        self.function.lowering.counted_loop(
+            b.constant(0, I64), count, [Phase(1, self.product.lanes)], (), clear
+        )
 
     def _finish_sums(self, sums_at: Sequence[str], at: Vec, first: Vec, mask: Vec | None) -> None:
         """The epilogue on a vector of sums of every row, which begin at column `first`."""
-        b, product = self.builder, self.product
+        b, product, scope = self.builder, self.product, self.function.lowering.scope
         size = product.sum_dtype.bits // 8
         t = register_type(product.sum_dtype, product.lanes)
 
         def all_rows() -> None:
             for row, place in enumerate(sums_at):
                 total = b.emit(f"load {t}, ptr {moved(b, place, at * size)}, align {size}", t)
-                self.scope.push(Level("loop"))
-                self._finish(self.row + row, total)
-                self.scope.pop()
+                scope.push(Level("loop"))
+                self.epilogue.finish_sum(self.function.row + row, total)
+                scope.pop()
 
-        self._in_column(first, mask, all_rows)
+        self.epilogue.in_column(first, mask, all_rows)
 
 
 def page_columns(product: Product, target: Target) -> int:

@@ -97,14 +97,24 @@ SCRATCH = "scratch0"
 
 
 @dataclass(frozen=True, slots=True)
+class Details:
+    """What a micro-kernel has beside its product: of plain tiles nothing, of others a subclass."""
+
+    def text(self, kernel: MicroKernel) -> str:
+        """The kernel as text: its loops, below how they are made."""
+        made = made_text(kernel.product, without=("place", "epilogue"))
+        return f"// register tiles: {made}\n{loop_text(kernel)}"
+
+
+@dataclass(frozen=True, slots=True)
 class MicroKernel(ir.LoopKernel):
     product: Product
+    details: Details = Details()
 
 
 @kernel_text.register
 def _(kernel: MicroKernel) -> str:
-    made = made_text(kernel.product, without=("place", "epilogue"))
-    return f"// register tiles: {made}\n{loop_text(kernel)}"
+    return kernel.details.text(kernel)
 
 
 def made_text(made: Any, without: Collection[str]) -> str:

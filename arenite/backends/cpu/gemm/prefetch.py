@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.tile import moved
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level
+from arenite.backends.cpu.lowering.scope import Level
 from arenite.backends.cpu.lowering.vector import I64, Builder
 from arenite.codegen import loop_ir as ir
 
@@ -37,19 +37,18 @@ def ask_ahead(
     requests for writing under way, and what comes to the first cache so early is not there any more
     in its turn.
     """
-    b, product = function.builder, function.product
+    b, product, lowering = function.builder, function.product, function.lowering
     is_soon = depth is not None and depth <= SHORT_SUM and first_row == 0
     touched = [*_touched(function)]
     for row in range(first_row, first_row + n_rows if touched else 0):
-        function.scope.push(Level("loop"))
-        level = function.scope.depth
-        for name, value in ((product.row, function.row + row), (product.column, function.column)):
-            function.scope.bind(name, Binding(ir.INT64, level, values={SCALAR: value}))
+        lowering.scope.push(Level("loop"))
+        lowering.bind(product.row, function.row + row)
+        lowering.bind(product.column, function.column)
         for array, index, is_written in touched:
-            start = function.pointer(array, index)
+            start = lowering.pointer(array, index)
             nbytes = n_columns * product.lanes * function.kernel.array(array).dtype.bits // 8
             ask(b, start, nbytes, is_written and is_soon)
-        function.scope.pop()
+        lowering.scope.pop()
 
 
 def rows_ahead(function: TileFunction, n_rows: int, depth: int | None) -> Beside | None:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
 from arenite.backends.cpu.gemm.blocking import Slices
 from arenite.backends.cpu.gemm.driver import GROUP, GROUP_START, Driver, Emit
-from arenite.backends.cpu.gemm.functions import TileFunction, arguments_text
+from arenite.backends.cpu.gemm.epilogue import Epilogue
+from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -29,7 +29,9 @@ from arenite.backends.cpu.gemm.kernel import (
     LAST_ROW,
     SCRATCH,
     TILE,
+    Details,
     MicroKernel,
+    Product,
 )
 from arenite.backends.cpu.gemm.partial_sums import block_length, blocks_of
 from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES
@@ -44,10 +46,8 @@ from arenite.backends.cpu.gemm.tile import (
     summed,
 )
 from arenite.backends.cpu.lowering.convert import register_type
-from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.printer import kernel_text
 
 _SLICE, _FIRST_K = ir.Name("_slice"), ir.Name("_first_k")
 _STRIPE, _STRIPE_START, _STRIPE_END = map(ir.Name, ("_stripe", "_stripe_start", "_stripe_end"))
@@ -55,74 +55,72 @@ _STRIPE, _STRIPE_START, _STRIPE_END = map(ir.Name, ("_stripe", "_stripe_start", 
 _SIDE, _NEXT_COLUMN, _NEXT_K, _NEXT_ROWS = map(
     ir.Name, ("_side", "_next_column", "_next_k", "_next_rows")
 )
-#: Parameters of a tile beside the usual ones: the sums so far, and what it copies.
-_MORE = "ptr %sums, i64 %is_last, ptr %next, ptr %copy, i64 %n_copied"
 #: Rows that a row of B is asked for ahead of its copy, and those of the first stripe.
 AHEAD = 4
 FIRST_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SlicedKernel(MicroKernel):
-    """In blocks of at most so many rows and columns. The scratch of a tile holds the panels of two
-    stripes, and the sums."""
+class Sliced(Details):
+    """Blocks of at most so many rows and columns, tiles of `width`, stripes of `groups` tiles. The
+    scratch of a tile holds the panels of two stripes, and the sums."""
 
     slices: Slices
     block_rows: int
     block_columns: int
+    width: int
+    groups: int
 
     @property
     def panel(self) -> int:
         """Elements in the panel of a group."""
-        return self.slices.depth * self.product.width
+        return self.slices.depth * self.width
 
     @property
     def stripe(self) -> int:
         """Columns of a stripe."""
-        return self.product.copied_groups * self.product.width
+        return self.groups * self.width
 
     @property
     def side(self) -> int:
         """Elements in the panels of a stripe."""
-        return self.product.copied_groups * self.panel
+        return self.groups * self.panel
 
     @property
     def scratch_count(self) -> int:
         """Elements in the scratch of a tile."""
         return 2 * self.side + self.block_rows * self.block_columns
 
-
-@kernel_text.register
-def _(kernel: SlicedKernel) -> str:
-    """The loops, below how they are made."""
-    text: str = kernel_text.dispatch(MicroKernel)(kernel)
-    return f"// {kernel.slices}\n{text}"
+    def text(self, kernel: MicroKernel) -> str:
+        return f"// {self.slices}\n{Details.text(self, kernel)}"
 
 
-class SlicedFunction(TileFunction):
+class SlicedTile:
     """A register tile over one slice."""
 
-    def __init__(self, builder: Builder, kernel: SlicedKernel) -> None:
-        super().__init__(builder, kernel)
-        self.made = kernel
-        self.size = kernel.product.sum_dtype.bits // 8
+    def __init__(self, function: TileFunction, sliced: Sliced) -> None:
+        self.function = function
+        self.builder = function.builder
+        self.product = function.product
+        self.sliced = sliced
+        self.size = self.product.sum_dtype.bits // 8
 
-    def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        b, product, made, size = self.builder, self.product, self.made, self.size
-        lanes, total, chunk = product.lanes, product.sum_dtype, made.slices.chunk
+    def tile(self, rows: int, columns: int) -> None:
+        b, product, sliced, size = self.builder, self.product, self.sliced, self.size
+        lanes, total, chunk = product.lanes, product.sum_dtype, sliced.slices.chunk
         places = [
-            b.offset("%sums", (row * made.block_columns + column * lanes) * size)
+            b.offset("%sums", (row * sliced.block_columns + column * lanes) * size)
             for row in range(rows)
             for column in range(columns)
         ]
         t = register_type(total, lanes)
-        line, a_step = (self.nbytes(x, product.a) for x in (product.a.line, ir.index(1)))
+        line, a_step = (self.function.nbytes(x, product.a) for x in (product.a.line, ir.index(1)))
         b_step = product.width * size
         depth = int(product.depth.value) if isinstance(product.depth, ir.Const) else None
         is_one = blocks_of(total, [depth]) is None
-        length = made.slices.depth if is_one else block_length(depth)
+        length = sliced.slices.depth if is_one else block_length(depth)
         turns, n_chunks, n_steps = (
-            b.constant(n, I64) for n in (made.slices.depth // length, length // chunk, chunk)
+            b.constant(n, I64) for n in (sliced.slices.depth // length, length // chunk, chunk)
         )
         loops = [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)]
 
@@ -168,39 +166,40 @@ class SlicedFunction(TileFunction):
         kept.end = "ret void"
         b.block = last
         by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
-        self.finish(by_row, [None] * columns)
+        Epilogue(self.function).finish(by_row, [None] * columns)
 
     def _copy_beside(self, a_at: str) -> str:
         """A row of the next stripe to its panels, if the tile has one left to copy."""
-        b, product, made, size = self.builder, self.product, self.made, self.size
+        b, product, sliced, size = self.builder, self.product, self.sliced, self.size
         gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - b.emit("ptrtoint ptr %a to i64", I64)
-        chunk_nbytes = made.slices.chunk * product.a.dtype.bits // 8
+        chunk_nbytes = sliced.slices.chunk * product.a.dtype.bits // 8
         number = gone.divide(b.constant(chunk_nbytes, I64), signed=False)
         copying, after = b.new_block("copying"), b.new_block("copied")
         is_left = number.lt(Vec(b, "%n_copied", I64))
         b.block.end = f"br i1 {is_left.text}, label %{copying.name}, label %{after.name}"
         b.block = copying
-        step = self.nbytes(product.b.step, product.b)
+        step = self.function.nbytes(product.b.step, product.b)
         place = moved(b, "%copy", number * (product.width * size))
-        _copy_row(b, made, moved(b, "%next", number * step), place, step * AHEAD)
+        _copy_row(b, product, sliced, moved(b, "%next", number * step), place, step * AHEAD)
         copying.end = f"br label %{after.name}"
         b.block = after
         return a_at
 
 
-def _copy_row(b: Builder, made: SlicedKernel, row: str, place: str, ahead: Vec | int) -> None:
+def _copy_row(
+    b: Builder, product: Product, sliced: Sliced, row: str, place: str, ahead: Vec | int
+) -> None:
     """A row of a stripe to its place in the first panel and those behind it; one that lies so many
     bytes ahead is asked for."""
-    product = made.product
     size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
-    for column in range(0, made.stripe, product.lanes):
+    for column in range(0, sliced.stripe, product.lanes):
         group, within = divmod(column, product.width)
         found = b.offset(row, column * b_size)
         vector = load_wide(b, found, product.b.dtype, product.sum_dtype, product.lanes, None)
-        where = b.offset(place, (group * made.panel + within) * size)
+        where = b.offset(place, (group * sliced.panel + within) * size)
         b.emit_void(f"store {vector.type} {vector.text}, ptr {where}, align {size}")
     # Up to its last byte: a row need not begin with a line of the cache.
-    nbytes, next_row = made.stripe * b_size, moved(b, row, ahead)
+    nbytes, next_row = sliced.stripe * b_size, moved(b, row, ahead)
     for at in (*range(0, nbytes, LINE_NBYTES), nbytes - 1):
         prefetch(b, b.offset(next_row, at), is_near=True)
 
@@ -208,103 +207,100 @@ def _copy_row(b: Builder, made: SlicedKernel, row: str, place: str, ahead: Vec |
 class SlicedDriver(Driver):
     """Slices, stripes, and what each tile copies."""
 
-    def __init__(self, builder: Builder, kernel: SlicedKernel) -> None:
-        super().__init__(builder, kernel)
-        self.made = kernel
+    more_parameters = ", ptr %sums, i64 %is_last, ptr %next, ptr %copy, i64 %n_copied"
 
-    def _panels(self) -> ir.Block:
-        made, product, depth = self.made, self.product, self.made.slices.depth
+    def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
+        super().__init__(builder, kernel)
+        assert isinstance(kernel.details, Sliced)
+        self.sliced = kernel.details
+
+    def panels(self) -> ir.Block:
+        sliced, product, depth = self.sliced, self.product, self.sliced.slices.depth
         assert isinstance(product.depth, ir.Const)
         n_slices = int(product.depth.value) // depth
-        n_stripes = (LAST_COLUMN - FIRST_COLUMN) // made.stripe
+        n_stripes = (LAST_COLUMN - FIRST_COLUMN) // sliced.stripe
         is_final = ir.Binary("eq", _STRIPE + 1, n_stripes)
         is_end = ir.Binary("and", is_final, ir.Binary("eq", _SLICE, ir.index(n_slices - 1)))
-        tiles = Emit(lambda: self._tiles(product.columns, product.heights, is_masked=False))
+        tiles = Emit(lambda: self.tiles(product.columns, product.heights, is_masked=False))
         stripe: ir.Block = (
             ir.Let(_SIDE.name, (_SLICE * n_stripes + _STRIPE) % 2),
-            ir.Let(_STRIPE_START.name, FIRST_COLUMN + _STRIPE * made.stripe),
-            ir.Let(_STRIPE_END.name, _STRIPE_START + made.stripe),
+            ir.Let(_STRIPE_START.name, FIRST_COLUMN + _STRIPE * sliced.stripe),
+            ir.Let(_STRIPE_END.name, _STRIPE_START + sliced.stripe),
             ir.Let(_NEXT_COLUMN.name, ir.Select(is_final, FIRST_COLUMN, _STRIPE_END)),
             ir.Let(_NEXT_K.name, ir.Select(is_final, _FIRST_K + depth, _FIRST_K)),
             ir.Let(_NEXT_ROWS.name, ir.Select(is_end, ir.index(0), ir.index(depth))),
-            *self._groups(product.width, (tiles,), _STRIPE_START, _STRIPE_END),
+            *self.groups(product.width, (tiles,), _STRIPE_START, _STRIPE_END),
         )
         a_slice: ir.Block = (
             ir.Let(_FIRST_K.name, _SLICE * depth),
             ir.For(_STRIPE.name, ir.index(0), n_stripes, stripe),
         )
         return (
-            Emit(lambda: self.block((self._zeros(),))),
+            Emit(lambda: self.lowering.block((self._zeros(),))),
             Emit(self._copy_first),
             ir.For(_SLICE.name, ir.index(0), ir.index(n_slices), a_slice),
         )
 
     def _copy_first(self) -> None:
         """The first stripe, before there are tiles."""
-        b, made, product = self.builder, self.made, self.product
+        b, sliced, product = self.builder, self.sliced, self.product
         size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
-        found = self._address(product.b, self.value(FIRST_COLUMN, SCALAR))
-        start = self.value(self._side_start(ir.index(0)), SCALAR) * size
-        step = self.value(product.b.step, SCALAR) * b_size
+        found = self.address(product.b, self.number(FIRST_COLUMN))
+        start = self.number(self._side_start(ir.index(0))) * size
+        step = self.number(product.b.step) * b_size
 
         def copied(row: str, place: str, _: list[Vec]) -> list[Vec]:
-            _copy_row(b, made, row, place, step * FIRST_AHEAD)
+            _copy_row(b, product, sliced, row, place, step * FIRST_AHEAD)
             return []
 
-        loop = KLoop(b.constant(made.slices.depth, I64), step, product.width * size)
-        summed(b, [loop], found, moved(b, self.pointers[SCRATCH], start), [], copied)
+        loop = KLoop(b.constant(sliced.slices.depth, I64), step, product.width * size)
+        summed(b, [loop], found, moved(b, self.lowering.pointers[SCRATCH], start), [], copied)
 
     def _zeros(self) -> ir.Stmt:
         """The sums before the first slice."""
         at = ir.Name("_sum_at")
         zero = ir.Const(0.0, self.product.sum_dtype)
         store = ir.Store(SCRATCH, self._sums_start() + at, zero)
-        count = (LAST_ROW - FIRST_ROW) * self.made.block_columns
+        count = (LAST_ROW - FIRST_ROW) * self.sliced.block_columns
         return ir.For(at.name, ir.index(0), count, (store,), vector=True)
 
     def _side_start(self, side: ir.Expr) -> ir.Expr:
-        return TILE * self.made.scratch_count + side * self.made.side
+        return TILE * self.sliced.scratch_count + side * self.sliced.side
 
     def _sums_start(self) -> ir.Expr:
         return self._side_start(ir.index(2))
 
     def panel_start(self) -> ir.Expr:
-        return self._side_start(_SIDE) + GROUP * self.made.panel
+        return self._side_start(_SIDE) + GROUP * self.sliced.panel
 
     def row_zero(self) -> str:
         size = self.product.a.dtype.bits // 8
-        return moved(self.builder, super().row_zero(), self.value(_FIRST_K, SCALAR) * size)
+        return moved(self.builder, super().row_zero(), self.number(_FIRST_K) * size)
 
     def more_arguments(self, rows: int, row: Vec) -> str:
-        b, made, product = self.builder, self.made, self.product
-        size, scratch = product.sum_dtype.bits // 8, self.pointers[SCRATCH]
-        first = self.value(FIRST_ROW, SCALAR)
-        n_rows, above = self.value(LAST_ROW, SCALAR) - first, row - first
-        before = self.value(self._sums_start() + (GROUP_START - FIRST_COLUMN), SCALAR)
-        sums = moved(b, scratch, (before + above * made.block_columns) * size)
-        is_last = ir.Binary("eq", _FIRST_K + made.slices.depth, product.depth)
-        last = self.value(is_last, SCALAR).convert("zext", I64)
+        b, sliced, product = self.builder, self.sliced, self.product
+        size, scratch = product.sum_dtype.bits // 8, self.lowering.pointers[SCRATCH]
+        first = self.number(FIRST_ROW)
+        n_rows, above = self.number(LAST_ROW) - first, row - first
+        before = self.number(self._sums_start() + (GROUP_START - FIRST_COLUMN))
+        sums = moved(b, scratch, (before + above * sliced.block_columns) * size)
+        is_last = ir.Binary("eq", _FIRST_K + sliced.slices.depth, product.depth)
+        last = self.number(is_last).convert("zext", I64)
         # Rows of the stripe that tiles before this one, and this one, have copied.
-        done = self.value(GROUP, SCALAR) * n_rows + above
+        done = self.number(GROUP) * n_rows + above
         all_rows = n_rows * product.copied_groups
         copied, after = (
-            (x * self.value(_NEXT_ROWS, SCALAR)).divide(all_rows, signed=False)
+            (x * self.number(_NEXT_ROWS)).divide(all_rows, signed=False)
             for x in (done, done + rows)
         )
-        panels = self.value(self._side_start(ir.index(1) - _SIDE), SCALAR)
+        panels = self.number(self._side_start(ir.index(1) - _SIDE))
         copy = moved(b, scratch, (panels + copied * product.width) * size)
-        k = self.value(_NEXT_K, SCALAR) + copied
-        k_nbytes = k * self.value(product.b.step, SCALAR) * (product.b.dtype.bits // 8)
-        found = moved(b, self._address(product.b, self.value(_NEXT_COLUMN, SCALAR)), k_nbytes)
+        k = self.number(_NEXT_K) + copied
+        k_nbytes = k * self.number(product.b.step) * (product.b.dtype.bits // 8)
+        found = moved(b, self.address(product.b, self.number(_NEXT_COLUMN)), k_nbytes)
         return (
             f", ptr {sums}, i64 {last.text}, ptr {found}, ptr {copy}, i64 {(after - copied).text}"
         )
 
-    def function_text(self, builder: Builder, name: str) -> str:
-        return (
-            f"define internal fastcc void @{name}({arguments_text(self.made)}, {_MORE}) noinline "
-            f"{FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"
-        )
-
-    def new_function(self, builder: Builder) -> TileFunction:
-        return SlicedFunction(builder, self.made)
+    def tile(self, function: TileFunction, rows: int, columns: int, is_masked: bool) -> None:
+        SlicedTile(function, self.sliced).tile(rows, columns)

@@ -12,8 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from arenite.backends.cpu.lowering.evaluate import VectorMode
-from arenite.backends.cpu.lowering.partials import PartialResults, Partials, Phase
+from arenite.backends.cpu.lowering.evaluate import Evaluator, VectorMode
+from arenite.backends.cpu.lowering.partials import (
+    Partials,
+    Phase,
+    open_reductions,
+    partials_across,
+    phases_of,
+)
 from arenite.backends.cpu.lowering.scope import (
     SCALAR,
     Binding,
@@ -22,12 +28,39 @@ from arenite.backends.cpu.lowering.scope import (
     accumulators_changed,
     arrays_stored,
 )
-from arenite.backends.cpu.lowering.vector import I64, BasicBlock, Vec, VType
+from arenite.backends.cpu.lowering.statements import Statements
+from arenite.backends.cpu.lowering.tile import tile_loop
+from arenite.backends.cpu.lowering.vector import I64, BasicBlock, Builder, Vec, VType
 from arenite.codegen import loop_ir as ir
 
 
-class Loops(PartialResults):
-    """Statements with loops and branches."""
+class Lowering(Evaluator):
+    """Writes one function from the loop IR of a kernel: expressions, statements, loops, branches.
+
+    The function begins with the addresses and sizes of its window. `other` emits statements that
+    are not of the loop IR.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        kernel: ir.LoopKernel,
+        other: Callable[[ir.Stmt], None] | None = None,
+    ) -> None:
+        super().__init__(builder, kernel)
+        self.statements = Statements(self, other)
+        for k, array in enumerate(kernel.arrays):
+            where = builder.offset("%window", 8 * k)
+            self.pointers[array.name] = builder.emit_pointer(f"load ptr, ptr {where}, align 8")
+        for k, size in enumerate(kernel.sizes, len(kernel.arrays)):
+            where = builder.offset("%window", 8 * k)
+            self.bind(size, builder.emit(f"load i64, ptr {where}, align 8", I64))
+
+    def bind(self, name: str, value: Vec, varying: bool = False) -> None:
+        """Give an integer a name in the innermost level; one that varies counts up from lane to
+        lane."""
+        binding = Binding(ir.INT64, self.scope.depth, varying, values={SCALAR: value})
+        self.scope.bind(name, binding)
 
     def block(self, block: ir.Block) -> None:
         run: list[ir.Stmt] = []
@@ -35,7 +68,7 @@ class Loops(PartialResults):
             if self._is_simple(stmt):
                 run.append(stmt)
                 continue
-            self.simple_run(run)
+            self.statements.run(run)
             run = []
             self.scope.next_statement()
             if isinstance(stmt, ir.For):
@@ -45,7 +78,7 @@ class Loops(PartialResults):
                     self.predicated_block(stmt, self.vector)
                 else:
                     self.branch(stmt)
-        self.simple_run(run)
+        self.statements.run(run)
         self.scope.next_statement()
 
     def _is_simple(self, stmt: ir.Stmt) -> bool:
@@ -59,7 +92,7 @@ class Loops(PartialResults):
     def _varies(self, expr: ir.Expr) -> bool:
         """Whether it may vary; a Let that is not emitted yet is taken to."""
         names = [at.name for at in ir.walk(expr) if isinstance(at, ir.Name)]
-        bindings = [self.bound(name) for name in names]
+        bindings = [self.scope.find(name) for name in names]
         return any(binding is None or binding.varying for binding in bindings)
 
     def for_loop(self, loop: ir.For) -> None:
@@ -67,18 +100,14 @@ class Loops(PartialResults):
         if loop.vector and self.vector is None:
             inner = loop.body[0] if len(loop.body) == 1 else None
             if isinstance(inner, ir.For) and inner.vector:
-                self.tile_loop(loop, inner, start, stop)
+                tile_loop(self, loop, inner, start, stop)
             else:
                 self.vector_loop(loop, start, stop)
             return
-        partials = [] if self.vector is not None else self.partials_across(loop)
+        partials = [] if self.vector is not None else partials_across(self.scope, loop)
         self.serial_loop(loop.var, start, stop, loop.body, max(1, loop.unroll))
         for partial in partials:
-            self.combine(partial)
-
-    def tile_loop(self, outer: ir.For, inner: ir.For, start: Vec, stop: Vec) -> None:
-        """Two vector loops, one directly in the other."""
-        self.serial_loop(outer.var, start, stop, outer.body, 1)
+            partial.combine()
 
     def serial_loop(self, var: str, start: Vec, stop: Vec, body: ir.Block, unroll: int) -> None:
         phases = [Phase(1, unroll), Phase(1, 1)] if unroll > 1 else [Phase(1, 1)]
@@ -86,30 +115,25 @@ class Loops(PartialResults):
         def turn(phase: Phase, at: Vec) -> None:
             for copy in range(phase.parts):
                 if copy:
-                    level = self.scope.levels[-1]
-                    again = Level("loop", level.stored, level.accumulated, level.preheader)
-                    self.scope.pop()
-                    self.scope.push(again)
+                    self.scope.renew()
                 value = at + copy if copy else at
-                self.scope.bind(var, Binding(ir.INT64, self.scope.depth, values={SCALAR: value}))
+                self.bind(var, value)
                 self.block(body)
 
         self.counted_loop(start, stop, phases, body, turn)
 
     def vector_loop(self, loop: ir.For, start: Vec, stop: Vec) -> None:
-        phases = self.phases_of(loop)
-        partials = self.open_reductions(loop.body, phases)
+        phases = phases_of(loop, self.builder)
+        partials = open_reductions(self.scope, loop.body, phases)
 
         def turn(phase: Phase, at: Vec) -> None:
-            depth = self.scope.depth
             if phase.lanes == 1:
-                self.scope.bind(loop.var, Binding(ir.INT64, depth, values={SCALAR: at}))
+                self.bind(loop.var, at)
                 self.block(loop.body)
                 return
             masks = {0: self.mask_of_rest(stop - at, phase.lanes)} if phase.is_masked else {}
             self.vector = VectorMode(loop.var, phase.lanes, phase.parts, masks)
-            binding = Binding(ir.INT64, depth, True, values={SCALAR: at})
-            self.scope.bind(loop.var, binding)
+            self.bind(loop.var, at, varying=True)
             self.block(loop.body)
             self.vector = None
 
@@ -140,7 +164,7 @@ class Loops(PartialResults):
         b, scope = self.builder, self.scope
         guard = start.lt(stop)
         changed = accumulators_changed(body)
-        carried = [binding for name in sorted(changed) if (binding := self.bound(name))]
+        carried = [binding for name in sorted(changed) if (binding := self.scope.find(name))]
         before = [dict(binding.values) for binding in carried]
         for partial in partials:
             for binding, value in zip(partial.bindings, partial.before, strict=True):
@@ -158,7 +182,7 @@ class Loops(PartialResults):
             level = Level("loop", arrays_stored(body), changed, preheader)
             at = self._phase(phase, at, stop, level, carried, turn, always, is_last)
         for partial in partials:
-            self.combine(partial)
+            partial.combine()
         exit_block = b.new_block("exit")
         last = b.block
         last.end = f"br label %{exit_block.name}"
@@ -243,7 +267,7 @@ class Loops(PartialResults):
         b, scope = self.builder, self.scope
         cond = self.value(stmt.cond, SCALAR)
         names = sorted(accumulators_changed((*stmt.then, *stmt.else_)))
-        carried = [binding for name in names if (binding := self.bound(name))]
+        carried = [binding for name in names if (binding := self.scope.find(name))]
         before = [dict(binding.values) for binding in carried]
         front = scope.levels[-1]
         front.cursor = b.block
@@ -279,5 +303,6 @@ def _position(bindings: Sequence[Binding], wanted: Binding) -> int:
 def _is_flat(stmt: ir.If) -> bool:
     inner = (*stmt.then, *stmt.else_)
     return all(
-        _is_flat(one) if isinstance(one, ir.If) else not isinstance(one, ir.For) for one in inner
+        _is_flat(stmt) if isinstance(stmt, ir.If) else not isinstance(stmt, ir.For)
+        for stmt in inner
     )

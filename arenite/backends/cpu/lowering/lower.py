@@ -11,24 +11,31 @@ from collections.abc import Sequence
 
 from arenite.backends.cpu.attention.driver import AttentionDriver
 from arenite.backends.cpu.attention.kernel import AttentionKernel
-from arenite.backends.cpu.blocks.experts import ExpertsDriver, ExpertsKernel
-from arenite.backends.cpu.blocks.kernel import BlocksDriver, BlocksKernel
+from arenite.backends.cpu.blocks.experts import Experts, ExpertsDriver
+from arenite.backends.cpu.blocks.kernel import Blocks, BlocksDriver
 from arenite.backends.cpu.blocks.runs import RunsDriver, RunsKernel
-from arenite.backends.cpu.bytes.kernel import BytesDriver, BytesKernel
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
-from arenite.backends.cpu.conv.depthwise import DepthwiseDriver, DepthwiseKernel
-from arenite.backends.cpu.conv.kernel import ConvDriver, ConvKernel
-from arenite.backends.cpu.conv.winograd import WinogradDriver, WinogradKernel
+from arenite.backends.cpu.conv.depthwise import Depthwise, DepthwiseDriver
+from arenite.backends.cpu.conv.driver import ConvDriver
+from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.gemm.driver import Driver
-from arenite.backends.cpu.gemm.kernel import MicroKernel
-from arenite.backends.cpu.gemm.slices import SlicedDriver, SlicedKernel
-from arenite.backends.cpu.lowering.arguments import bind_arguments
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding
-from arenite.backends.cpu.lowering.tile import Tiles
+from arenite.backends.cpu.gemm.kernel import Details, MicroKernel
+from arenite.backends.cpu.gemm.slices import Sliced, SlicedDriver
+from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check
+
+#: What writes a micro-kernel, by its details.
+_DRIVERS: dict[type[Details], type[Driver]] = {
+    Details: Driver,
+    Sliced: SlicedDriver,
+    Conv: ConvDriver,
+    Depthwise: DepthwiseDriver,
+    Blocks: BlocksDriver,
+    Experts: ExpertsDriver,
+}
 
 
 def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> str:
@@ -41,14 +48,14 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
     for kernel in kernels:
         check(kernel)
         builder = Builder(target)
-        if isinstance(kernel, MicroKernel):
-            driver = _driver(builder, kernel)
+        if isinstance(kernel, MicroKernel | AttentionKernel):
+            driver = (
+                AttentionDriver(builder, kernel)
+                if isinstance(kernel, AttentionKernel)
+                else _DRIVERS[type(kernel.details)](builder, kernel)
+            )
             driver.run()
             functions += driver.texts.values()
-        elif isinstance(kernel, AttentionKernel):
-            attention = AttentionDriver(builder, kernel)
-            attention.run()
-            functions += attention.texts.values()
         elif isinstance(kernel, RunsKernel):
             RunsDriver(builder, kernel).run()
         else:
@@ -63,32 +70,12 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
     return "\n".join([*sorted(declarations), *shared.values(), *functions])
 
 
-def _driver(builder: Builder, kernel: MicroKernel) -> Driver:
-    if isinstance(kernel, ExpertsKernel):
-        return ExpertsDriver(builder, kernel)
-    if isinstance(kernel, BlocksKernel):
-        return BlocksDriver(builder, kernel)
-    if isinstance(kernel, BytesKernel):
-        return BytesDriver(builder, kernel)
-    if isinstance(kernel, WinogradKernel):
-        return WinogradDriver(builder, kernel)
-    if isinstance(kernel, ConvKernel):
-        return ConvDriver(builder, kernel)
-    if isinstance(kernel, DepthwiseKernel):
-        return DepthwiseDriver(builder, kernel)
-    if isinstance(kernel, SlicedKernel):
-        return SlicedDriver(builder, kernel)
-    return Driver(builder, kernel)
-
-
 def _function(b: Builder, kernel: ir.LoopKernel) -> None:
-    loops = Tiles(b, kernel)
-    bind_arguments(loops)
+    lowering = Lowering(b, kernel)
     if _names_worker(kernel.body):
-        worker = b.emit("load i64, ptr %worker, align 8", I64)
-        loops.scope.bind(ir.WORKER.name, Binding(ir.INT64, 0, values={SCALAR: worker}))
+        lowering.bind(ir.WORKER.name, b.emit("load i64, ptr %worker, align 8", I64))
     begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
-    loops.serial_loop(kernel.tile_var, begin, end, kernel.body, 1)
+    lowering.serial_loop(kernel.tile_var, begin, end, kernel.body, 1)
     b.block.end = "ret void"
 
 

@@ -77,6 +77,9 @@ class Scope:
         self.builder = builder
         self.levels = [Level("function")]
         self.infos: dict[int, Info] = {}
+        #: Values are found again by the identity of their expression, so none may go away and leave
+        #: its identity to another: some are made while others are emitted.
+        self.expressions: dict[int, ir.Expr] = {}
         self.stored = frozenset(_stored(kernel.body))
 
     @property
@@ -91,6 +94,12 @@ class Scope:
         self.levels.pop()
         self.infos.clear()
 
+    def renew(self) -> None:
+        """Forgets what the innermost loop holds: its variables get other values."""
+        level = self.levels[-1]
+        self.pop()
+        self.push(Level("loop", level.stored, level.accumulated, level.preheader))
+
     def next_statement(self) -> None:
         self.levels[-1].volatile.clear()
         self.infos.clear()
@@ -99,18 +108,25 @@ class Scope:
         self.levels[-1].names[name] = binding
 
     def binding(self, name: str) -> Binding:
+        binding = self.find(name)
+        if binding is None:
+            raise KeyError(name)
+        return binding
+
+    def find(self, name: str) -> Binding | None:
+        """What a name is bound to, if it is."""
         for level in reversed(self.levels):
             if name in level.names:
                 return level.names[name]
-        raise KeyError(name)
+        return None
 
     def info(self, expr: ir.Expr) -> Info:
         """Where the expression belongs, seen from the current statement."""
-        found = self.infos.get(id(expr))
-        if found is None:
-            found = self._info(expr)
-            self.infos[id(expr)] = found
-        return found
+        info = self.infos.get(id(expr))
+        if info is None:
+            info = self.infos[id(expr)] = self._info(expr)
+            self.expressions[id(expr)] = expr
+        return info
 
     def _info(self, expr: ir.Expr) -> Info:
         level, varying, volatile, loads = 0, False, False, False

@@ -5,9 +5,11 @@ Each is emitted for one vector of the loop around at a time (`part`), or once in
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from arenite.backends.cpu.lowering.access import store_vector
 from arenite.backends.cpu.lowering.convert import to_memory
-from arenite.backends.cpu.lowering.evaluate import Evaluator
+from arenite.backends.cpu.lowering.evaluate import Evaluator, VectorMode
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.reduction import reduction_of
 from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level
@@ -19,10 +21,21 @@ from arenite.dtype import DType, Kind
 MAX_LAZY_DEPTH = 40
 
 
-class Statements(Evaluator):
-    """An evaluator that also emits simple statements."""
+class Statements:
+    """Emits simple statements with the values of an evaluator; `other` emits those that are not of
+    the loop IR."""
 
-    def simple_run(self, run: list[ir.Stmt]) -> None:
+    def __init__(self, values: Evaluator, other: Callable[[ir.Stmt], None] | None = None) -> None:
+        self.values = values
+        self.other = other
+        self.builder = values.builder
+        self.scope = values.scope
+
+    @property
+    def vector(self) -> VectorMode | None:
+        return self.values.vector
+
+    def run(self, run: list[ir.Stmt]) -> None:
         """All statements for the first vector, then all for the next: few values live at once."""
         parts = 1 if self.vector is None else self.vector.parts
         for part in range(parts):
@@ -46,6 +59,8 @@ class Statements(Evaluator):
                 self._predicated(stmt, part)
             case ir.For():
                 raise AssertionError("a loop is no simple statement")
+            case _ if self.other is not None:
+                self.other(stmt)
 
     def _let(self, stmt: ir.Let, part: int) -> None:
         info = self.scope.info(stmt.value)
@@ -57,9 +72,9 @@ class Statements(Evaluator):
             binding.depth = self._lazy_depth(stmt.value) if is_lazy else 0
             self.scope.bind(stmt.name, binding)
         if not is_lazy:
-            binding.values[part if info.varying else SCALAR] = self.value(stmt.value, part)
+            binding.values[part if info.varying else SCALAR] = self.values.value(stmt.value, part)
         elif binding.depth == 0:
-            self.value(stmt.value, part)  # remembered for those who use it
+            self.values.value(stmt.value, part)  # remembered for those who use it
 
     def _lazy_depth(self, value: ir.Expr) -> int:
         """How deep a lazy Let is; 0 for one that is emitted at once, because it is deep enough."""
@@ -80,23 +95,23 @@ class Statements(Evaluator):
 
     def _store(self, stmt: ir.Store, part: int) -> None:
         b, vector = self.builder, self.vector
-        dtype = self.kernel.array(stmt.array).dtype
+        dtype = self.values.kernel.array(stmt.array).dtype
         varies = any(self.scope.info(expr).varying for expr in ir.expressions(stmt))
         if vector is None or not (varies or vector.is_predicated):
             self._store_scalar(stmt, dtype)
             return
-        mask = None if stmt.mask is None else self.lanes(stmt.mask, part)
+        mask = None if stmt.mask is None else self.values.lanes(stmt.mask, part)
         active = vector.masks.get(part)
         both = active if mask is None else mask if active is None else mask & active
-        value = self.lanes(stmt.value, part)
-        access = self.access(stmt.array, stmt.index, part)
+        value = self.values.lanes(stmt.value, part)
+        access = self.values.access(stmt.array, stmt.index, part)
         store_vector(b, access, value, dtype, both)
 
     def _store_scalar(self, stmt: ir.Store, dtype: DType) -> None:
         b = self.builder
-        mask = None if stmt.mask is None else self.value(stmt.mask, SCALAR)
-        value = to_memory(self.value(stmt.value, SCALAR), dtype)
-        pointer = self.pointer(stmt.array, stmt.index)
+        mask = None if stmt.mask is None else self.values.value(stmt.mask, SCALAR)
+        value = to_memory(self.values.value(stmt.value, SCALAR), dtype)
+        pointer = self.values.pointer(stmt.array, stmt.index)
         line = f"store {value.type} {value.text}, ptr {pointer}, align 1"
         if mask is None:
             b.emit_void(line)
@@ -109,7 +124,7 @@ class Statements(Evaluator):
         if binding is None:
             binding = Binding(stmt.init.dtype, self.scope.depth, is_vector, True)
             self.scope.bind(stmt.name, binding)
-        binding.values[part if is_vector else SCALAR] = self.lanes(stmt.init, part)
+        binding.values[part if is_vector else SCALAR] = self.values.lanes(stmt.init, part)
 
     def _accumulate(self, stmt: ir.Accumulate | ir.AccumulateArg, part: int) -> None:
         names = (stmt.name,) if isinstance(stmt, ir.Accumulate) else (stmt.best, stmt.at)
@@ -133,17 +148,17 @@ class Statements(Evaluator):
             is_product = isinstance(value, ir.Binary) and value.op == "mul"
             if stmt.op == "add" and is_product and value.dtype.kind is Kind.FLOAT:
                 a, b = ir.children(value)
-                return [fma(self.lanes(a, part), self.lanes(b, part), old[0])]
+                return [fma(self.values.lanes(a, part), self.values.lanes(b, part), old[0])]
             if stmt.op == "set":
-                return [self.lanes(value, part)]
-        values = [self.lanes(expr, part) for expr in ir.expressions(stmt)]
+                return [self.values.lanes(value, part)]
+        values = [self.values.lanes(expr, part) for expr in ir.expressions(stmt)]
         return reduction_of(stmt, dtypes).step(old, values)
 
     def _require(self, stmt: ir.Require, part: int) -> None:
         b = self.builder
-        bad = ~self.lanes(stmt.cond, part)
+        bad = ~self.values.lanes(stmt.cond, part)
         active = None if self.vector is None else self.vector.masks.get(part)
-        error = self.value(stmt.error, part)
+        error = self.values.value(stmt.error, part)
 
         def report() -> None:
             where = b.emit_pointer(f"load ptr, ptr {b.offset('%worker', 8)}, align 8")
@@ -157,7 +172,7 @@ class Statements(Evaluator):
         """Both sides run, each with its lanes masked."""
         vector = self.vector
         assert vector is not None
-        cond = self.lanes(stmt.cond, part)
+        cond = self.values.lanes(stmt.cond, part)
         around, was_predicated = vector.masks.get(part), vector.is_predicated
         vector.is_predicated = True
         for block, mask in ((stmt.then, cond), (stmt.else_, ~cond)):

@@ -10,89 +10,88 @@ is left at the edges runs as loops of one vector variable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from arenite.backends.cpu.lowering.evaluate import VectorMode
-from arenite.backends.cpu.lowering.loops import Loops
 from arenite.backends.cpu.lowering.partials import Phase
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level
+from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import Vec
 from arenite.backends.cpu.lowering.vectorize import lanes_of
 from arenite.codegen import affine
 from arenite.codegen import loop_ir as ir
 
+if TYPE_CHECKING:
+    from arenite.backends.cpu.lowering.loops import Lowering
+
 #: A tile of 16 x 16 vectors fits the registers of the widest target, also with bytes.
 MAX_SIDE = 16
 
 
-class Tiles(Loops):
-    """Loops that also know tiles of two vector variables."""
+def tile_loop(lowering: Lowering, outer: ir.For, inner: ir.For, start: Vec, stop: Vec) -> None:
+    """Two vector loops, one directly in the other."""
+    loads = _transposed_loads(outer.var, inner)
+    if not loads:
+        lowering.serial_loop(outer.var, start, stop, outer.body, 1)
+        return
+    target = lowering.builder.target
+    side = min(MAX_SIDE, lanes_of(inner.body, target, {outer.var, inner.var}))
+    phases = [Phase(1, side), Phase(1, 1)]
 
-    def tile_loop(self, outer: ir.For, inner: ir.For, start: Vec, stop: Vec) -> None:
-        loads = _transposed_loads(outer.var, inner)
-        if not loads:
-            self.serial_loop(outer.var, start, stop, outer.body, 1)
+    def rows(phase: Phase, at: Vec) -> None:
+        lowering.bind(outer.var, at)
+        inner_start = lowering.value(inner.start, SCALAR)
+        inner_stop = lowering.value(inner.stop, SCALAR)
+        if phase.parts == 1:
+            lowering.vector_loop(inner, inner_start, inner_stop)
             return
-        target = self.builder.target
-        side = min(MAX_SIDE, lanes_of(inner.body, target, {outer.var, inner.var}))
-        phases = [Phase(1, side), Phase(1, 1)]
 
-        def rows(phase: Phase, at: Vec) -> None:
-            depth = self.scope.depth
-            self.scope.bind(outer.var, Binding(ir.INT64, depth, values={SCALAR: at}))
-            inner_start = self.value(inner.start, SCALAR)
-            inner_stop = self.value(inner.stop, SCALAR)
-            if phase.parts == 1:
-                self.vector_loop(inner, inner_start, inner_stop)
-                return
+        def columns(phase: Phase, across: Vec) -> None:
+            if phase.parts > 1:
+                _tile(lowering, outer.var, inner, at, across, side, loads)
+            else:
+                lowering.bind(outer.var, at, varying=True)
+                lowering.bind(inner.var, across)
+                lowering.vector = VectorMode(outer.var, side, 1, {})
+                lowering.block(inner.body)
+                lowering.vector = None
 
-            def columns(phase: Phase, across: Vec) -> None:
-                if phase.parts > 1:
-                    self._tile(outer.var, inner, at, across, side, loads)
-                else:
-                    self._bind(outer.var, at, True, inner.var, across, False)
-                    self.vector = VectorMode(outer.var, side, 1, {})
-                    self.block(inner.body)
-                    self.vector = None
+        lowering.counted_loop(inner_start, inner_stop, phases, inner.body, columns)
 
-            self.counted_loop(inner_start, inner_stop, phases, inner.body, columns)
+    lowering.counted_loop(start, stop, phases, inner.body, rows)
 
-        self.counted_loop(start, stop, phases, inner.body, rows)
 
-    def _tile(
-        self, i: str, inner: ir.For, at: Vec, across: Vec, side: int, loads: Sequence[ir.Load]
-    ) -> None:
-        """One full tile whose first element is (at, across)."""
-        along_rows: dict[int, list[Vec]] = {id(load): [] for load in loads}
-        needed = _names_below(inner.body, [load.index for load in loads])
-        for column in range(side):
-            self._afresh()
-            self._bind(i, at, True, inner.var, across + column, False)
-            self.vector = VectorMode(i, side, 1, {})
-            for stmt in inner.body:
-                if isinstance(stmt, ir.Let) and stmt.name in needed:
-                    self.simple(stmt, 0)
-            for load in loads:
-                along_rows[id(load)].append(self.value(load, 0))
-        transposed = {key: transpose(vectors) for key, vectors in along_rows.items()}
-        for row in range(side):
-            self._afresh()
-            self._bind(i, at + row, False, inner.var, across, True)
-            self.vector = VectorMode(inner.var, side, 1, {})
-            self.transposed = {key: vectors[row] for key, vectors in transposed.items()}
-            self.block(inner.body)
-        self.transposed = {}
-        self.vector = None
-
-    def _afresh(self) -> None:
-        """Forgets what the innermost level holds: its variables get other values."""
-        level = self.scope.levels[-1]
-        self.scope.pop()
-        self.scope.push(Level("loop", level.stored, level.accumulated, level.preheader))
-
-    def _bind(self, i: str, at: Vec, i_varies: bool, j: str, across: Vec, j_varies: bool) -> None:
-        depth = self.scope.depth
-        self.scope.bind(i, Binding(ir.INT64, depth, i_varies, values={SCALAR: at}))
-        self.scope.bind(j, Binding(ir.INT64, depth, j_varies, values={SCALAR: across}))
+def _tile(
+    lowering: Lowering,
+    i: str,
+    inner: ir.For,
+    at: Vec,
+    across: Vec,
+    side: int,
+    loads: Sequence[ir.Load],
+) -> None:
+    """One full tile whose first element is (at, across)."""
+    along_rows: dict[int, list[Vec]] = {id(load): [] for load in loads}
+    needed = _names_below(inner.body, [load.index for load in loads])
+    for column in range(side):
+        lowering.scope.renew()
+        lowering.bind(i, at, varying=True)
+        lowering.bind(inner.var, across + column)
+        lowering.vector = VectorMode(i, side, 1, {})
+        for stmt in inner.body:
+            if isinstance(stmt, ir.Let) and stmt.name in needed:
+                lowering.statements.simple(stmt, 0)
+        for load in loads:
+            along_rows[id(load)].append(lowering.value(load, 0))
+    transposed = {key: transpose(vectors) for key, vectors in along_rows.items()}
+    for row in range(side):
+        lowering.scope.renew()
+        lowering.bind(i, at + row)
+        lowering.bind(inner.var, across, varying=True)
+        lowering.vector = VectorMode(inner.var, side, 1, {})
+        lowering.transposed = {key: vectors[row] for key, vectors in transposed.items()}
+        lowering.block(inner.body)
+    lowering.transposed = {}
+    lowering.vector = None
 
 
 def transpose(rows: list[Vec]) -> list[Vec]:

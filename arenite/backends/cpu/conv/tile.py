@@ -1,0 +1,202 @@
+"""The register tiles of a convolution: whole ones, runs of them, and strips that lack taps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
+from arenite.backends.cpu.conv.kernel import Conv, Ends
+from arenite.backends.cpu.conv.late_epilogue import Sums, late_run
+from arenite.backends.cpu.conv.strips import Strip
+from arenite.backends.cpu.gemm.epilogue import Epilogue
+from arenite.backends.cpu.gemm.functions import TileFunction
+from arenite.backends.cpu.gemm.partial_sums import Blocks, blocks_of
+from arenite.backends.cpu.gemm.prefetch import ask_ahead, rows_ahead
+from arenite.backends.cpu.gemm.tile import (
+    KLoop,
+    Step,
+    Summing,
+    Tile,
+    load_wide,
+    moved,
+    multiply,
+    summed,
+    tile_step,
+)
+from arenite.backends.cpu.lowering.numeric import fma
+from arenite.backends.cpu.lowering.scope import SCALAR
+from arenite.backends.cpu.lowering.vector import I64, Vec
+from arenite.codegen import loop_ir as ir
+from arenite.ir.ops.convolution import PANEL
+
+#: Taps along one axis of a window, where their number is not known.
+USUAL_TAPS = 3
+
+
+class ConvTile:
+    """A register tile of a convolution."""
+
+    def __init__(self, function: TileFunction, conv: Conv) -> None:
+        self.function = function
+        self.builder = function.builder
+        self.product = function.product
+        self.dot = function.dot
+        self.epilogue = Epilogue(function)
+        self.conv = conv
+
+    def tile(self, rows: int, columns: int, is_masked: bool) -> None:
+        product, shape = self.product, self._shape(rows, columns, is_masked)
+        ask_ahead(self.function, rows, columns, self._depth())
+        line = self.function.nbytes(product.a.line, product.a)
+        sums = multiply(
+            self.builder,
+            shape,
+            self.dot,
+            "%a",
+            "%b",
+            lambda row: line * row,
+            self._column_offset,
+            self._loops(),
+            [None] * columns,
+            rows_ahead(self.function, rows, self._depth()),
+            start=self._start(shape, is_masked),
+            summing=self._in_blocks(shape, len(self.conv.loops)),
+        )
+        self.epilogue.finish(sums, self._masks(shape, is_masked))
+
+    def _in_blocks(self, shape: Tile, n_loops: int) -> Summing | None:
+        """How a tile sums in the first K loops; taps that are counted later are as many as is
+        usual."""
+        counts = [
+            int(taps.count.value) if isinstance(taps.count, ir.Const) else USUAL_TAPS
+            for taps in self.conv.loops
+        ]
+        blocks = blocks_of(self.product.sum_dtype, counts)
+        if blocks is None or n_loops == 0:
+            return None
+        if blocks.loop >= n_loops:
+            blocks = Blocks(n_loops - 1, 1)
+        return self.function.in_such_blocks(shape, blocks)
+
+    def run(self, rows: int, columns: int, is_masked: bool) -> None:
+        """A run of tiles."""
+        shape, depth, [loop] = self._shape(rows, columns, is_masked), self._depth(), self._loops()
+        assert depth is not None
+        masks, start = self._masks(shape, is_masked), self._start(shape, is_masked)
+        sums = Sums(shape, masks, start, loop, depth, self._step(shape))
+        late_run(self.function, self.epilogue, sums)
+
+    def _step(self, shape: Tile) -> Step:
+        """What a tile does in a step of K."""
+        line = self.function.nbytes(self.product.a.line, self.product.a)
+        masks = [None] * shape.columns
+        return tile_step(
+            self.builder, shape, self.dot, lambda row: line * row, self._column_offset, masks
+        )
+
+    def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
+        """A tile of which some rows lack some taps: the taps of a line one after the other."""
+        b, product, dot = self.builder, self.product, self.dot
+        shape = self._shape(strip.pixels, columns, is_masked)
+        ask_ahead(self.function, strip.pixels, columns, self._depth())
+        line = self.function.nbytes(product.a.line, product.a)
+        a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
+
+        def step(rows: Sequence[int], a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            made = list(sums)
+            vectors = [
+                load_wide(
+                    b, b.offset(b_at, self._column_offset(column)), dot.b, dot.sum, lanes, None
+                )
+                for column, lanes in enumerate(shape.widths)
+            ]
+            for row in rows:
+                number = load_wide(b, moved(b, a_at, line * row), dot.a, dot.sum, 1, None)
+                for at, vector in enumerate(vectors, row * columns):
+                    spread = b.broadcast(number, vector.type.lanes)
+                    made[at] = fma(spread, vector, made[at])
+            return made
+
+        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            for first, count, rows in taps_of_rows(strip, ends):
+                loops = [
+                    KLoop(b.constant(n, I64), far * a_size, further * b_size)
+                    for n, far, further in _tap_loops(ends, count)
+                ]
+                a_here = b.offset(a_at, first * ends.tap * a_size)
+                b_here = b.offset(b_at, first * ends.depth * PANEL * b_size)
+                sums = summed(b, loops, a_here, b_here, sums, partial(step, rows))
+            return sums
+
+        start = self._start(shape, is_masked)
+        summing = self._in_blocks(shape, ends.n_around)
+        around = self._loops()[: ends.n_around]
+        flat = (summing or summed)(b, around, "%a", "%b", start, taps, None)
+        sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
+        self.epilogue.finish(sums, self._masks(shape, is_masked))
+
+    def _start(self, shape: Tile, is_masked: bool) -> list[Vec]:
+        """What the sums of a tile begin with."""
+        masks = self._masks(shape, is_masked)
+        return self.epilogue.sums_start(self.conv.start, shape.widths, masks) * shape.rows
+
+    def _shape(self, rows: int, columns: int, is_masked: bool) -> Tile:
+        """A tile; if it is masked, its last columns are the last there are."""
+        last_lanes = self.conv.last_lanes if is_masked else 0
+        return Tile(rows, columns, self.product.lanes, last_lanes)
+
+    def _masks(self, shape: Tile, is_masked: bool) -> list[Vec | None]:
+        """Which lanes of the columns are there; None where all are."""
+        lanes, widths, n_columns = shape.lanes, shape.widths, self.product.n_columns
+        if not is_masked or not isinstance(n_columns, ir.Const):
+            return self.function.masks(shape.columns, is_masked)
+        *whole, last = widths
+        is_whole = int(n_columns.value) % lanes == last
+        return [
+            *[None] * len(whole),
+            None if is_whole else self.function.mask(len(whole) * lanes, last),
+        ]
+
+    def _depth(self) -> int | None:
+        """Steps of K, where their number is known."""
+        counts = [taps.count for taps in self.conv.loops]
+        known = [int(count.value) for count in counts if isinstance(count, ir.Const)]
+        return prod(known) if len(known) == len(counts) else None
+
+    def _column_offset(self, column: int) -> int:
+        panel, lane = divmod(column * self.product.lanes, PANEL)
+        return (panel * self.conv.panel + lane) * (self.product.b.dtype.bits // 8)
+
+    def _loops(self) -> list[KLoop]:
+        size = self.product.b.dtype.bits // 8
+        return [
+            KLoop(
+                self.function.lowering.value(taps.count, SCALAR),
+                self.function.nbytes(taps.step, self.product.a),
+                taps.panel_step * size,
+            )
+            for taps in self.conv.loops
+        ]
+
+
+def _tap_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
+    """Loops over so many taps and their channels: how often, and steps of input and panels."""
+    if ends.channel == 1 and ends.tap == ends.depth:
+        return [(count * ends.depth, 1, PANEL)]
+    taps = (count, ends.tap, PANEL * ends.depth)
+    channels = (ends.depth, ends.channel, PANEL)
+    return [taps, channels] if ends.depth >= count else [channels, taps]
+
+
+def taps_of_rows(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Taps of a line that the same rows have: the first, how many, the rows."""
+    runs: list[tuple[int, int, tuple[int, ...]]] = []
+    for tap in range(ends.taps):
+        rows = tuple(row for row in range(strip.pixels) if (row, tap) not in strip.outside)
+        if runs and runs[-1][2] == rows:
+            first, count, _ = runs.pop()
+            runs.append((first, count + 1, rows))
+        else:
+            runs.append((tap, 1, rows))
+    return [run for run in runs if run[2]]
