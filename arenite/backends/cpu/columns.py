@@ -97,7 +97,7 @@ class Columns(Builder):
         self._walk(self.last, last, (ir.Name("block"), columns))
         blocks = index_expr(ceildiv(vector.size, columns))
         rows = ir.For("row", begin, end, last.block)
-        return self._kernel(
+        return self.loop_kernel(
             loops.n_tiles,
             (
                 ir.For("row", begin, end, reducing.block),

@@ -87,9 +87,11 @@ class Builder:
             block = body
         else:
             block = (ir.For("row", first, last, (*row_scope.block, *body)),)
-        return self._kernel(loops.n_tiles, block)
+        return self.loop_kernel(loops.n_tiles, block)
 
-    def _kernel(self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()) -> Built:
+    def loop_kernel(
+        self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()
+    ) -> Built:
         arrays = [
             ir.ArrayArg(name, read_dtype(node.dtype), "in") for node, name in self.names.items()
         ]
@@ -108,7 +110,7 @@ class Builder:
 
     def _dims(self) -> list[Dim]:
         """All sizes the kernel may need, those in attributes too."""
-        nodes = [*self.kernel.inputs, *self.made, *self._inlined()]
+        nodes = [*self.kernel.inputs, *self.made, *self.inlined()]
         found: list[Dim] = [dim for node in nodes for dim in node.shape]
         pending: list[object] = [value for node in nodes for _, value in node.attrs]
         while pending:
@@ -119,7 +121,7 @@ class Builder:
                 found.append(value)
         return found
 
-    def _inlined(self) -> list[Node]:
+    def inlined(self) -> list[Node]:
         found: dict[Node, None] = {}
         pending = list(self.made)
         while pending:
@@ -162,7 +164,7 @@ class Builder:
             if stage.node in self.stores:
                 found.append((stage.node, linear(index, stage.node.shape)))
             if stage.role is Role.REDUCE:
-                reduction = self._reduction(stage.node)
+                reduction = self.reduction(stage.node)
                 for factor in reduction.factors(space):
                     pending.append((factor.node, factor.index))
                     found += [(None, guard.position) for guard in factor.guards]
@@ -193,7 +195,7 @@ class Builder:
         found += [(None, guard.position) for part in parts for guard in part.guards]
         return [(part.node, part.index) for part in parts]
 
-    def _reduction(self, node: Node) -> Reduction:
+    def reduction(self, node: Node) -> Reduction:
         reduction = reduction_of(node)
         assert reduction is not None
         return reduction
@@ -303,7 +305,7 @@ class Builder:
         finishes: list[tuple[Node, str]] = []
         for stage in one.walked:
             if stage.role is Role.REDUCE:
-                finishes.append((stage.node, self._accumulate(stage.node, scope, inner)))
+                finishes.append((stage.node, self.accumulate(stage.node, scope, inner)))
             else:
                 self._store_row(stage.node, inner)
         block = inner.block
@@ -314,15 +316,15 @@ class Builder:
                 block = (self._loop(axis, block),)
         scope.statements += block
         for node, name in finishes:
-            self._finish(node, name, scope)
+            self.finish(node, name, scope)
 
     def _loop(self, axis: Axis, block: ir.Block) -> ir.For:
         is_vector = axis is self.nest.vector
         return ir.For(axis.var.name, ir.index(0), index_expr(axis.size), block, vector=is_vector)
 
-    def _accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
+    def accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
         """Declare the accumulator outside the loops and feed it inside; its name."""
-        reduction = self._reduction(node)
+        reduction = self.reduction(node)
         name = self.values.fresh("acc")
         product_of: ir.Expr | None = None
         point = space_vars(self.kernel.space)
@@ -366,9 +368,9 @@ class Builder:
     def _mapped_guards(self, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
         return tuple(Guard(*self.nest.map_index((g.position, g.size))) for g in guards)
 
-    def _finish(self, node: Node, name: str, scope: Scope) -> None:
+    def finish(self, node: Node, name: str, scope: Scope) -> None:
         """Name the reduced value for the stages that follow, and store it where it is an output."""
-        reduction = self._reduction(node)
+        reduction = self.reduction(node)
         if reduction.op in ("argmax", "argmin"):
             at = ir.Name(f"{name}_at")
             empty = ir.Binary("eq", at, ir.index(2**62))
@@ -382,12 +384,18 @@ class Builder:
             )
             value = ir.Name(name, held)
             value = value if held == dtype else ir.Cast(value, dtype)
-        self._name_scalar(node, value, scope)
+        self.name_scalar(node, value, scope)
 
     def _scalar(self, node: Node, scope: Scope) -> None:
-        self._name_scalar(node, self.values.at(node, self.outer_point, scope, None), scope)
+        self.name_scalar(node, self.values.at(node, self.outer_point, scope, None), scope)
 
-    def _name_scalar(self, node: Node, value: ir.Expr, scope: Scope) -> None:
+    def scalars(self, scope: Scope) -> None:
+        """All that follows from finished reductions."""
+        for stage in self.kernel.stages:
+            if stage.role is Role.SCALAR:
+                self._scalar(stage.node, scope)
+
+    def name_scalar(self, node: Node, value: ir.Expr, scope: Scope) -> None:
         if not isinstance(value, ir.Name):
             name = self.values.fresh()
             scope.statements.append(ir.Let(name, value))

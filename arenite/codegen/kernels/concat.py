@@ -61,7 +61,7 @@ class Concat(Builder):
             to = ir.Binary("min", high, index_expr(end))
             loops.append(ir.For("at", from_, to, scope.block, vector=True))
         last = ir.Binary("min", first + rows, index_expr(before))
-        return self._kernel(
+        return self.loop_kernel(
             ceildiv(before, rows) * chunks, (ir.For("row", first, last, tuple(loops)),)
         )
 

@@ -15,21 +15,23 @@ from arenite.backends.cpu.gemm.blocking import (
     Cut,
     Few,
 )
-from arenite.backends.cpu.gemm.build import _NO_COLUMN, _NO_ROW, SHORT_OPS, _Factor, _ProductBuilder
+from arenite.backends.cpu.gemm.build import NO_COLUMN, NO_ROW, SHORT_OPS, Factor, ProductAxes
 from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
 from arenite.backends.cpu.gemm.rows import even_heights
+from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, epilogue_ops
 from arenite.backends.cpu.gemm.tile import lanes_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum
 from arenite.ir.ops.block_forms import LANES, PANEL, form_of
 from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.schedule.access import coefficient, linear, substitute
-from arenite.schedule.kernel import Kernel, space_vars
+from arenite.schedule.kernel import Kernel, Role, space_vars
 
 #: What reading a weight counts as, in multiplications of bytes.
 WEIGHT_WORK = 4
@@ -49,56 +51,52 @@ def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built | No
     return _PackedBuilder(kernel).built(target, choice)
 
 
-class _PackedBuilder(_ProductBuilder):
+class _PackedBuilder(Builder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
+        self.node = next(s.node for s in kernel.stages if s.role is Role.REDUCE)
         x, self.panels = self.node.inputs
         self.weights = self.node.attr("dtype")
         self.n_deep = depth_of(x)
-        runs, _ = self._reduction(self.node).factors(space_vars(kernel.space))
+        runs, _ = self.reduction(self.node).factors(space_vars(kernel.space))
         position = substitute(linear(runs.index, x.shape), self.nest.position)
-        self.a = _Factor(x, position)
+        self.a = Factor(x, position)
         moving = [axis for axis in self.nest.outer if coefficient(position, axis.var) != 0]
         still = [axis for axis in self.nest.outer if axis not in moving]
-        self.row = moving[-1] if moving else _NO_ROW
-        self.column = still[0] if still else _NO_COLUMN
-        self.batch = [axis for axis in moving if axis is not self.row]
+        self.row = moving[-1] if moving else NO_ROW
+        self.column = still[0] if still else NO_COLUMN
+        batch = [axis for axis in moving if axis is not self.row]
+        reduced = self.nest.reduced
+        self.axes = ProductAxes(self.row, self.column, batch, reduced[0] if reduced else None)
 
     def built(self, target: Target, choice: str = "") -> Built:
-        batch = product([axis.size for axis in self.batch])
+        axes, batch = self.axes, self.axes.n_batch
         usual = self._cut(batch, target)
         ways = packed_ways(usual, self.row.size, self.column.size, batch)
         shape = ways.get(choice, usual)
-        n_row_blocks = ceildiv(self.row.size, shape.block_rows)
-        n_chunks = ceildiv(self.column.size, shape.block_columns)
-        blocks = batch * n_row_blocks * n_chunks
+        blocks, place = axes.place(shape)
         together = self._together(blocks, shape)
         one = ir.index(1)
         made = Product(
-            a=self._operand(self.a, self.a.along(self.row), 1),
+            a=axes.operand(self.names[self.a.node], self.a, self.a.along(self.row), 1),
             b=Operand(self.names[self.panels], self.panels.dtype, ir.index(0), one, one),
             sum_dtype=float32,
             row=self.row.var.name,
             column=self.column.var.name,
-            batch=tuple(axis.var.name for axis in self.batch),
+            batch=tuple(axis.var.name for axis in axes.batch),
             depth=ir.index(self.n_deep),
             n_columns=index_expr(self.column.size),
             blocks=index_expr(blocks),
             blocks_a_tile=together if isinstance(together, int) else index_expr(together),
-            place=self._place(n_row_blocks, n_chunks, shape),
+            place=place,
             lanes=shape.lanes,
             columns=shape.columns,
             heights=shape.heights,
-            copies_b=False,
-            few_up_to=0,
-            few_form="stream",
-            few_columns=1,
-            few_heights=(),
-            epilogue=self.epilogue(),
-            is_short=self.epilogue_ops() <= SHORT_OPS,
+            epilogue=epilogue_of(self, self.node, float32),
+            is_short=epilogue_ops(self) <= SHORT_OPS,
         )
         tiles = ceildiv(blocks, together)
-        plain = self._kernel(tiles, tile_body(made, self.weights, self.n_deep))
+        plain = self.loop_kernel(tiles, tile_body(made, self.weights, self.n_deep))
         if not target.has_fma:
             return plain
         loops = plain.loops

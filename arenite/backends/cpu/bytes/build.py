@@ -17,13 +17,13 @@ from arenite.backends.cpu.conv.build import ConvBuilder, Panels
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Late, Taps
-from arenite.backends.cpu.conv.sides import ZERO, Side, plain_sides
+from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
-from arenite.ir.dim import Dim, Var, bounds
+from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, TURN, WORD
 from arenite.ir.ops.convolution import PANEL
@@ -63,33 +63,28 @@ def _panels(node: Node) -> Panels:
 class _BytesBuilder(ConvBuilder):
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         super().__init__(kernel, node, weights)
-        self.copied_dtype = self.x.dtype
-        self.is_signed = self.x.dtype == INT8
+        self.copied_dtype = self.conv.x.dtype
+        self.is_signed = self.conv.x.dtype == INT8
         if self.panel <= PANEL * SHORT_DEPTH:
             self.short_ops = SHORT_OPS
         self.fill = 0 if node.op == "matmul_bytes" else node.attr("pad_value")
-        self.around = [*self.deep, self.block]
+        self.around = [*self.conv.deep, self.conv.block]
         self.is_open = any(side.is_padded for side in self.around) and (
             self.fill != 0 or not all(side.is_always_inside for side in self.around)
         )
         if self.is_open:
-            *self.deep, self.block = map(_opened, self.around)
-        lies = self._lies()
-        self.fits = self.w in self.names and lies is not None and lies.channel == 1
+            *self.conv.deep, self.conv.block = map(_opened, self.around)
+        lies = self.conv.lies()
+        self.fits = self.conv.w in self.conv.names and lies is not None and lies.channel == 1
         in_place = lies is not None and self._can_walk(lies)
-        self.bytes_left = self.depth % WORD if in_place else 0
-
-    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
-        if self.node.op == "conv_bytes":
-            return super()._sides(variables, taps)
-        return plain_sides(self.node, variables)
+        self.bytes_left = self.conv.depth % WORD if in_place else 0
 
     def _can_walk(self, lies: Lies) -> bool:
-        is_even = self.depth % WORD == 0 or self.panel == PANEL * self.filled
+        is_even = self.conv.depth % WORD == 0 or self.panel == PANEL * self.filled
         return is_even and not self.is_open and super()._can_walk(lies)
 
     def _can_leave_out(self, lies: Lies) -> bool:
-        has_words = self.depth % WORD == 0 and self.fill == 0 and not self.is_open
+        has_words = self.conv.depth % WORD == 0 and self.fill == 0 and not self.is_open
         return has_words and super()._can_leave_out(lies)
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
@@ -107,10 +102,13 @@ class _BytesBuilder(ConvBuilder):
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
         """With a word behind the last pixel, where that has bytes of a next one."""
-        if self.depth % WORD == 0:
+        if self.conv.depth % WORD == 0:
             return super()._room(cut, are_planes)
-        n_lines, n_pixels = self.block.copied(cut.block_lines), self.line.copied(cut.block_pixels)
-        made = room(self.deep, n_lines, n_pixels, self.depth, self.depth, are_planes)
+        n_lines, n_pixels = (
+            self.conv.block.copied(cut.block_lines),
+            self.conv.line.copied(cut.block_pixels),
+        )
+        made = room(self.conv.deep, n_lines, n_pixels, self.conv.depth, self.conv.depth, are_planes)
         return replace(made, tile=made.tile + WORD)
 
     def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
@@ -131,7 +129,7 @@ class _BytesBuilder(ConvBuilder):
         )
 
     def _run(self, count: int, step: Dim) -> Taps:
-        words = (self.depth if self.bytes_left else count) // WORD
+        words = (self.conv.depth if self.bytes_left else count) // WORD
         return Taps(ir.index(words), ir.index(WORD), PANEL * WORD)
 
 

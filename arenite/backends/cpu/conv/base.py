@@ -14,17 +14,17 @@ from arenite.backends.cpu.conv.cut import ConvCut
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE
 from arenite.backends.cpu.conv.sides import ZERO, Side, sides_of
 from arenite.backends.cpu.gemm.kernel import (
-    BLOCK,
     FIRST_COLUMN,
     FIRST_ROW,
     LAST_COLUMN,
     LAST_ROW,
+    BlockNumber,
     Product,
     in_blocks,
 )
-from arenite.backends.cpu.gemm.sum_start import begun
-from arenite.backends.cpu.gemm.sums import SumBuilder
+from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, sum_start
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.dtype import DType
@@ -40,7 +40,7 @@ from arenite.schedule.access import (
     sources,
     substitute,
 )
-from arenite.schedule.kernel import Kernel, Role, outer_index, space_vars
+from arenite.schedule.kernel import Kernel, outer_index, space_vars
 
 #: Pixels from which on an image is worth a line of its own.
 FEW_PIXELS = 14
@@ -64,8 +64,8 @@ class Lies:
     is_whole: bool = True  # no element is made up by a view between
 
 
-class LastBuilder(SumBuilder):
-    """A kernel whose reduction is a convolution with channels last."""
+class ConvLoops(Builder):
+    """The loops of a kernel whose reduction is a convolution with channels last."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LastBuilder(SumBuilder):
         self.variables = space_vars(kernel.space)
         self.column = self.variables[node.ndim - 1]
         self.images: list[tuple[Var, Dim]] = [(self.variables[0], node.shape[0])]
-        sides = self._sides(self.variables[1 : node.ndim - 1], taps)
+        sides = sides_of(node, self.variables[1 : node.ndim - 1], taps)
         self.joined: Var | None = None
         self._walk_by({})
         if all(side.is_plain for side in sides):
@@ -91,13 +91,13 @@ class LastBuilder(SumBuilder):
         sides = [*[_NO_LINES] * (2 - len(sides)), *sides]
         *self.deep, self.block, self.line = sides
 
-    def begun(self) -> tuple[ir.Expr | None, ir.Block]:
+    def epilogue(self) -> ir.Block:
+        return epilogue_of(self, self.node, self.sum_dtype)
+
+    def sum_start(self) -> tuple[ir.Expr | None, ir.Block]:
         """What sums begin with, if not with zero, and the epilogue without it."""
         known = frozenset({self.column.name, *self.batch} - {self.line.var.name})
-        return begun(self.epilogue(), known)
-
-    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
-        return sides_of(self.node, variables, taps)
+        return sum_start(self.epilogue(), known)
 
     @property
     def clipped(self) -> list[tuple[str, Side]]:
@@ -131,14 +131,14 @@ class LastBuilder(SumBuilder):
             apart = reshaped_index((pixel,), (total,), shape[first:])
             self._walk_by(dict(zip(self.variables[first : len(shape)], apart, strict=True)))
             self.joined, self.images = pixel, images if first else []
-            found = self._in_memory(self._index([pixel], 0))
+            found = self.in_memory(self.index([pixel], 0))
             if found is not None and coefficient(found[1], pixel) is not None:
                 return [Side(pixel, total, total, 1, 1, 1, 0, 0)]
         self.joined, self.images = None, images
         self._walk_by({})
         return sides
 
-    def _index(self, at: Sequence[Dim], channel: Dim) -> Index:
+    def index(self, at: Sequence[Dim], channel: Dim) -> Index:
         """The index of an element of x, from its positions along the sides."""
         outer = self.variables[: self.x.ndim - 1]
         if self.joined is None:
@@ -146,7 +146,7 @@ class LastBuilder(SumBuilder):
         moved: dict[Var, Dim] = {self.joined: at[-1]}
         return (*(substitute(self.nest.position[var], moved) for var in outer), channel)
 
-    def _in_memory(self, index: Index) -> tuple[Node, Dim, bool] | None:
+    def in_memory(self, index: Index) -> tuple[Node, Dim, bool] | None:
         """Where an element of x lies, seen through views; whether it is always there."""
         source, is_whole = Source(self.x, index), True
         while source.node not in self.names:
@@ -157,11 +157,11 @@ class LastBuilder(SumBuilder):
             is_whole &= not source.guards
         return source.node, linear(source.index, source.node.shape), is_whole
 
-    def _lies(self) -> Lies | None:
+    def lies(self) -> Lies | None:
         """How x lies in memory, if its elements are even steps apart."""
         at = [far(f"_at{k}") for k in range(len(self.deep) + 2)]
         channel = far("_channel")
-        found = self._in_memory(self._index(at, far(GROUP.name) * self.depth + channel))
+        found = self.in_memory(self.index(at, far(GROUP.name) * self.depth + channel))
         if found is None:
             return None
         node, position, is_whole = found
@@ -172,34 +172,24 @@ class LastBuilder(SumBuilder):
         start = substitute(position, dict.fromkeys((*at, channel), 0))
         return Lies(self.names[node], node.dtype, start, known[:-2], known[-2], known[-1], is_whole)
 
-    def _place(self, cut: ConvCut) -> tuple[Dim, ir.Block]:
+    def place(self, cut: ConvCut) -> tuple[Dim, ir.Block]:
         """How many blocks there are, and a block's number taken apart; channels vary fastest."""
         n_chunks = -(-self.channels // cut.block_channels)
         n_lines = ceildiv(self.block.places, cut.block_lines)
         n_rows = ceildiv(self.line.places, maximum(cut.block_pixels, 1))
-        rest: ir.Expr = BLOCK
-        lets: list[ir.Stmt] = []
-
-        def taken(size: Dim) -> ir.Expr:
-            nonlocal rest
-            if size == 1:
-                return ZERO
-            count = index_expr(maximum(size, 1))
-            part, rest = rest % count, rest // count
-            return part
-
-        chunk, rows, lines = taken(n_chunks), taken(n_rows), taken(n_lines)
-        lets.append(ir.Let(GROUP.name, taken(self.groups)))
+        number, lets = BlockNumber(), list[ir.Stmt]()
+        chunk, rows, lines = map(number.digit, (n_chunks, n_rows, n_lines))
+        lets.append(ir.Let(GROUP.name, number.digit(self.groups)))
         outer = [*self.images, *((side.var, side.places) for side in self.deep)]
-        lets += [ir.Let(var.name, taken(size)) for var, size in reversed(outer)]
+        lets += [ir.Let(var.name, number.digit(size)) for var, size in reversed(outer)]
         first = chunk * cut.block_channels
         last = ir.Binary("min", first + cut.block_channels, ir.index(self.channels))
         group_start = GROUP * self.channels
-        for start, stop, number, length, size in (
+        for start, stop, at, length, size in (
             (FIRST_LINE, LAST_LINE, lines, cut.block_lines, self.block.places),
             (FIRST_ROW, LAST_ROW, rows, cut.block_pixels, self.line.places),
         ):
-            begin = number * index_expr(length)
+            begin = at * index_expr(length)
             end = ir.Binary("min", begin + index_expr(length), index_expr(size))
             lets += [ir.Let(start.name, begin), ir.Let(stop.name, end)]
         lets += [
@@ -211,10 +201,10 @@ class LastBuilder(SumBuilder):
         n_blocks = product([size for _, size in outer]) * self.groups * n_lines * n_rows * n_chunks
         return n_blocks, tuple(lets)
 
-    def _on_line(self) -> ir.Block:
+    def on_line(self) -> ir.Block:
         return tuple(_tap_lets("line", self.block))
 
-    def _line_start(self, lies: Lies) -> ir.Expr:
+    def line_start(self, lies: Lies) -> ir.Expr:
         """The first element that pixel 0 of a line reads where it lies."""
         start = index_expr(lies.start)
         for (name, side), step in zip(self.clipped, lies.lines, strict=True):
@@ -223,20 +213,18 @@ class LastBuilder(SumBuilder):
             start = start + at * index_expr(step)
         return start
 
-    def _meaning(self, made: Product) -> ir.Block:
+    def meaning(self, made: Product) -> ir.Block:
         """What a tile computes, element by element."""
         scope, inner = Scope(), Scope()
         inner.outer = scope
-        name = self._accumulate(self.node, scope, inner)
+        name = self.accumulate(self.node, scope, inner)
         body = inner.block
         for var, size in reversed([*zip(self.variables, self.kernel.space, strict=True)]):
             if var in self.variables[self.node.ndim :]:
                 body = (ir.For(var.name, ZERO, index_expr(size), body),)
         scope.statements += body
-        self._finish(self.node, name, scope)
-        for stage in self.kernel.stages:
-            if stage.role is Role.SCALAR:
-                self._scalar(stage.node, scope)
+        self.finish(self.node, name, scope)
+        self.scalars(scope)
         columns = ir.For(self.column.name, FIRST_COLUMN, LAST_COLUMN, scope.block, vector=True)
         rows = ir.For(self.line.var.name, FIRST_ROW, LAST_ROW, (columns,))
         lines = ir.For(self.block.var.name, FIRST_LINE, LAST_LINE, (rows,))

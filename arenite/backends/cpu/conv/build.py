@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from arenite.backends.cpu.conv.base import ANY, GROUP, LastBuilder, Lies, far
+from arenite.backends.cpu.conv.base import ANY, GROUP, ConvLoops, Lies, far
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes, cut_conv, last_lanes
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, Conv, Ends, Late, Taps
@@ -30,6 +30,7 @@ from arenite.backends.cpu.gemm.kernel import (
     Operand,
     Product,
 )
+from arenite.backends.cpu.gemm.sum_epilogue import epilogue_ops
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
@@ -94,32 +95,32 @@ class Few:
 NOT_FEW = Few(0, PANEL, ())
 
 
-class ConvBuilder(LastBuilder):
+class ConvBuilder:
     def __init__(self, kernel: Kernel, node: Node, weights: Panels) -> None:
         groups, taps, depth = weights.groups, weights.taps, weights.depth
-        super().__init__(kernel, node, taps, groups, weights.channels // groups, depth)
+        self.conv = ConvLoops(kernel, node, taps, groups, weights.channels // groups, depth)
         self.n_panels, self.filled = weights.n_panels, weights.filled
         self.panel = PANEL * weights.filled * prod(taps)
-        self.copied_dtype = self.sum_dtype
+        self.copied_dtype = self.conv.sum_dtype
         self.bytes_left: int | None = None
         self.short_ops = SHORT_OPS if self.panel > PANEL * SHORT_DEPTH else SHORT_SUM_OPS
         self.fits = (
             depth > 0
-            and self.w in self.names
-            and self.sum_dtype.kind is self.w.dtype.kind is Kind.FLOAT
-            and all(side.is_always_inside for _, side in self.clipped)
+            and self.conv.w in self.conv.names
+            and self.conv.sum_dtype.kind is self.conv.w.dtype.kind is Kind.FLOAT
+            and all(side.is_always_inside for _, side in self.conv.clipped)
         )
 
     def built(self, target: Target, choice: str = "") -> Built:
-        lies = self._lies()
+        lies = self.conv.lies()
         leaves_out = lies is not None and self._can_leave_out(lies)
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = self._are_planes(lies)
         sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
         usual = self._cut(sizes, target)
-        ways = conv_ways(usual, sizes, self.sum_dtype, target)
+        ways = conv_ways(usual, sizes, self.conv.sum_dtype, target)
         cut = ways.get(choice, usual)
-        n_blocks, place = self._place(cut)
+        n_blocks, place = self.conv.place(cut)
         n_tiles = n_blocks
         blocks_a_tile: Dim = 1
         copied: ir.Block = ()
@@ -133,31 +134,34 @@ class ConvBuilder(LastBuilder):
             # A tile has room for one block, so there are only so many of them.
             blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
             n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
-            walked = _copied(inside, self.copied_dtype, len(self.deep))
+            walked = _copied(inside, self.copied_dtype, len(self.conv.deep))
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
         ends = self._ends(walked, cut, len(loops)) if leaves_out else None
         few = self._few(cut, target) if in_place else NOT_FEW
-        start, epilogue = self.begun()
+        start, epilogue = self.conv.sum_start()
         made = Product(
             a=Operand(
                 walked.array,
                 walked.dtype,
                 (
-                    self._line_start(lies) - index_expr(self.line.before * lies.pixel)
+                    self.conv.line_start(lies) - index_expr(self.conv.line.before * lies.pixel)
                     if lies and in_place
                     else self._copy_start(walked)
                 ),
-                index_expr(walked.pixel * (self.line.stride if in_place else self.line.place_step)),
+                index_expr(
+                    walked.pixel
+                    * (self.conv.line.stride if in_place else self.conv.line.place_step)
+                ),
                 ir.index(1),
             ),
-            b=Operand(self.names[self.w], self.w.dtype, ZERO, ZERO, ir.index(PANEL)),
-            sum_dtype=self.sum_dtype,
-            row=self.line.var.name,
-            column=self.column.name,
-            batch=self.batch,
+            b=Operand(self.conv.names[self.conv.w], self.conv.w.dtype, ZERO, ZERO, ir.index(PANEL)),
+            sum_dtype=self.conv.sum_dtype,
+            row=self.conv.line.var.name,
+            column=self.conv.column.name,
+            batch=self.conv.batch,
             depth=loops[-1].count,
-            n_columns=ir.index(self.channels),
+            n_columns=ir.index(self.conv.channels),
             blocks=index_expr(n_blocks),
             blocks_a_tile=(
                 blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
@@ -172,23 +176,23 @@ class ConvBuilder(LastBuilder):
             few_columns=few.channels,
             few_heights=few.heights,
             epilogue=epilogue,
-            is_short=self.epilogue_ops() <= self.short_ops,
+            is_short=epilogue_ops(self.conv) <= self.short_ops,
             joined=self._joined_rows(cut) if in_place else None,
         )
         conv = Conv(
             loops,
             self.panel,
             self._panels_at(),
-            self.block.var.name,
-            self._on_line(),
+            self.conv.block.var.name,
+            self.conv.on_line(),
             copied,
             ends,
-            last_lanes(self.channels, cut.lanes, target),
+            last_lanes(self.conv.channels, cut.lanes, target),
             start,
             self._late(cut, loops, target) if ends is None and few is NOT_FEW else None,
             bytes_left=self.bytes_left,
         )
-        plain = self._kernel(n_tiles, self._meaning(made)).loops
+        plain = self.conv.loop_kernel(n_tiles, self.conv.meaning(made)).loops
         arrays = plain.arrays
         if scratch:
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
@@ -197,14 +201,14 @@ class ConvBuilder(LastBuilder):
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
         """Runs of tiles, where that pays: as measured on x86, with registers to spare."""
-        length, pixels, count = cut.block_pixels, self.line.places, loops[-1].count
+        length, pixels, count = cut.block_pixels, self.conv.line.places, loops[-1].count
         rows = (target.n_vector_registers - LATE_REGISTERS) // cut.columns - 1
         if (
             len(loops) > 1
             or not (isinstance(length, int) and isinstance(pixels, int))
             or not (isinstance(count, ir.Const) and rows <= int(count.value) <= LATE_STEPS)
             or not (target.is_x86 and 4 <= rows <= length // 4)
-            or self.epilogue_ops() < LATE_OPS
+            or epilogue_ops(self.conv) < LATE_OPS
         ):
             return None
         left = {length % rows, pixels % length % rows}
@@ -214,7 +218,7 @@ class ConvBuilder(LastBuilder):
         return Late(rows, tuple(sorted(left, reverse=True)))
 
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
-        return cut_conv(sizes, self.sum_dtype, target)
+        return cut_conv(sizes, self.conv.sum_dtype, target)
 
     def _few(self, cut: ConvCut, target: Target) -> Few:
         return NOT_FEW
@@ -229,36 +233,38 @@ class ConvBuilder(LastBuilder):
             self._is_near(lies)
             and isinstance(lies.pixel, int)
             and isinstance(lies.channel, int)
-            and self.line.is_padded
-            and self.line.fixed is not None
-            and are_few(self.line.fixed)
-            and (self.block.places != 1 or self.channels >= WIDE)
+            and self.conv.line.is_padded
+            and self.conv.line.fixed is not None
+            and are_few(self.conv.line.fixed)
+            and (self.conv.block.places != 1 or self.conv.channels >= WIDE)
         )
 
     def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
-        fixed = self.line.fixed
+        fixed = self.conv.line.fixed
         assert fixed is not None
-        taps, depth, channel = self.line.taps, self.depth, bounds(lies.channel)[1]
-        tap = bounds(lies.pixel)[1] * self.line.dilation
+        taps, depth, channel = self.conv.line.taps, self.conv.depth, bounds(lies.channel)[1]
+        tap = bounds(lies.pixel)[1] * self.conv.line.dilation
         n_inner = 1 if (channel == 1 and tap == depth) or taps == 1 else 2
         cuts = strips(fixed, cut.heights[0])
         return Ends(cuts, n_loops - n_inner, taps, tap, depth, channel)
 
     def _is_near(self, lies: Lies) -> bool:
         """Whether a pixel's channels lie side by side, or are few and come as planes."""
-        is_near = lies.channel == 1 or self.depth == 1
+        is_near = lies.channel == 1 or self.conv.depth == 1
         return lies.is_whole and (is_near or self._are_planes(lies))
 
     def _are_planes(self, lies: Lies | None) -> bool:
-        return lies is not None and lies.pixel == 1 and lies.channel != 1 and self.depth <= PLANES
+        return (
+            lies is not None and lies.pixel == 1 and lies.channel != 1 and self.conv.depth <= PLANES
+        )
 
     def _can_walk(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is."""
-        return self._is_near(lies) and not self.line.is_padded
+        return self._is_near(lies) and not self.conv.line.is_padded
 
     def _most_pixels(self, lies: Lies) -> int:
         """Pixels that a tile can walk in place without their pushing each other out of a set."""
-        step = lies.pixel * self.line.stride * lies.dtype.bits // 8
+        step = lies.pixel * self.conv.line.stride * lies.dtype.bits // 8
         if not isinstance(step, int):
             return SET_ROWS
         return SET_ROWS * (SET_NBYTES // gcd(step, SET_NBYTES))
@@ -266,59 +272,62 @@ class ConvBuilder(LastBuilder):
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
         pixels, size = (
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
-            for n in (self.line.places, self.line.size)
+            for n in (self.conv.line.places, self.conv.line.size)
         )
-        n_deep = product([side.places for side in self.deep])
-        of_line = self.depth * 4 * (pixels if self.line.taps == 1 else size)
-        for side in self.deep:
+        n_deep = product([side.places for side in self.conv.deep])
+        of_line = self.conv.depth * 4 * (pixels if self.conv.line.taps == 1 else size)
+        for side in self.conv.deep:
             of_line *= side.taps
         return ConvSizes(
-            product([size for _, size in self.images]) * n_deep,
-            self.block.places,
-            self.line.places,
-            self.groups,
-            self.channels,
+            product([size for _, size in self.conv.images]) * n_deep,
+            self.conv.block.places,
+            self.conv.line.places,
+            self.conv.groups,
+            self.conv.channels,
             self.panel // PANEL,
-            of_line * self.block.place_step,
-            self.block.reach,
+            of_line * self.conv.block.place_step,
+            self.conv.block.reach,
             in_place is None,
             ANY if in_place is None else self._most_pixels(in_place),
         )
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
         pixel, size = self.filled, self.copied_dtype.bits // 8
-        if pixel * self.line.place_step * size % (SET_NBYTES // 2) == 0:
+        if pixel * self.conv.line.place_step * size % (SET_NBYTES // 2) == 0:
             pixel += _GAP_NBYTES // size
-        n_lines, n_pixels = self.block.copied(cut.block_lines), self.line.copied(cut.block_pixels)
-        return room(self.deep, n_lines, n_pixels, self.depth, pixel, are_planes)
+        n_lines, n_pixels = (
+            self.conv.block.copied(cut.block_lines),
+            self.conv.line.copied(cut.block_pixels),
+        )
+        return room(self.conv.deep, n_lines, n_pixels, self.conv.depth, pixel, are_planes)
 
     def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
-        group_start = far(GROUP.name) * self.depth
+        group_start = far(GROUP.name) * self.conv.depth
 
         def element(at: Sequence[Dim], channel: Dim) -> tuple[ir.Block, ir.Expr]:
             scope = Scope()
-            index = self._index(at, group_start + channel)
-            value = self.values.at(self.x, index, scope)
+            index = self.conv.index(at, group_start + channel)
+            value = self.conv.values.at(self.conv.x, index, scope)
             return scope.block, value
 
         def run(at: Sequence[Dim], number: ir.Expr) -> ir.Expr:
-            found = self._in_memory(self._index(at, group_start))
+            found = self.conv.in_memory(self.conv.index(at, group_start))
             assert found is not None
             node, position, _ = found
-            return ir.Load(self.names[node], index_expr(position) + number, node.dtype)
+            return ir.Load(self.conv.names[node], index_expr(position) + number, node.dtype)
 
         is_flat = (
             lies is not None
             and lies.is_whole
             and lies.channel == 1
-            and lies.pixel * self.line.step == self.depth == inside.pixel
+            and lies.pixel * self.conv.line.step == self.conv.depth == inside.pixel
         )
         is_transposed = lies is None or lies.channel != 1
         return Copy(
-            self.deep,
-            self.block,
-            self.line,
-            self.depth,
+            self.conv.deep,
+            self.conv.block,
+            self.conv.line,
+            self.conv.depth,
             inside,
             self.copied_dtype,
             are_planes,
@@ -331,22 +340,22 @@ class ConvBuilder(LastBuilder):
         """How K is walked: deep taps, taps of lines, taps of pixels and channels."""
         loops: list[Taps] = []
         below = self.panel
-        for (name, side), step in zip(self.clipped, walked.lines, strict=True):
+        for (name, side), step in zip(self.conv.clipped, walked.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
                 count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
                 # A copy has one entry for each deep tap, and lines as they are.
-                is_dilated = in_place or side is self.block
+                is_dilated = in_place or side is self.conv.block
                 far = step * (side.dilation if is_dilated else 1)
                 loops.append(Taps(count, index_expr(far), below))
-        pixel = walked.pixel * self.line.dilation
+        pixel = walked.pixel * self.conv.line.dilation
         if walked.channel == 1 and pixel == self.filled:
-            return (*loops, self._run(self.line.taps * self.filled, 1))
+            return (*loops, self._run(self.conv.line.taps * self.filled, 1))
         channels = self._run(self.filled, walked.channel)
-        if self.line.taps == 1:
+        if self.conv.line.taps == 1:
             return (*loops, channels)
-        pixels = Taps(ir.index(self.line.taps), index_expr(pixel), PANEL * self.filled)
-        inner = (pixels, channels) if self.depth >= self.line.taps else (channels, pixels)
+        pixels = Taps(ir.index(self.conv.line.taps), index_expr(pixel), PANEL * self.filled)
+        inner = (pixels, channels) if self.conv.depth >= self.conv.line.taps else (channels, pixels)
         return (*loops, *inner)
 
     def _run(self, count: int, step: Dim) -> Taps:
@@ -356,20 +365,20 @@ class ConvBuilder(LastBuilder):
     def _copy_start(self, copied: Lies) -> ir.Expr:
         """The first element of the copy that pixel 0 of a line would read, if it were there."""
         start = TILE * index_expr(copied.start)
-        for (name, side), step in zip(self.clipped, copied.lines, strict=True):
+        for (name, side), step in zip(self.conv.clipped, copied.lines, strict=True):
             at: ir.Expr = ir.Name(f"{name}_first") if side.is_padded else ZERO
-            if side is self.block:
+            if side is self.conv.block:
                 place = (ir.Name(side.var.name) - FIRST_LINE) * side.place_step
                 at = place + at * side.dilation
             start = start + at * index_expr(step)
-        return start - FIRST_ROW * index_expr(copied.pixel * self.line.place_step)
+        return start - FIRST_ROW * index_expr(copied.pixel * self.conv.line.place_step)
 
     def _panels_at(self) -> ir.Expr:
         """Where the columns from GROUP_START on begin, at the first taps inside."""
-        within = GROUP_START - GROUP * self.channels
+        within = GROUP_START - GROUP * self.conv.channels
         at = GROUP * (self.n_panels * self.panel) + within // PANEL * self.panel
         below = self.panel
-        for name, side in self.clipped:
+        for name, side in self.conv.clipped:
             below //= side.taps
             if side.is_padded:
                 at = at + ir.Name(f"{name}_first") * below

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from arenite.backends.cpu.conv.base import ANY, LastBuilder, Lies
+from arenite.backends.cpu.conv.base import ANY, ConvLoops, Lies
 from arenite.backends.cpu.conv.cut import (
     LATER_LINES,
     ConvCut,
@@ -25,6 +25,7 @@ from arenite.backends.cpu.gemm.choices import depthwise_ways
 from arenite.backends.cpu.gemm.driver import GROUP_START
 from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
 from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES
+from arenite.backends.cpu.gemm.sum_epilogue import epilogue_ops
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -60,19 +61,19 @@ def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built |
     return builder.built(lies, target, choice) if builder.fits and lies is not None else None
 
 
-class _DepthwiseBuilder(LastBuilder):
+class _DepthwiseBuilder:
     def __init__(self, kernel: Kernel, node: Node) -> None:
         *taps, channels = (bounds(size)[1] for size in node.inputs[1].shape)
-        super().__init__(kernel, node, taps, 1, channels, channels)
+        self.conv = ConvLoops(kernel, node, taps, 1, channels, channels)
         self.taps = taps
-        self.lies = self._lies()
+        self.lies = self.conv.lies()
         self.fits = (
             channels > 0
-            and self.w in self.names
-            and self.w.dtype.kind in (Kind.FLOAT, *INTEGER)
-            and self.sum_dtype.bits >= 32
-            and all(side.is_always_inside for _, side in self.clipped)
-            and self.line.taps <= MOST_TAPS
+            and self.conv.w in self.conv.names
+            and self.conv.w.dtype.kind in (Kind.FLOAT, *INTEGER)
+            and self.conv.sum_dtype.bits >= 32
+            and all(side.is_always_inside for _, side in self.conv.clipped)
+            and self.conv.line.taps <= MOST_TAPS
             and self.lies is not None
             and self.lies.is_whole
             and self.lies.channel == 1
@@ -83,48 +84,43 @@ class _DepthwiseBuilder(LastBuilder):
         usual = self._cut(target)
         ways = depthwise_ways(usual, self._sizes(), self._most_pixels(target))
         cut = ways.get(choice, usual)
-        n_tiles, place = self._place(cut)
-        line = self.line
+        n_tiles, place = self.conv.place(cut)
+        line = self.conv.line
         pixel = bounds(lies.pixel)[1]
         before = index_expr(line.before)
-        loops, below = [], self.channels * prod(self.taps)
+        loops, below = [], self.conv.channels * prod(self.taps)
         weights_at: ir.Expr = GROUP_START
-        for (name, side), step in zip(self.clipped, lies.lines, strict=True):
+        for (name, side), step in zip(self.conv.clipped, lies.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
                 count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
                 loops.append(Taps(count, index_expr(step * side.dilation), below))
             if side.is_padded:
                 weights_at = weights_at + ir.Name(f"{name}_first") * below
-        start, epilogue = self.begun()
+        start, epilogue = self.conv.sum_start()
         made = Product(
             a=Operand(
                 lies.array,
                 lies.dtype,
-                self._line_start(lies) + (GROUP_START - before * pixel),
+                self.conv.line_start(lies) + (GROUP_START - before * pixel),
                 ir.index(pixel * line.stride),
                 ir.index(1),
             ),
-            b=Operand(self.names[self.w], self.w.dtype, ZERO, ZERO, ir.index(1)),
-            sum_dtype=self.sum_dtype,
+            b=Operand(self.conv.names[self.conv.w], self.conv.w.dtype, ZERO, ZERO, ir.index(1)),
+            sum_dtype=self.conv.sum_dtype,
             row=line.var.name,
-            column=self.column.name,
-            batch=self.batch,
+            column=self.conv.column.name,
+            batch=self.conv.batch,
             depth=ZERO,
-            n_columns=ir.index(self.channels),
+            n_columns=ir.index(self.conv.channels),
             blocks=index_expr(n_tiles),
             blocks_a_tile=1,
             place=place,
             lanes=cut.lanes,
             columns=1,
             heights=cut.heights,
-            copies_b=False,
-            few_up_to=0,
-            few_form="stream",
-            few_columns=1,
-            few_heights=(),
             epilogue=epilogue,
-            is_short=self.epilogue_ops() <= SHORT_OPS,
+            is_short=epilogue_ops(self.conv) <= SHORT_OPS,
         )
         depthwise = Depthwise(
             (
@@ -138,17 +134,17 @@ class _DepthwiseBuilder(LastBuilder):
             line.stride,
             line.dilation,
             pixel,
-            self.channels,
+            self.conv.channels,
             weights_at,
-            self.block.var.name,
-            self._on_line(),
-            self.block.taps,
+            self.conv.block.var.name,
+            self.conv.on_line(),
+            self.conv.block.taps,
             self._new_lines(lies, target),
             min(AHEAD // line.stride, cut.block_lines * bounds(line.places)[1] // OF_A_TILE),
-            last_lanes(self.channels, cut.lanes, target),
+            last_lanes(self.conv.channels, cut.lanes, target),
             start,
         )
-        plain = self._kernel(n_tiles, self._meaning(made)).loops
+        plain = self.conv.loop_kernel(n_tiles, self.conv.meaning(made)).loops
         kernel = MicroKernel(*plain.parts, made, depthwise)
         return Built(kernel, n_tiles, choices=tuple(ways))
 
@@ -156,37 +152,41 @@ class _DepthwiseBuilder(LastBuilder):
         """Lines to ask for ahead, where all of the input does not stay in the second cache and
         every pixel is a line of it of its own at least."""
         size = lies.dtype.bits // 8
-        nbytes = bounds(self.block.size * self.line.size)[1] * self.channels * size
+        nbytes = bounds(self.conv.block.size * self.conv.line.size)[1] * self.conv.channels * size
         is_far = nbytes > target.l2_nbytes and bounds(lies.pixel)[1] * size >= LINE_NBYTES
-        is_far &= self.block.taps > 1 and not self.deep
-        return min(self.block.stride, self.block.taps) if is_far else 0
+        is_far &= self.conv.block.taps > 1 and not self.conv.deep
+        return min(self.conv.block.stride, self.conv.block.taps) if is_far else 0
 
     def _most_pixels(self, target: Target) -> int:
         """Pixels of a strip whose sums fit the registers."""
-        return max(2, target.n_vector_registers - 2 - self.line.taps)
+        return max(2, target.n_vector_registers - 2 - self.conv.line.taps)
 
     def _sizes(self) -> ConvSizes:
-        others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
-        lines, pixels, channels = self.block.places, self.line.places, self.channels
+        others = product(
+            [*(size for _, size in self.conv.images), *(s.places for s in self.conv.deep)]
+        )
+        lines, pixels, channels = self.conv.block.places, self.conv.line.places, self.conv.channels
         return ConvSizes(others, lines, pixels, 1, channels, 1, 0, 0, False, ANY, is_whole=True)
 
     def _cut(self, target: Target) -> ConvCut:
         """Blocks of lines, then chunks of channels, of enough bytes each."""
-        lanes = lanes_for(self.channels, self.sum_dtype, target)
-        pixels = bounds(self.line.places)[1]
-        lines = self.block.places if isinstance(self.block.places, int) else LATER_LINES
-        others = product([*(size for _, size in self.images), *(s.places for s in self.deep)])
+        lanes = lanes_for(self.conv.channels, self.conv.sum_dtype, target)
+        pixels = bounds(self.conv.line.places)[1]
+        lines = self.conv.block.places if isinstance(self.conv.block.places, int) else LATER_LINES
+        others = product(
+            [*(size for _, size in self.conv.images), *(s.places for s in self.conv.deep)]
+        )
         images = others if isinstance(others, int) else 1
-        nbytes = images * lines * pixels * self.channels * self.sum_dtype.bits // 8
+        nbytes = images * lines * pixels * self.conv.channels * self.conv.sum_dtype.bits // 8
         least = 2 if nbytes > TILE_NBYTES and images == 1 else 1
         wanted = even(max(least, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images)))
-        n_vectors = -(-self.channels // lanes)
-        plane = bounds(self.block.size * self.line.size)[1] + lines * pixels
-        is_near = plane * lanes * self.sum_dtype.bits // 8 <= target.l1d_nbytes
+        n_vectors = -(-self.conv.channels // lanes)
+        plane = bounds(self.conv.block.size * self.conv.line.size)[1] + lines * pixels
+        is_near = plane * lanes * self.conv.sum_dtype.bits // 8 <= target.l1d_nbytes
         block, n_chunks = _blocks(lines, n_vectors, wanted, is_near)
         strip = max(1, min(MOST_PIXELS, self._most_pixels(target), pixels))
         chunk = -(-n_vectors // n_chunks) * lanes
-        return ConvCut(lanes, 1, (strip,), block, self.line.places, chunk)
+        return ConvCut(lanes, 1, (strip,), block, self.conv.line.places, chunk)
 
 
 def _blocks(lines: int, n_vectors: int, wanted: int, is_near: bool) -> tuple[int, int]:

@@ -9,19 +9,17 @@ cut alike, a worker that has the same half each time reads no rows that another 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from arenite.backends.cpu.conv.build import NOT_FEW, ConvBuilder, Few, Panels
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
-from arenite.backends.cpu.conv.sides import Side, plain_sides
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, Joined
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import most_rows
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.ir.dim import Dim, Var, bounds
+from arenite.ir.dim import Dim, bounds
 from arenite.ir.ops.convolution import PANEL
 from arenite.schedule.kernel import Kernel, Role
 
@@ -44,9 +42,6 @@ def build_panels(kernel: Kernel, target: Target, choice: str = "") -> Built | No
 
 
 class _PanelsBuilder(ConvBuilder):
-    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
-        return plain_sides(self.node, variables)
-
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         usual = super()._cut(sizes, target)
         if self._few(usual, target).up_to:
@@ -60,7 +55,7 @@ class _PanelsBuilder(ConvBuilder):
             not isinstance(rows, int)
             or rows < HALVED_ROWS
             or rows * elements < HALVED_WORK
-            or elements * self.w.dtype.bits // 8 > target.l2_nbytes // 2
+            or elements * self.conv.w.dtype.bits // 8 > target.l2_nbytes // 2
             or self._n_tiles(usual) != 1
         ):
             return usual
@@ -70,10 +65,10 @@ class _PanelsBuilder(ConvBuilder):
         return replace(usual, heights=heights, block_pixels=half)
 
     def _n_tiles(self, cut: ConvCut) -> Dim:
-        return self._place(cut)[0]
+        return self.conv.place(cut)[0]
 
     def _joined_rows(self, cut: ConvCut) -> Joined | None:
-        rows, length = self.line.places, cut.block_pixels
+        rows, length = self.conv.line.places, cut.block_pixels
         if not (isinstance(rows, int) and isinstance(length, int)) or length >= rows:
             return None
         if self._n_tiles(cut) != 2:
@@ -81,7 +76,7 @@ class _PanelsBuilder(ConvBuilder):
         return Joined(FIRST_ROW.name, LAST_ROW.name, length, ir.index(rows))
 
     def _few(self, cut: ConvCut, target: Target) -> Few:
-        if isinstance(self.line.places, int) or cut.heights[0] <= FEW_ROWS:
+        if isinstance(self.conv.line.places, int) or cut.heights[0] <= FEW_ROWS:
             return NOT_FEW
         n_vectors = cut.block_channels // cut.lanes
         columns = [

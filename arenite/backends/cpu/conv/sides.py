@@ -109,26 +109,18 @@ class Side:
         return ir.Binary("min", ir.Binary("max", inside // self.step + 1, ZERO), count)
 
 
-def plain_sides(node: Node, variables: Sequence[Var]) -> list[Side]:
-    """The rows of a product but for the first axis, as axes of one tap."""
-    sizes = node.shape[1:-1]
-    return [
-        Side(var, size, size, 1, 1, 1, 0, 0) for var, size in zip(variables, sizes, strict=True)
-    ]
-
-
 def sides_of(node: Node, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
-    """The spatial axes of a convolution with channels last."""
-    return [
-        Side(*parts, *pair)
-        for *parts, pair in zip(
-            variables,
-            node.inputs[0].shape[1:-1],
-            node.shape[1:-1],
-            taps,
-            node.attr("strides"),
-            node.attr("dilations"),
-            node.attr("padding"),
-            strict=True,
+    """The spatial axes of a convolution with channels last; the rows of a product but for the first
+    axis, as axes of one tap."""
+    names, ones = {name for name, _ in node.attrs}, (1,) * len(variables)
+    strides, dilations, padding = (
+        node.attr(name) if name in names else usual
+        for name, usual in (
+            ("strides", ones),
+            ("dilations", ones),
+            ("padding", ((0, 0),) * len(variables)),
         )
-    ]
+    )
+    sizes, places = node.inputs[0].shape[1:-1], node.shape[1:-1]
+    parts = zip(variables, sizes, places, taps or ones, strides, dilations, padding, strict=True)
+    return [Side(*own, *pair) for *own, pair in parts]

@@ -7,10 +7,9 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.backends.cpu.conv.base import LastBuilder, far
+from arenite.backends.cpu.conv.base import ConvLoops, far
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.conv.winograd import (
@@ -39,7 +38,7 @@ from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum
 from arenite.ir.node import Node
 from arenite.ir.ops import winograd
 from arenite.ir.ops.convolution import PANEL
@@ -85,23 +84,19 @@ class _Rooms:
         return self.made + POINTS * self.made_point
 
 
-class _WinogradBuilder(LastBuilder):
+class _WinogradBuilder:
     def __init__(self, kernel: Kernel, node: Node) -> None:
         depth = bounds(node.inputs[0].shape[-1])[1]
-        super().__init__(kernel, node, (TAPS, TAPS), 1, node.attr("channels"), depth)
+        self.conv = ConvLoops(kernel, node, (TAPS, TAPS), 1, node.attr("channels"), depth)
         self.panel = POINTS * depth * PANEL
         self.lines, self.pixels = (
-            -(-bounds(side.places)[1] // winograd.TILE) for side in (self.block, self.line)
+            -(-bounds(side.places)[1] // winograd.TILE)
+            for side in (self.conv.block, self.conv.line)
         )
 
-    def _sides(self, variables: Sequence[Var], taps: Sequence[int]) -> list[Side]:
-        sizes, places = self.x.shape[1:-1], self.node.shape[1:-1]
-        parts = zip(variables, sizes, places, taps, self.node.attr("padding"), strict=True)
-        return [Side(var, size, n, count, 1, 1, *pair) for var, size, n, count, pair in parts]
-
     def built(self, target: Target, choice: str = "") -> Built:
-        sizes = WinogradSizes(self.lines, self.pixels, self.depth, self.channels)
-        ways = winograd_ways(sizes, self.sum_dtype, target)
+        sizes = WinogradSizes(self.lines, self.pixels, self.conv.depth, self.conv.channels)
+        ways = winograd_ways(sizes, self.conv.sum_dtype, target)
         cut = ways.get(choice, next(iter(ways.values())))
         rooms = self._rooms(cut)
         n_blocks, place = self._placed(cut)
@@ -110,23 +105,25 @@ class _WinogradBuilder(LastBuilder):
         n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
         start = TILE * rooms.length
         made_at = start + rooms.made + POINT * rooms.made_point
-        row, total = "_tile", ir.Name(SUM, self.sum_dtype)
-        sum_at = made_at + ir.Name(row) * rooms.width + (ir.Name(self.column.name) - GROUP_START)
+        row, total = "_tile", ir.Name(SUM, self.conv.sum_dtype)
+        sum_at = (
+            made_at + ir.Name(row) * rooms.width + (ir.Name(self.conv.column.name) - GROUP_START)
+        )
         made = Product(
             a=Operand(
                 SCRATCH,
-                self.sum_dtype,
+                self.conv.sum_dtype,
                 start + POINT * rooms.point,
                 ir.index(rooms.row),
                 ir.index(1),
             ),
-            b=Operand(self.names[self.w], self.w.dtype, ZERO, ZERO, ir.index(PANEL)),
-            sum_dtype=self.sum_dtype,
+            b=Operand(self.conv.names[self.conv.w], self.conv.w.dtype, ZERO, ZERO, ir.index(PANEL)),
+            sum_dtype=self.conv.sum_dtype,
             row=row,
-            column=self.column.name,
+            column=self.conv.column.name,
             batch=(TILE.name, POINT.name, GROUP_START.name),
-            depth=ir.index(self.depth),
-            n_columns=ir.index(self.channels),
+            depth=ir.index(self.conv.depth),
+            n_columns=ir.index(self.conv.channels),
             blocks=index_expr(n_blocks),
             blocks_a_tile=(
                 blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
@@ -144,12 +141,12 @@ class _WinogradBuilder(LastBuilder):
             is_short=True,
         )
         inputs, outputs = self._inputs(rooms), self._outputs(rooms)
-        panels_at = GROUP_START // PANEL * self.panel + POINT * (self.depth * PANEL)
-        loops = (Taps(ir.index(self.depth), ir.index(1), PANEL),)
+        panels_at = GROUP_START // PANEL * self.panel + POINT * (self.conv.depth * PANEL)
+        loops = (Taps(ir.index(self.conv.depth), ir.index(1), PANEL),)
         conv = Conv(loops, self.panel, panels_at, POINT.name, (), inputs, outputs=outputs)
         body = meaning(made, inputs, outputs, self.panel)
-        scratch = (Scratch(self.sum_dtype, n_tiles * rooms.length),)
-        plain = self._kernel(n_tiles, body, scratch)
+        scratch = (Scratch(self.conv.sum_dtype, n_tiles * rooms.length),)
+        plain = self.conv.loop_kernel(n_tiles, body, scratch)
         if not target.has_fma:
             return plain
         kernel = MicroKernel(*plain.loops.parts, made, conv)
@@ -157,20 +154,20 @@ class _WinogradBuilder(LastBuilder):
 
     def _rooms(self, cut: WinogradCut) -> _Rooms:
         n_tiles = cut.block_lines * cut.block_pixels
-        row = -(-self.depth // LINE) * LINE
-        if row * self.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
+        row = -(-self.conv.depth // LINE) * LINE
+        if row * self.conv.sum_dtype.bits // 8 % (SET_NBYTES // 2) == 0:
             row += LINE
         point = n_tiles * row + LINE
         return _Rooms(n_tiles, row, point, cut.width, POINTS * point)
 
     def _placed(self, cut: WinogradCut) -> tuple[Dim, ir.Block]:
         """How many blocks there are, and a block's number taken apart; channels vary fastest."""
-        [(image, n_images)] = self.images
+        [(image, n_images)] = self.conv.images
         n_blocks: Dim = n_images
         rest: ir.Expr = BLOCK
         lets: list[ir.Stmt] = []
         for size, length, first, last in (
-            (self.channels, cut.block_channels, FIRST_COLUMN, LAST_COLUMN),
+            (self.conv.channels, cut.block_channels, FIRST_COLUMN, LAST_COLUMN),
             (self.pixels, cut.block_pixels, FIRST_PIXELS, LAST_PIXELS),
             (self.lines, cut.block_lines, FIRST_TILES, LAST_TILES),
         ):
@@ -199,7 +196,7 @@ class _WinogradBuilder(LastBuilder):
 
     def _inputs(self, rooms: _Rooms) -> ir.Block:
         """Points of all patches of the block."""
-        sides = ((self.block, TILE_LINE, AT_LINE), (self.line, TILE_PIXEL, AT_PIXEL))
+        sides = ((self.conv.block, TILE_LINE, AT_LINE), (self.conv.line, TILE_PIXEL, AT_PIXEL))
         lets: list[ir.Stmt] = []
         inside: ir.Expr = ir.Const(True, ir.BOOL)
         for side, tile, at in sides:
@@ -212,7 +209,7 @@ class _WinogradBuilder(LastBuilder):
         """The points of one patch; if it is cut, some of it lies outside and is 0."""
         lets: list[ir.Stmt] = []
         reads: list[list[tuple[Dim, ir.Expr | None]]] = []
-        for side, at in ((self.block, AT_LINE), (self.line, AT_PIXEL)):
+        for side, at in ((self.conv.block, AT_LINE), (self.conv.line, AT_PIXEL)):
             own: list[tuple[Dim, ir.Expr | None]] = []
             for k in range(PATCH):
                 if not is_cut:
@@ -230,12 +227,14 @@ class _WinogradBuilder(LastBuilder):
 
         def element(i: int, j: int) -> ir.Expr:
             (line, has_line), (pixel, has_pixel) = reads[0][i], reads[1][j]
-            value = self.values.at(self.x, self._index([line, pixel], far(CHANNEL.name)), scope)
-            if value.dtype != self.sum_dtype:
-                value = ir.Cast(value, self.sum_dtype)
+            value = self.conv.values.at(
+                self.conv.x, self.conv.index([line, pixel], far(CHANNEL.name)), scope
+            )
+            if value.dtype != self.conv.sum_dtype:
+                value = ir.Cast(value, self.conv.sum_dtype)
             if has_line is None or has_pixel is None:
                 return value
-            return ir.Select(has_line & has_pixel, value, ir.Const(0.0, self.sum_dtype))
+            return ir.Select(has_line & has_pixel, value, ir.Const(0.0, self.conv.sum_dtype))
 
         named, points = input_points(element, "patch")
         start = TILE * rooms.length + NUMBER * rooms.row + CHANNEL
@@ -245,17 +244,17 @@ class _WinogradBuilder(LastBuilder):
         body = (*scope.block, *named, *stores)
         return (
             *lets,
-            ir.For(CHANNEL.name, ZERO, ir.index(self.depth), body, vector=True, unroll=1),
+            ir.For(CHANNEL.name, ZERO, ir.index(self.conv.depth), body, vector=True, unroll=1),
         )
 
     def _outputs(self, rooms: _Rooms) -> ir.Block:
         """The outputs of all tiles of the block, for a group of channels."""
         start = TILE * rooms.length + rooms.made + NUMBER * rooms.width
-        column = ir.Name(self.column.name)
+        column = ir.Name(self.conv.column.name)
 
         def element(i: int, j: int) -> ir.Expr:
             at = start + (i * PATCH + j) * rooms.made_point + (column - GROUP_START)
-            return ir.Load(SCRATCH, at, self.sum_dtype)
+            return ir.Load(SCRATCH, at, self.conv.sum_dtype)
 
         named, made = output_places(element, "sums")
         ends: list[ir.Stmt] = []
@@ -263,12 +262,12 @@ class _WinogradBuilder(LastBuilder):
         for (i, j), value in zip(places, made, strict=True):
             line, pixel = TILE_LINE * winograd.TILE + i, TILE_PIXEL * winograd.TILE + j
             body: ir.Block = (
-                ir.Let(self.block.var.name, line),
-                ir.Let(self.line.var.name, pixel),
+                ir.Let(self.conv.block.var.name, line),
+                ir.Let(self.conv.line.var.name, pixel),
                 ir.Let(SUM, value),
-                *self.epilogue(),
+                *self.conv.epilogue(),
             )
-            is_there = _is_there(line, self.block, i) & _is_there(pixel, self.line, j)
+            is_there = _is_there(line, self.conv.block, i) & _is_there(pixel, self.conv.line, j)
             ends.append(ir.If(is_there, body))
         last = ir.Binary("min", GROUP_START + rooms.width, LAST_COLUMN)
         columns = ir.For(column.name, GROUP_START, last, (*named, *ends), vector=True, unroll=1)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.values import index_expr
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
 from arenite.dtype import DType
+from arenite.ir.dim import Dim, maximum
 
 #: Row dots where A and B lie along K; streams where B lies along its columns; wider register tiles
 #: where it lies in panels.
@@ -49,7 +51,7 @@ class Joined:
     size: ir.Expr  # in all
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """Rows x columns of sums over K, cut into blocks; how a block is computed.
 
@@ -68,16 +70,16 @@ class Product:
     depth: ir.Expr
     n_columns: ir.Expr
     blocks: ir.Expr
-    blocks_a_tile: int | ir.Expr
+    blocks_a_tile: int | ir.Expr = 1
     place: ir.Block
     lanes: int
     columns: int
     heights: tuple[int, ...]
-    copies_b: bool
-    few_up_to: int
-    few_form: FewRows
-    few_columns: int
-    few_heights: tuple[int, ...]
+    copies_b: bool = False
+    few_up_to: int = 0
+    few_form: FewRows = "stream"
+    few_columns: int = 1
+    few_heights: tuple[int, ...] = ()
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
     copied_groups: int = 1  # groups of columns that are copied at a time
@@ -94,6 +96,21 @@ FIRST_ROW, LAST_ROW = ir.Name("_first_row"), ir.Name("_last_row")
 FIRST_COLUMN, LAST_COLUMN = ir.Name("_first_column"), ir.Name("_last_column")
 BLOCK, TILE, K = ir.Name("_block"), ir.Name("tile"), ir.Name("_k")
 SCRATCH = "scratch0"
+
+
+class BlockNumber:
+    """The number of a block, taken apart digit by digit; the first one varies fastest."""
+
+    def __init__(self) -> None:
+        self.rest: ir.Expr = BLOCK
+
+    def digit(self, size: Dim) -> ir.Expr:
+        """The next digit, of so many values."""
+        if size == 1:
+            return ir.index(0)
+        count = index_expr(maximum(size, 1))
+        digit, self.rest = self.rest % count, self.rest // count
+        return digit
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Contraction(Builder):
     def _block_axis(self) -> Axis | None:
         """The last row axis along which the vectors loaded stay the same."""
         contraction = next(s.node for s in self.kernel.stages if s.role is Role.REDUCE)
-        factors = self._reduction(contraction).factors(space_vars(self.kernel.space))
+        factors = self.reduction(contraction).factors(space_vars(self.kernel.space))
         positions = [substitute(linear(f.index, f.node.shape), self.nest.position) for f in factors]
         vector = self.nest.vector
         if vector is None:
@@ -76,7 +76,7 @@ class Contraction(Builder):
         self._blocks(scope, blocks)
         rows = ir.For("row", first, last, scope.block)
         columns_loop = ir.For(vector.var.name, start, stop, (rows,), vector=True, unroll=VECTORS)
-        return self._kernel(ceildiv(n_rows, tile_rows) * n_chunks, (columns_loop,))
+        return self.loop_kernel(ceildiv(n_rows, tile_rows) * n_chunks, (columns_loop,))
 
     def _blocks(self, scope: Scope, blocks: Axis) -> None:
         """All rows of one block: accumulators, the loops that feed them, the epilogues."""
@@ -96,17 +96,15 @@ class Contraction(Builder):
             scope.statements.append(ir.Let(var.name, at))
             swap: dict[Var, Dim] = {self.block.var: var}
             self._move_to(saved_position, swap)
-            variants.append((swap, self._accumulate(reduced, scope, inner)))
+            variants.append((swap, self.accumulate(reduced, scope, inner)))
         body = inner.block
         for axis in reversed(self.nest.reduced):
             body = (self._loop(axis, body),)
         scope.statements += body
         for swap, name in variants:
             self._move_to(saved_position, swap)
-            self._finish(reduced, name, scope)
-            for stage in self.kernel.stages:
-                if stage.role is Role.SCALAR:
-                    self._scalar(stage.node, scope)
+            self.finish(reduced, name, scope)
+            self.scalars(scope)
 
     def _move_to(self, position: dict[Var, Dim], swap: dict[Var, Dim]) -> None:
         """Let every index use the variable of one row of the block."""

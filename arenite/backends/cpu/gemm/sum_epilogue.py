@@ -1,4 +1,6 @@
-"""What sums of products begin with: numbers that an epilogue would add to them first.
+"""The epilogue of a sum of products: from the finished sum to what is stored.
+
+What an epilogue would add to sums first they may begin with:
 
     t1 = sum - zeros[column]          sums begin with  0 - zeros[column] + bias[column]
     t2 = t1 + bias[column]
@@ -11,12 +13,34 @@ from __future__ import annotations
 
 from arenite.backends.cpu.gemm.kernel import SUM
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.values import Scope
+from arenite.dtype import DType
+from arenite.ir.node import Node
+from arenite.schedule.access import is_elementwise
+from arenite.schedule.roots import COSTS
 
 #: What numbers are made with.
 _OPS = ("add", "sub", "mul")
 
 
-def begun(epilogue: ir.Block, known: frozenset[str]) -> tuple[ir.Expr | None, ir.Block]:
+def epilogue_of(builder: Builder, node: Node, sum_dtype: DType) -> ir.Block:
+    """What follows on the sum of a node."""
+    scope = Scope()
+    total: ir.Expr = ir.Name(SUM, sum_dtype)
+    if node.dtype != sum_dtype:
+        total = ir.Cast(total, node.dtype)
+    builder.name_scalar(node, total, scope)
+    builder.scalars(scope)
+    return scope.block
+
+
+def epilogue_ops(builder: Builder) -> int:
+    """About how many operations it has."""
+    return sum(COSTS.get(node.op, 1) for node in builder.inlined() if is_elementwise(node))
+
+
+def sum_start(epilogue: ir.Block, known: frozenset[str]) -> tuple[ir.Expr | None, ir.Block]:
     """What sums begin with, if not with zero, and the epilogue without it. Numbers are taken that
     are loaded from where the `known` names say, or made of such ones and constants."""
     total = next((e for e in _all(epilogue) if isinstance(e, ir.Name) and e.name == SUM), None)
@@ -103,7 +127,7 @@ def _all(block: ir.Block) -> list[ir.Expr]:
     while pending:
         stmt = pending.pop()
         found += ir.walk(*ir.expressions(stmt))
-        pending += [inner for one in ir.blocks(stmt) for inner in one]
+        pending += [inner for block in ir.blocks(stmt) for inner in block]
     return found
 
 
