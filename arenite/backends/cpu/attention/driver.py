@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from arenite.backends.cpu.attention.form import Call, Either, Place
-from arenite.backends.cpu.attention.kernel import FIRST_TILE, LAST_TILE, AttentionKernel
-from arenite.backends.cpu.attention.program import program
+from arenite.backends.cpu.attention.few_queries import Few
+from arenite.backends.cpu.attention.form import ROOM, Call, Either, Place
+from arenite.backends.cpu.attention.kernel import (
+    FIRST_TILE,
+    LAST_TILE,
+    TILE,
+    Attention,
+    AttentionKernel,
+    in_blocks,
+    in_few_blocks,
+)
+from arenite.backends.cpu.attention.panels import Panels
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
 from arenite.backends.cpu.gemm.kernel import SCRATCH
 from arenite.backends.cpu.gemm.tile import moved
@@ -29,7 +38,7 @@ class AttentionDriver:
         b, lowering = self.builder, self.lowering
         lowering.bind(FIRST_TILE.name, Vec(b, "%tile_begin", I64))
         lowering.bind(LAST_TILE.name, Vec(b, "%tile_end", I64))
-        lowering.block(program(self.kernel.attention))
+        lowering.block(_program(self.kernel.attention))
         b.block.end = "ret void"
 
     def _call(self, call: ir.Stmt) -> None:
@@ -61,3 +70,24 @@ class AttentionDriver:
         at = self.lowering.value(place.at, SCALAR)
         size = self.kernel.array(place.array).dtype.bits // 8
         return moved(self.builder, self.lowering.pointers[place.array], at * size)
+
+
+def _program(made: Attention) -> ir.Block:
+    """What a call runs: the form that fits the number of queries."""
+    if not made.few_up_to:
+        return _panels(made)
+    if not made.has_panels:
+        return _few(made)
+    is_few = ir.Binary("le", made.n_queries, ir.index(made.few_up_to))
+    return (ir.If(is_few, _few(made), _panels(made)),)
+
+
+def _few(made: Attention) -> ir.Block:
+    room = ir.Let(ROOM.name, FIRST_TILE * made.few_rooms.length)
+    return (room, *in_few_blocks(made, Few(made).block()))
+
+
+def _panels(made: Attention) -> ir.Block:
+    room = ir.Let(ROOM.name, TILE * made.rooms.length)
+    body = (room, *in_blocks(made, Panels(made).block()))
+    return (ir.For(TILE.name, FIRST_TILE, LAST_TILE, body),)

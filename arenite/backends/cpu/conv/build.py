@@ -112,15 +112,16 @@ class ConvBuilder:
         )
 
     def built(self, target: Target, choice: str = "") -> Built:
-        lies = self.conv.lies()
+        conv = self.conv
+        lies = conv.lies()
         leaves_out = lies is not None and self._can_leave_out(lies)
         in_place = lies is not None and (leaves_out or self._can_walk(lies))
         are_planes = self._are_planes(lies)
         sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
         usual = self._cut(sizes, target)
-        ways = conv_ways(usual, sizes, self.conv.sum_dtype, target)
+        ways = conv_ways(usual, sizes, conv.sum_dtype, target)
         cut = ways.get(choice, usual)
-        n_blocks, place = self.conv.place(cut)
+        n_blocks, place = conv.place(cut)
         n_tiles = n_blocks
         blocks_a_tile: Dim = 1
         copied: ir.Block = ()
@@ -134,34 +135,31 @@ class ConvBuilder:
             # A tile has room for one block, so there are only so many of them.
             blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
             n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
-            walked = _copied(inside, self.copied_dtype, len(self.conv.deep))
+            walked = _copied(inside, self.copied_dtype, len(conv.deep))
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
         ends = self._ends(walked, cut, len(loops)) if leaves_out else None
         few = self._few(cut, target) if in_place else NOT_FEW
-        start, epilogue = self.conv.sum_start()
+        start, epilogue = conv.sum_start()
         made = Product(
             a=Operand(
                 walked.array,
                 walked.dtype,
                 (
-                    self.conv.line_start(lies) - index_expr(self.conv.line.before * lies.pixel)
+                    conv.line_start(lies) - index_expr(conv.line.before * lies.pixel)
                     if lies and in_place
                     else self._copy_start(walked)
                 ),
-                index_expr(
-                    walked.pixel
-                    * (self.conv.line.stride if in_place else self.conv.line.place_step)
-                ),
+                index_expr(walked.pixel * (conv.line.stride if in_place else conv.line.place_step)),
                 ir.index(1),
             ),
-            b=Operand(self.conv.names[self.conv.w], self.conv.w.dtype, ZERO, ZERO, ir.index(PANEL)),
-            sum_dtype=self.conv.sum_dtype,
-            row=self.conv.line.var.name,
-            column=self.conv.column.name,
-            batch=self.conv.batch,
+            b=Operand(conv.names[conv.w], conv.w.dtype, ZERO, ZERO, ir.index(PANEL)),
+            sum_dtype=conv.sum_dtype,
+            row=conv.line.var.name,
+            column=conv.column.name,
+            batch=conv.batch,
             depth=loops[-1].count,
-            n_columns=ir.index(self.conv.channels),
+            n_columns=ir.index(conv.channels),
             blocks=index_expr(n_blocks),
             blocks_a_tile=(
                 blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
@@ -179,24 +177,24 @@ class ConvBuilder:
             is_short=epilogue_ops(self.conv) <= self.short_ops,
             joined=self._joined_rows(cut) if in_place else None,
         )
-        conv = Conv(
+        details = Conv(
             loops,
             self.panel,
             self._panels_at(),
-            self.conv.block.var.name,
-            self.conv.on_line(),
+            conv.block.var.name,
+            conv.on_line(),
             copied,
             ends,
-            last_lanes(self.conv.channels, cut.lanes, target),
+            last_lanes(conv.channels, cut.lanes, target),
             start,
             self._late(cut, loops, target) if ends is None and few is NOT_FEW else None,
             bytes_left=self.bytes_left,
         )
-        plain = self.conv.loop_kernel(n_tiles, self.conv.meaning(made)).loops
+        plain = conv.loop_kernel(n_tiles, conv.meaning(made)).loops
         arrays = plain.arrays
         if scratch:
             arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
-        kernel = MicroKernel(*replace(plain, arrays=arrays).parts, made, conv)
+        kernel = MicroKernel(*replace(plain, arrays=arrays).parts, made, details)
         return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
@@ -229,14 +227,15 @@ class ConvBuilder:
 
     def _can_leave_out(self, lies: Lies) -> bool:
         """Whether tiles can read x where it is, without the taps that are not there."""
+        conv = self.conv
         return (
             self._is_near(lies)
             and isinstance(lies.pixel, int)
             and isinstance(lies.channel, int)
-            and self.conv.line.is_padded
-            and self.conv.line.fixed is not None
-            and are_few(self.conv.line.fixed)
-            and (self.conv.block.places != 1 or self.conv.channels >= WIDE)
+            and conv.line.is_padded
+            and conv.line.fixed is not None
+            and are_few(conv.line.fixed)
+            and (conv.block.places != 1 or conv.channels >= WIDE)
         )
 
     def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
@@ -270,64 +269,67 @@ class ConvBuilder:
         return SET_ROWS * (SET_NBYTES // gcd(step, SET_NBYTES))
 
     def _sizes(self, in_place: Lies | None) -> ConvSizes:
+        conv = self.conv
         pixels, size = (
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
-            for n in (self.conv.line.places, self.conv.line.size)
+            for n in (conv.line.places, conv.line.size)
         )
-        n_deep = product([side.places for side in self.conv.deep])
-        of_line = self.conv.depth * 4 * (pixels if self.conv.line.taps == 1 else size)
-        for side in self.conv.deep:
+        n_deep = product([side.places for side in conv.deep])
+        of_line = conv.depth * 4 * (pixels if conv.line.taps == 1 else size)
+        for side in conv.deep:
             of_line *= side.taps
         return ConvSizes(
-            product([size for _, size in self.conv.images]) * n_deep,
-            self.conv.block.places,
-            self.conv.line.places,
-            self.conv.groups,
-            self.conv.channels,
+            product([size for _, size in conv.images]) * n_deep,
+            conv.block.places,
+            conv.line.places,
+            conv.groups,
+            conv.channels,
             self.panel // PANEL,
-            of_line * self.conv.block.place_step,
-            self.conv.block.reach,
+            of_line * conv.block.place_step,
+            conv.block.reach,
             in_place is None,
             ANY if in_place is None else self._most_pixels(in_place),
         )
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:
+        conv = self.conv
         pixel, size = self.filled, self.copied_dtype.bits // 8
-        if pixel * self.conv.line.place_step * size % (SET_NBYTES // 2) == 0:
+        if pixel * conv.line.place_step * size % (SET_NBYTES // 2) == 0:
             pixel += _GAP_NBYTES // size
         n_lines, n_pixels = (
-            self.conv.block.copied(cut.block_lines),
-            self.conv.line.copied(cut.block_pixels),
+            conv.block.copied(cut.block_lines),
+            conv.line.copied(cut.block_pixels),
         )
-        return room(self.conv.deep, n_lines, n_pixels, self.conv.depth, pixel, are_planes)
+        return room(conv.deep, n_lines, n_pixels, conv.depth, pixel, are_planes)
 
     def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
-        group_start = far(GROUP.name) * self.conv.depth
+        conv = self.conv
+        group_start = far(GROUP.name) * conv.depth
 
         def element(at: Sequence[Dim], channel: Dim) -> tuple[ir.Block, ir.Expr]:
             scope = Scope()
-            index = self.conv.index(at, group_start + channel)
-            value = self.conv.values.at(self.conv.x, index, scope)
+            index = conv.index(at, group_start + channel)
+            value = conv.values.at(conv.x, index, scope)
             return scope.block, value
 
         def run(at: Sequence[Dim], number: ir.Expr) -> ir.Expr:
-            found = self.conv.in_memory(self.conv.index(at, group_start))
+            found = conv.in_memory(conv.index(at, group_start))
             assert found is not None
             node, position, _ = found
-            return ir.Load(self.conv.names[node], index_expr(position) + number, node.dtype)
+            return ir.Load(conv.names[node], index_expr(position) + number, node.dtype)
 
         is_flat = (
             lies is not None
             and lies.is_whole
             and lies.channel == 1
-            and lies.pixel * self.conv.line.step == self.conv.depth == inside.pixel
+            and lies.pixel * conv.line.step == conv.depth == inside.pixel
         )
         is_transposed = lies is None or lies.channel != 1
         return Copy(
-            self.conv.deep,
-            self.conv.block,
-            self.conv.line,
-            self.conv.depth,
+            conv.deep,
+            conv.block,
+            conv.line,
+            conv.depth,
             inside,
             self.copied_dtype,
             are_planes,
@@ -338,24 +340,25 @@ class ConvBuilder:
 
     def _loops(self, walked: Lies, in_place: bool) -> tuple[Taps, ...]:
         """How K is walked: deep taps, taps of lines, taps of pixels and channels."""
+        conv = self.conv
         loops: list[Taps] = []
         below = self.panel
-        for (name, side), step in zip(self.conv.clipped, walked.lines, strict=True):
+        for (name, side), step in zip(conv.clipped, walked.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
                 count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
                 # A copy has one entry for each deep tap, and lines as they are.
-                is_dilated = in_place or side is self.conv.block
+                is_dilated = in_place or side is conv.block
                 far = step * (side.dilation if is_dilated else 1)
                 loops.append(Taps(count, index_expr(far), below))
-        pixel = walked.pixel * self.conv.line.dilation
+        pixel = walked.pixel * conv.line.dilation
         if walked.channel == 1 and pixel == self.filled:
-            return (*loops, self._run(self.conv.line.taps * self.filled, 1))
+            return (*loops, self._run(conv.line.taps * self.filled, 1))
         channels = self._run(self.filled, walked.channel)
-        if self.conv.line.taps == 1:
+        if conv.line.taps == 1:
             return (*loops, channels)
-        pixels = Taps(ir.index(self.conv.line.taps), index_expr(pixel), PANEL * self.filled)
-        inner = (pixels, channels) if self.conv.depth >= self.conv.line.taps else (channels, pixels)
+        pixels = Taps(ir.index(conv.line.taps), index_expr(pixel), PANEL * self.filled)
+        inner = (pixels, channels) if conv.depth >= conv.line.taps else (channels, pixels)
         return (*loops, *inner)
 
     def _run(self, count: int, step: Dim) -> Taps:

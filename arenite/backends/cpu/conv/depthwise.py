@@ -233,20 +233,17 @@ class DepthwiseDriver(Driver):
 
     def _line(self, is_masked: bool) -> None:
         """All strips of a line."""
-        b, strips = self.builder, self.depthwise.strips
-        call = self._caller()
+        strips, call = self.depthwise.strips, self._caller()
         if isinstance(strips, OpenLine):
             self._open_line(strips, call, is_masked)
             return
         for strip in strips:
             name = self._strip_function(strip, is_masked)
-            first = b.constant(strip.first, I64)
-            last = b.constant(strip.end, I64)
 
-            def turn(_: Phase, row: Vec, name: str = name) -> None:
+            def turn(row: Vec, name: str = name) -> None:
                 call(name, row, None)
 
-            self.lowering.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
+            self.lowering.steps(strip.first, strip.end, strip.pixels, turn)
 
     def _open_line(self, line: OpenLine, call: Call, is_masked: bool) -> None:
         """Pixels at the ends one by one, those between in strips."""
@@ -254,7 +251,7 @@ class DepthwiseDriver(Driver):
         places, first, last = (self.number(x) for x in (line.places, line.first, line.last))
         ends = f"end{'m' if is_masked else ''}"
 
-        def end(_: Phase, row: Vec) -> None:
+        def end(row: Vec) -> None:
             self.lowering.bind(line.pixel, row)
             first_tap, last_tap = (self.number(x) for x in (line.first_tap, line.last_tap))
 
@@ -271,10 +268,10 @@ class DepthwiseDriver(Driver):
             strip = Strip(0, phase.parts, 1, frozenset())
             call(self._strip_function(strip, is_masked), row, None)
 
-        singly = [Phase(1, 1)]
-        self.lowering.counted_loop(self.builder.constant(0, I64), first, singly, (), end)
-        self.lowering.counted_loop(first, last, [Phase(1, own.most), *singly], (), between)
-        self.lowering.counted_loop(last, places, singly, (), end)
+        self.lowering.steps(0, first, 1, end)
+        phases = [Phase(1, own.most), Phase(1, 1)]
+        self.lowering.counted_loop(first, last, phases, (), between)
+        self.lowering.steps(last, places, 1, end)
 
     def _caller(self) -> Call:
         """Calls a function for a pixel and those after it; of the taps, from one on, so many."""
@@ -294,10 +291,7 @@ class DepthwiseDriver(Driver):
                 tap, count = taps
                 place = moved(b, place, tap * (own.dilation * nbytes))
                 first = moved(b, weights, tap * (own.weight_step * size))
-            numbers = ", ".join(f"i64 {x.text}" for x in (count, row, column, rest, *batch))
-            b.emit_void(
-                f"call fastcc void @{name}(ptr %window, ptr {place}, ptr {first}, {numbers})"
-            )
+            self.call(name, place, first, (count, row, column, rest, *batch))
 
         return call
 

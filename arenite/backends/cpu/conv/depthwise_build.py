@@ -81,38 +81,39 @@ class _DepthwiseBuilder:
         )
 
     def built(self, lies: Lies, target: Target, choice: str = "") -> Built:
+        conv = self.conv
         usual = self._cut(target)
         ways = depthwise_ways(usual, self._sizes(), self._most_pixels(target))
         cut = ways.get(choice, usual)
-        n_tiles, place = self.conv.place(cut)
-        line = self.conv.line
+        n_tiles, place = conv.place(cut)
+        line = conv.line
         pixel = bounds(lies.pixel)[1]
         before = index_expr(line.before)
-        loops, below = [], self.conv.channels * prod(self.taps)
+        loops, below = [], conv.channels * prod(self.taps)
         weights_at: ir.Expr = GROUP_START
-        for (name, side), step in zip(self.conv.clipped, lies.lines, strict=True):
+        for (name, side), step in zip(conv.clipped, lies.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
                 count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
                 loops.append(Taps(count, index_expr(step * side.dilation), below))
             if side.is_padded:
                 weights_at = weights_at + ir.Name(f"{name}_first") * below
-        start, epilogue = self.conv.sum_start()
+        start, epilogue = conv.sum_start()
         made = Product(
             a=Operand(
                 lies.array,
                 lies.dtype,
-                self.conv.line_start(lies) + (GROUP_START - before * pixel),
+                conv.line_start(lies) + (GROUP_START - before * pixel),
                 ir.index(pixel * line.stride),
                 ir.index(1),
             ),
-            b=Operand(self.conv.names[self.conv.w], self.conv.w.dtype, ZERO, ZERO, ir.index(1)),
-            sum_dtype=self.conv.sum_dtype,
+            b=Operand(conv.names[conv.w], conv.w.dtype, ZERO, ZERO, ir.index(1)),
+            sum_dtype=conv.sum_dtype,
             row=line.var.name,
-            column=self.conv.column.name,
-            batch=self.conv.batch,
+            column=conv.column.name,
+            batch=conv.batch,
             depth=ZERO,
-            n_columns=ir.index(self.conv.channels),
+            n_columns=ir.index(conv.channels),
             blocks=index_expr(n_tiles),
             blocks_a_tile=1,
             place=place,
@@ -134,38 +135,38 @@ class _DepthwiseBuilder:
             line.stride,
             line.dilation,
             pixel,
-            self.conv.channels,
+            conv.channels,
             weights_at,
-            self.conv.block.var.name,
-            self.conv.on_line(),
-            self.conv.block.taps,
+            conv.block.var.name,
+            conv.on_line(),
+            conv.block.taps,
             self._new_lines(lies, target),
             min(AHEAD // line.stride, cut.block_lines * bounds(line.places)[1] // OF_A_TILE),
-            last_lanes(self.conv.channels, cut.lanes, target),
+            last_lanes(conv.channels, cut.lanes, target),
             start,
         )
-        plain = self.conv.loop_kernel(n_tiles, self.conv.meaning(made)).loops
+        plain = conv.loop_kernel(n_tiles, conv.meaning(made)).loops
         kernel = MicroKernel(*plain.parts, made, depthwise)
         return Built(kernel, n_tiles, choices=tuple(ways))
 
     def _new_lines(self, lies: Lies, target: Target) -> int:
         """Lines to ask for ahead, where all of the input does not stay in the second cache and
         every pixel is a line of it of its own at least."""
+        conv = self.conv
         size = lies.dtype.bits // 8
-        nbytes = bounds(self.conv.block.size * self.conv.line.size)[1] * self.conv.channels * size
+        nbytes = bounds(conv.block.size * conv.line.size)[1] * conv.channels * size
         is_far = nbytes > target.l2_nbytes and bounds(lies.pixel)[1] * size >= LINE_NBYTES
-        is_far &= self.conv.block.taps > 1 and not self.conv.deep
-        return min(self.conv.block.stride, self.conv.block.taps) if is_far else 0
+        is_far &= conv.block.taps > 1 and not conv.deep
+        return min(conv.block.stride, conv.block.taps) if is_far else 0
 
     def _most_pixels(self, target: Target) -> int:
         """Pixels of a strip whose sums fit the registers."""
         return max(2, target.n_vector_registers - 2 - self.conv.line.taps)
 
     def _sizes(self) -> ConvSizes:
-        others = product(
-            [*(size for _, size in self.conv.images), *(s.places for s in self.conv.deep)]
-        )
-        lines, pixels, channels = self.conv.block.places, self.conv.line.places, self.conv.channels
+        conv = self.conv
+        others = product([*(size for _, size in conv.images), *(s.places for s in conv.deep)])
+        lines, pixels, channels = conv.block.places, conv.line.places, conv.channels
         return ConvSizes(others, lines, pixels, 1, channels, 1, 0, 0, False, ANY, is_whole=True)
 
     def _cut(self, target: Target) -> ConvCut:

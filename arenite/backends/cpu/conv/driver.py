@@ -24,7 +24,6 @@ from arenite.backends.cpu.gemm.kernel import (
     MicroKernel,
 )
 from arenite.backends.cpu.gemm.tile import moved
-from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import Level
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
 from arenite.codegen import loop_ir as ir
@@ -113,9 +112,8 @@ class ConvDriver(Driver):
         first, last, column, rest, *batch = (self.number(expr) for expr in numbers)
         n_tiles = self.number((LAST_ROW - FIRST_ROW) // late.rows)
         a_at = self.address(product.a, first)
-        given = ", ".join(f"i64 {x.text}" for x in (n_tiles, first, column, rest, *batch))
-        call = f"call fastcc void @{name}(ptr %window, ptr {a_at}, ptr {columns_at}, {given})"
-        b.when(n_tiles.gt(0), lambda: b.emit_void(call))
+        given = (n_tiles, first, column, rest, *batch)
+        b.when(n_tiles.gt(0), lambda: self.call(name, a_at, columns_at, given))
         if not late.rest:
             return
         self.number(product.depth)  # here, where it is known in both branches
@@ -140,12 +138,8 @@ class ConvDriver(Driver):
         base = self.address(product.a, b.constant(0, I64))
         line = self.number(product.a.line) * (product.a.dtype.bits // 8)
 
-        def turn(_: Phase, row: Vec) -> None:
-            given = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
-            b.emit_void(
-                f"call fastcc void @{name}(ptr %window, ptr {moved(b, base, row * line)}, "
-                f"ptr {columns_at}, {given})"
-            )
+        def turn(row: Vec) -> None:
+            numbers = (depth, row, column, rest, *batch)
+            self.call(name, moved(b, base, row * line), columns_at, numbers)
 
-        first, last = b.constant(strip.first, I64), b.constant(strip.end, I64)
-        self.lowering.counted_loop(first, last, [Phase(1, strip.pixels)], (), turn)
+        self.lowering.steps(strip.first, strip.end, strip.pixels, turn)

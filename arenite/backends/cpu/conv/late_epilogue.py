@@ -19,7 +19,6 @@ from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.prefetch import ask_ahead
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, moved, summed
-from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import Level, arrays_stored
 from arenite.backends.cpu.lowering.vector import I64, Vec
 
@@ -50,14 +49,13 @@ def late_run(function: TileFunction, epilogue: Epilogue, sums: Sums) -> None:
     ask_ahead(function, rows, tile.columns, sums.n_steps)
     keep(summed(b, [sums.loop], "%a", "%b", sums.start, sums.step))
 
-    def turn(_: Phase, number: Vec) -> None:
+    def turn(number: Vec) -> None:
         above = first + (number - 1) * rows
         function.row = first + number * rows
         ask_ahead(function, rows, tile.columns, sums.n_steps)
         keep(_sums_beside(epilogue, sums, moved(b, "%a", number * down), kept, above))
 
-    one = b.constant(1, I64)
-    function.lowering.counted_loop(one, count, [Phase(1, 1)], product.epilogue, turn)
+    function.lowering.steps(1, count, 1, turn, product.epilogue)
     function.row = first + (count - 1) * rows
     epilogue.finish_rows(kept, tile, sums.masks)
 

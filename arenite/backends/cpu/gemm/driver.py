@@ -315,12 +315,9 @@ class Driver:
         line = self.number(product.a.line) * (product.a.dtype.bits // 8)
 
         def call(rows: int, row: Vec) -> None:
-            numbers = ", ".join(f"i64 {x.text}" for x in (depth, row, column, rest, *batch))
             a_at = moved(b, base, row * line)
-            b.emit_void(
-                f"call fastcc void @{build(rows)}(ptr %window, ptr {a_at}, ptr {columns_at}, "
-                f"{numbers}{self.more_arguments(rows, row)})"
-            )
+            numbers = (depth, row, column, rest, *batch)
+            self.call(build(rows), a_at, columns_at, numbers, self.more_arguments(rows, row))
 
         front, head, after = b.block, b.new_block("rows"), b.new_block("rows_done")
         front.end = f"br label %{head.name}"
@@ -368,6 +365,12 @@ class Driver:
         where = b.emit_pointer(f"getelementptr i8, ptr @{name}, i64 {at.text}")
         byte = VType("i", 8, 1)
         return b.emit(f"load i8, ptr {where}, align 1", byte).convert("zext", I64)
+
+    def call(self, name: str, a_at: str, b_at: str, numbers: Sequence[Vec], more: str = "") -> None:
+        """Calls a function: depth, row, column, rest and batch are its numbers."""
+        given = ", ".join(f"i64 {x.text}" for x in numbers)
+        places = f"ptr %window, ptr {a_at}, ptr {b_at}"
+        self.builder.emit_void(f"call fastcc void @{name}({places}, {given}{more})")
 
     def function(self, suffix: str, fill: Callable[[TileFunction], None]) -> str:
         """The name of a function, which is built when it is first asked for."""

@@ -10,9 +10,8 @@ from arenite.backends.cpu.gemm.kernel import SUM
 from arenite.backends.cpu.gemm.tile import Tile, moved
 from arenite.backends.cpu.lowering.convert import register_type
 from arenite.backends.cpu.lowering.evaluate import VectorMode
-from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import Binding, Level
-from arenite.backends.cpu.lowering.vector import I64, Vec
+from arenite.backends.cpu.lowering.vector import Vec
 from arenite.codegen import loop_ir as ir
 
 
@@ -87,12 +86,11 @@ class Epilogue:
         b, product = self.builder, self.product
         nbytes = tile.columns * tile.lanes * product.sum_dtype.bits // 8
 
-        def turn(_: Phase, row: Vec) -> None:
+        def turn(row: Vec) -> None:
             start = moved(b, slot, row * nbytes)
             self.finish_row(start, self.function.row + row, tile.widths, masks)
 
-        zero, count = b.constant(0, I64), b.constant(tile.rows, I64)
-        self.lowering.counted_loop(zero, count, [Phase(1, 1)], product.epilogue, turn)
+        self.lowering.steps(0, tile.rows, 1, turn, product.epilogue)
         b.block.end = "ret void"
 
     def finish_row(

@@ -52,7 +52,9 @@ class FewRows:
         self.epilogue = Epilogue(function)
         self.builder = function.builder
         self.product = function.product
-        self.depth, self.rest = function.depth, function.rest
+        self.lowering = function.lowering
+        self.dot = function.dot
+        self.depth, self.column, self.rest = function.depth, function.column, function.rest
 
     @property
     def _is_far(self) -> bool:
@@ -62,7 +64,7 @@ class FewRows:
         """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes
         of one row alone."""
         b, product, width = self.builder, self.product, self.product.few_columns
-        depth, dot = _known(product.depth), self.function.dot
+        depth, dot = _known(product.depth), self.dot
         if depth is not None and dots.is_kept(b.target, rows, depth, product.lanes):
             self._kept_dots(depth)
             return
@@ -78,15 +80,15 @@ class FewRows:
         elif rows == together == 1 and product.stays:
             ahead = STAYING_NBYTES
         in_lines = rows == together == 1 and dots.has_lines(b.target, dot)
-        if in_lines and dot is self.function.dot:
+        if in_lines and dot is self.dot:
             a_rows = [self._aligned("%a")]
-        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
+        size = product.sum_dtype.bits // 8
         part = register_type(product.sum_dtype, dots.FOLDED)
         slot = self.function.stack(rows * width)
         parts = self.function.stack(rows * width * dots.FOLDED, "%parts")
         last = self.rest - 1
 
-        def turn(in_lines: bool, _: Phase, at: Vec) -> None:
+        def turn(in_lines: bool, at: Vec) -> None:
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
@@ -100,10 +102,7 @@ class FewRows:
                 b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
 
         def all_columns(in_lines: bool) -> None:
-            phases = [Phase(1, together)]
-            self.function.lowering.counted_loop(
-                zero, self.rest, phases, (), partial(turn, in_lines)
-            )
+            self.lowering.steps(0, self.rest, together, partial(turn, in_lines))
 
         if in_lines:
             # Lines hold whole numbers, but a file may have them anywhere.
@@ -113,15 +112,14 @@ class FewRows:
         else:
             all_columns(False)
 
-        def fold(_: Phase, at: Vec) -> None:
+        def fold(at: Vec) -> None:
             first = moved(b, parts, at * (dots.FOLDED * size))
             loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
             mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
             total = dots.fold(mine)
             b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
 
-        count = self.rest if rows == 1 else b.constant(rows * width, I64)
-        self.function.lowering.counted_loop(zero, count, [Phase(1, dots.FOLDED)], (), fold)
+        self.lowering.steps(0, self.rest if rows == 1 else rows * width, dots.FOLDED, fold)
         if rows == 1:
             self._finish_row(slot)
         else:
@@ -131,35 +129,30 @@ class FewRows:
     def _kept_dots(self, depth: int) -> None:
         """`rest` columns with one short row of A, which stays in registers."""
         b, product = self.builder, self.product
-        size, zero = product.sum_dtype.bits // 8, b.constant(0, I64)
+        size = product.sum_dtype.bits // 8
         b_line = self.function.nbytes(product.b.line, product.b)
-        kept = dots.KeptRow(b, product.lanes, self.function.dot, "%a", depth)
+        kept = dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
         slot = self.function.stack(product.few_columns)
         last = self.rest - 1
 
-        def turn(_: Phase, at: Vec) -> None:
+        def turn(at: Vec) -> None:
             columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
             parts = [kept.dot_with(moved(b, "%b", column * b_line)) for column in columns]
             total, where = dots.fold(parts), moved(b, slot, at * size)
             b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
 
-        self.function.lowering.counted_loop(zero, self.rest, [Phase(1, dots.FOLDED)], (), turn)
+        self.lowering.steps(0, self.rest, dots.FOLDED, turn)
         self._finish_row(slot)
 
     def _finish_row(self, slot: str) -> None:
         """The epilogue on `rest` sums of one row."""
-        b, product = self.builder, self.product
+        product = self.product
 
-        def finish(_: Phase, at: Vec) -> None:
-            self._finish_sums(
-                [slot], at, self.function.column + at, self.function.mask_of(self.rest - at)
-            )
+        def finish(at: Vec) -> None:
+            self._finish_sums([slot], at, self.column + at, self.function.mask_of(self.rest - at))
 
-        phase = Phase(1, product.lanes)
-        self.function.lowering.counted_loop(
-            b.constant(0, I64), self.rest, [phase], product.epilogue, finish
-        )
-        b.block.end = "ret void"
+        self.lowering.steps(0, self.rest, product.lanes, finish, product.epilogue)
+        self.builder.block.end = "ret void"
 
     def _aligned(self, row: str) -> str:
         """A row of A, or a copy of it where that is not too long and lies better."""
@@ -175,7 +168,7 @@ class FewRows:
         return _COPY
 
     def _copy(self, row: str) -> None:
-        b, dot, lanes = self.builder, self.function.dot, self.product.lanes
+        b, dot, lanes = self.builder, self.dot, self.product.lanes
         place = self.function.stack(LONGEST_COPY, _COPY)
         a_size, size = dot.a.bits // 8, dot.sum.bits // 8
         whole = self.depth & -lanes
@@ -185,10 +178,7 @@ class FewRows:
             where = moved(b, place, at * size)
             b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {size}")
 
-        zero = b.constant(0, I64)
-        self.function.lowering.counted_loop(
-            zero, whole, [Phase(1, lanes)], (), lambda _, at: copied(at, None)
-        )
+        self.lowering.steps(0, whole, lanes, lambda at: copied(at, None))
         rest = self.depth - whole
         b.when(rest.ne(0), lambda: copied(whole, self.function.mask_of(rest)))
 
@@ -241,14 +231,10 @@ class FewRows:
                     return further
                 return column.lt(near).select(b.constant(NEAR_NBYTES, I64), back)
 
-            stretch = Stretch(b, lanes, self.function.dot, numbers, ahead, self._is_far)
+            stretch = Stretch(b, lanes, self.dot, numbers, ahead, self._is_far)
             rows_at = [moved(b, main_at, at * b_step) for at in steps]
-            self.function.lowering.counted_loop(
-                zero,
-                whole,
-                [Phase(1, lanes)],
-                (),
-                lambda _, column: stretch.step(mains, rows_at, column, None),
+            self.lowering.steps(
+                0, whole, lanes, lambda column: stretch.step(mains, rows_at, column, None)
             )
             for part in parts:
                 own = [moved(b, part.first, at * b_step) for at in steps]
@@ -260,20 +246,17 @@ class FewRows:
         if depth is None or depth % side_by_side or (totals and length % side_by_side):
             phases.append(Phase(1, 1))
         if totals is None:
-            self.function.lowering.counted_loop(zero, self.depth, phases, (), turn)
+            self.lowering.counted_loop(zero, self.depth, phases, (), turn)
         else:
             self._in_k_blocks(length, phases, turn, heads, totals, left + lanes)
-        phase = Phase(1, lanes)
-        self.function.lowering.counted_loop(
-            zero,
+        self.lowering.steps(
+            0,
             whole,
-            [phase],
+            lanes,
+            lambda at: self._finish_sums(mains, at, self.column + head + at, None),
             product.epilogue,
-            lambda _, at: self._finish_sums(mains, at, self.function.column + head + at, None),
         )
-        for part, first in zip(
-            parts, (self.function.column, self.function.column + head + whole), strict=True
-        ):
+        for part, first in zip(parts, (self.column, self.column + head + whole), strict=True):
             finish = partial(self._finish_sums, part.sums, part.at, first, part.mask)
             b.when(part.is_there, finish)
         b.block.end = "ret void"
@@ -290,10 +273,10 @@ class FewRows:
         """All of K; after each `length` of it the sums, so many of each row, are added to totals,
         which in the end are where the sums were."""
         b, size, lanes = self.builder, self.product.sum_dtype.bits // 8, self.product.lanes
-        zero, t = b.constant(0, I64), register_type(self.product.sum_dtype, lanes)
+        t = register_type(self.product.sum_dtype, lanes)
         nothing = b.constant(0, t)
 
-        def added(end: Vec, _: Phase, column: Vec) -> None:
+        def added(end: Vec, column: Vec) -> None:
             is_last = end.ge(self.depth)
             for sums, totals in zip(sums_at, totals_at, strict=True):
                 here, there = (moved(b, place, column * size) for place in (sums, totals))
@@ -305,14 +288,12 @@ class FewRows:
                 for value, place in ((total, there), (left, here)):
                     b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
 
-        def block(_: Phase, first: Vec) -> None:
+        def block(first: Vec) -> None:
             end = b.intrinsic("smin", first + length, self.depth)
-            self.function.lowering.counted_loop(first, end, phases, (), turn)
-            self.function.lowering.counted_loop(
-                zero, count, [Phase(1, lanes)], (), partial(added, end)
-            )
+            self.lowering.counted_loop(first, end, phases, (), turn)
+            self.lowering.steps(0, count, lanes, partial(added, end))
 
-        self.function.lowering.counted_loop(zero, self.depth, [Phase(1, length)], (), block)
+        self.lowering.steps(0, self.depth, length, block)
 
     def _apart(self, slot: str, other: str) -> str:
         """A line behind `slot` that does not lie in its page where `other` does in its own.
@@ -340,18 +321,16 @@ class FewRows:
         b, size = self.builder, self.product.sum_dtype.bits // 8
         nothing = b.constant(0, register_type(self.product.sum_dtype, self.product.lanes))
 
-        def clear(_: Phase, column: Vec) -> None:
+        def clear(column: Vec) -> None:
             for place in rows_at:
                 where = moved(b, place, column * size)
                 b.emit_void(f"store {nothing.type} {nothing.text}, ptr {where}, align {size}")
 
-        self.function.lowering.counted_loop(
-            b.constant(0, I64), count, [Phase(1, self.product.lanes)], (), clear
-        )
+        self.lowering.steps(0, count, self.product.lanes, clear)
 
     def _finish_sums(self, sums_at: Sequence[str], at: Vec, first: Vec, mask: Vec | None) -> None:
         """The epilogue on a vector of sums of every row, which begin at column `first`."""
-        b, product, scope = self.builder, self.product, self.function.lowering.scope
+        b, product, scope = self.builder, self.product, self.lowering.scope
         size = product.sum_dtype.bits // 8
         t = register_type(product.sum_dtype, product.lanes)
 

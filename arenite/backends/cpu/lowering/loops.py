@@ -152,6 +152,21 @@ class Lowering(Evaluator):
         limit = b.emit(f"load volatile i64, ptr {slot}", I64).convert("trunc", t.scalar)
         return b.iota(t).compare("lt", b.broadcast(limit, lanes), signed=False)
 
+    def steps(
+        self,
+        start: Vec | int,
+        stop: Vec | int,
+        step: int,
+        turn: Callable[[Vec], None],
+        body: ir.Block = (),
+    ) -> None:
+        """Turns from `start` on to before `stop`, so far apart; `body` is what they emit of the
+        loop IR."""
+        first, last = (
+            self.builder.constant(at, I64) if isinstance(at, int) else at for at in (start, stop)
+        )
+        self.counted_loop(first, last, [Phase(1, step)], body, lambda _, at: turn(at))
+
     def counted_loop(
         self,
         start: Vec,
