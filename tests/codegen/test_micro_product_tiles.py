@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.gemm.few_rows import PAGE_NBYTES, page_columns
+from arenite.backends.cpu.gemm.gemv import PAGE_NBYTES, page_columns
 from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder

@@ -99,14 +99,14 @@ def test_forms_are_chosen() -> None:
         a, b = shape.operands(np.float32)
         return Made(shape.product, [a.shape, b.shape]).loops.product
 
-    assert product(Shape(1, 2000, 513)).few_form == "stream"
-    assert product(Shape(1, 2000, 513)).few_heights == (1,)
+    assert product(Shape(1, 2000, 513)).gemv_form == "stream"
+    assert product(Shape(1, 2000, 513)).gemv_heights == (1,)
     assert product(Shape(90, 50, 800, tb=True)).heights == ()
     assert product(Shape(140, 50, 800, tb=True)).copies_b
-    assert product(Shape(140, 50, 800, tb=True)).few_heights == ()
+    assert product(Shape(140, 50, 800, tb=True)).gemv_heights == ()
     assert (
-        product(Shape(1, 515, 800, tb=True)).few_columns
-        > product(Shape(2, 515, 800, tb=True)).few_columns
+        product(Shape(1, 515, 800, tb=True)).gemv_columns
+        > product(Shape(2, 515, 800, tb=True)).gemv_columns
     )
     assert not product(Shape(140, 48, 100)).copies_b
     assert product(Shape(70, 40, 1024)).heights[0] < product(Shape(70, 40, 1023)).heights[0]

@@ -13,7 +13,7 @@ from arenite.backends.cpu.gemm.blocking import (
     MOST_TILES,
     TILE_WORK,
     Cut,
-    Few,
+    GemvCut,
 )
 from arenite.backends.cpu.gemm.build import NO_COLUMN, NO_ROW, SHORT_OPS, Factor, ProductAxes
 from arenite.backends.cpu.gemm.choices import packed_ways
@@ -142,7 +142,7 @@ class _PackedBuilder(Builder):
             lanes,
             columns,
             self._heights(block_rows, tallest),
-            Few(0, "stream", 1, 1),
+            GemvCut(0, "stream", 1, 1),
             (),
             False,
             1,

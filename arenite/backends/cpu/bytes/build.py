@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arenite.backends.cpu.bytes.tile import registers_taken
-from arenite.backends.cpu.conv.base import Lies
+from arenite.backends.cpu.conv.base import InputLayout
 from arenite.backends.cpu.conv.build import ConvBuilder, Panels
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
@@ -74,23 +74,23 @@ class _BytesBuilder(ConvBuilder):
         )
         if self.is_open:
             *self.conv.deep, self.conv.block = map(_opened, self.around)
-        lies = self.conv.lies()
-        self.fits = self.conv.w in self.conv.names and lies is not None and lies.channel == 1
-        in_place = lies is not None and self._can_walk(lies)
+        layout = self.conv.layout()
+        self.fits = self.conv.w in self.conv.names and layout is not None and layout.channel == 1
+        in_place = layout is not None and self._can_walk(layout)
         self.bytes_left = self.conv.depth % WORD if in_place else 0
 
-    def _can_walk(self, lies: Lies) -> bool:
+    def _can_walk(self, layout: InputLayout) -> bool:
         is_even = self.conv.depth % WORD == 0 or self.panel == PANEL * self.filled
-        return is_even and not self.is_open and super()._can_walk(lies)
+        return is_even and not self.is_open and super()._can_walk(layout)
 
-    def _can_leave_out(self, lies: Lies) -> bool:
+    def _can_leave_out(self, layout: InputLayout) -> bool:
         has_words = self.conv.depth % WORD == 0 and self.fill == 0 and not self.is_open
-        return has_words and super()._can_leave_out(lies)
+        return has_words and super()._can_leave_out(layout)
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
         return None if self.bytes_left else super()._late(cut, loops, target)
 
-    def _sizes(self, in_place: Lies | None) -> ConvSizes:
+    def _sizes(self, in_place: InputLayout | None) -> ConvSizes:
         sizes = super()._sizes(in_place)
         # In words: what takes as long, and as much room, as one float.
         return replace(
@@ -111,8 +111,8 @@ class _BytesBuilder(ConvBuilder):
         made = room(self.conv.deep, n_lines, n_pixels, self.conv.depth, self.conv.depth, are_planes)
         return replace(made, tile=made.tile + WORD)
 
-    def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
-        made = super()._copy(lies, inside, are_planes)
+    def _copy(self, layout: InputLayout | None, inside: Room, are_planes: bool) -> Copy:
+        made = super()._copy(layout, inside, are_planes)
         return _Copy(
             self.around[:-1],
             self.around[-1],

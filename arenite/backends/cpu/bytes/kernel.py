@@ -11,7 +11,7 @@ from arenite.backends.cpu.bytes.tile import WordTile
 from arenite.backends.cpu.conv.kernel import Ends
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.conv.tile import ConvTile, taps_of_rows
-from arenite.backends.cpu.gemm.prefetch import ask_ahead
+from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
 from arenite.backends.cpu.lowering.vector import I64, Vec
 from arenite.codegen import loop_ir as ir
@@ -50,7 +50,7 @@ class BytesTile(ConvTile):
         return self._word_tile(shape).step
 
     def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
-        ask_ahead(self.function, rows, columns, self._depth())
+        prefetch_epilogue(self.function, rows, columns, self._depth())
         return self._word_tile(self._shape(rows, columns, is_masked))
 
     def _word_tile(self, shape: Tile) -> WordTile:

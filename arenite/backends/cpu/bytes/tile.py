@@ -87,13 +87,13 @@ class WordTile:
             self.dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
             for t, offset in zip(self.types, self.columns, strict=True)
         ]
-        made = list(sums)
+        new_sums = list(sums)
         for row in range(self.tile.rows) if rows is None else rows:
             word = _word(b, moved(b, a_at, self.rows[row]), nbytes)
             spread = {t: self.dot.a(self._spread(word, t)) for t in dict.fromkeys(self.types)}
             for at, vector in enumerate(vectors, row * n_columns):
-                made[at] = self.dot.add(made[at], spread[made[at].type], vector)
-        return made
+                new_sums[at] = self.dot.add(new_sums[at], spread[new_sums[at].type], vector)
+        return new_sums
 
     def _spread(self, word: Vec, t: VType) -> Vec:
         """A word of A in all lanes, of bytes as they are wanted."""

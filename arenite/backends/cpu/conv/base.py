@@ -52,7 +52,7 @@ GROUP = ir.Name("channel_group")
 
 
 @dataclass(frozen=True, slots=True)
-class Lies:
+class InputLayout:
     """Steps of an input, in elements: along deep sides and lines, pixels, channels."""
 
     array: str
@@ -157,7 +157,7 @@ class ConvLoops(Builder):
             is_whole &= not source.guards
         return source.node, linear(source.index, source.node.shape), is_whole
 
-    def lies(self) -> Lies | None:
+    def layout(self) -> InputLayout | None:
         """How x lies in memory, if its elements are even steps apart."""
         at = [far(f"_at{k}") for k in range(len(self.deep) + 2)]
         channel = far("_channel")
@@ -170,7 +170,9 @@ class ConvLoops(Builder):
         if len(known) != len(steps):
             return None
         start = substitute(position, dict.fromkeys((*at, channel), 0))
-        return Lies(self.names[node], node.dtype, start, known[:-2], known[-2], known[-1], is_whole)
+        return InputLayout(
+            self.names[node], node.dtype, start, known[:-2], known[-2], known[-1], is_whole
+        )
 
     def place(self, cut: ConvCut) -> tuple[Dim, ir.Block]:
         """How many blocks there are, and a block's number taken apart; channels vary fastest."""
@@ -204,10 +206,10 @@ class ConvLoops(Builder):
     def on_line(self) -> ir.Block:
         return tuple(_tap_lets("line", self.block))
 
-    def line_start(self, lies: Lies) -> ir.Expr:
+    def line_start(self, layout: InputLayout) -> ir.Expr:
         """The first element that pixel 0 of a line reads where it lies."""
-        start = index_expr(lies.start)
-        for (name, side), step in zip(self.clipped, lies.lines, strict=True):
+        start = index_expr(layout.start)
+        for (name, side), step in zip(self.clipped, layout.lines, strict=True):
             first = ir.Name(f"{name}_first") if side.is_padded else ZERO
             at = side.origin(ir.Name(side.var.name)) + first * side.dilation
             start = start + at * index_expr(step)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from arenite.backends.cpu.conv.base import ANY, GROUP, ConvLoops, Lies, far
+from arenite.backends.cpu.conv.base import ANY, GROUP, ConvLoops, InputLayout, far
 from arenite.backends.cpu.conv.copy import Copy, Room, room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes, cut_conv, last_lanes
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, Conv, Ends, Late, Taps
@@ -84,7 +84,7 @@ class Panels:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class LowTiles:
     """Tiles of `channels` for lines of at most `up_to` pixels."""
 
     up_to: int
@@ -92,7 +92,7 @@ class Few:
     heights: tuple[int, ...]
 
 
-NOT_FEW = Few(0, PANEL, ())
+NO_LOW_TILES = LowTiles(0, PANEL, ())
 
 
 class ConvBuilder:
@@ -113,11 +113,11 @@ class ConvBuilder:
 
     def built(self, target: Target, choice: str = "") -> Built:
         conv = self.conv
-        lies = conv.lies()
-        leaves_out = lies is not None and self._can_leave_out(lies)
-        in_place = lies is not None and (leaves_out or self._can_walk(lies))
-        are_planes = self._are_planes(lies)
-        sizes = replace(self._sizes(lies if in_place else None), is_whole=leaves_out)
+        layout = conv.layout()
+        leaves_out = layout is not None and self._can_leave_out(layout)
+        in_place = layout is not None and (leaves_out or self._can_walk(layout))
+        are_planes = self._are_planes(layout)
+        sizes = replace(self._sizes(layout if in_place else None), is_whole=leaves_out)
         usual = self._cut(sizes, target)
         ways = conv_ways(usual, sizes, conv.sum_dtype, target)
         cut = ways.get(choice, usual)
@@ -127,11 +127,11 @@ class ConvBuilder:
         copied: ir.Block = ()
         scratch: tuple[Scratch, ...] = ()
         if in_place:
-            assert lies is not None
-            walked = lies
+            assert layout is not None
+            walked = layout
         else:
             inside = self._room(cut, are_planes)
-            copied = self._copy(lies, inside, are_planes).statements()
+            copied = self._copy(layout, inside, are_planes).statements()
             # A tile has room for one block, so there are only so many of them.
             blocks_a_tile = maximum(ceildiv(n_blocks, MOST_TILES), 1)
             n_tiles = minimum(ceildiv(n_blocks, blocks_a_tile), MOST_TILES)
@@ -139,15 +139,15 @@ class ConvBuilder:
             scratch = (Scratch(self.copied_dtype, n_tiles * inside.tile),)
         loops = self._loops(walked, in_place)
         ends = self._ends(walked, cut, len(loops)) if leaves_out else None
-        few = self._few(cut, target) if in_place else NOT_FEW
+        low = self._low_tiles(cut, target) if in_place else NO_LOW_TILES
         start, epilogue = conv.sum_start()
         made = Product(
             a=Operand(
                 walked.array,
                 walked.dtype,
                 (
-                    conv.line_start(lies) - index_expr(conv.line.before * lies.pixel)
-                    if lies and in_place
+                    conv.line_start(layout) - index_expr(conv.line.before * layout.pixel)
+                    if layout and in_place
                     else self._copy_start(walked)
                 ),
                 index_expr(walked.pixel * (conv.line.stride if in_place else conv.line.place_step)),
@@ -169,10 +169,10 @@ class ConvBuilder:
             columns=cut.columns,
             heights=cut.heights,
             copies_b=False,
-            few_up_to=few.up_to,
-            few_form="tiles",
-            few_columns=few.channels,
-            few_heights=few.heights,
+            gemv_up_to=low.up_to,
+            gemv_form="tiles",
+            gemv_columns=low.channels,
+            gemv_heights=low.heights,
             epilogue=epilogue,
             is_short=epilogue_ops(self.conv) <= self.short_ops,
             joined=self._joined_rows(cut) if in_place else None,
@@ -187,14 +187,11 @@ class ConvBuilder:
             ends,
             last_lanes(conv.channels, cut.lanes, target),
             start,
-            self._late(cut, loops, target) if ends is None and few is NOT_FEW else None,
+            self._late(cut, loops, target) if ends is None and low is NO_LOW_TILES else None,
             bytes_left=self.bytes_left,
         )
-        plain = conv.loop_kernel(n_tiles, conv.meaning(made)).loops
-        arrays = plain.arrays
-        if scratch:
-            arrays += (ir.ArrayArg(SCRATCH, self.copied_dtype, "inout"),)
-        kernel = MicroKernel(*replace(plain, arrays=arrays).parts, made, details)
+        plain = conv.loop_kernel(n_tiles, conv.meaning(made), scratch).loops
+        kernel = MicroKernel(*plain.parts, made, details)
         return Built(kernel, n_tiles, scratch, tuple(ways))
 
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
@@ -218,57 +215,60 @@ class ConvBuilder:
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         return cut_conv(sizes, self.conv.sum_dtype, target)
 
-    def _few(self, cut: ConvCut, target: Target) -> Few:
-        return NOT_FEW
+    def _low_tiles(self, cut: ConvCut, target: Target) -> LowTiles:
+        return NO_LOW_TILES
 
     def _joined_rows(self, cut: ConvCut) -> Joined | None:
         """Tiles of a launch that are done as one where one worker has several."""
         return None
 
-    def _can_leave_out(self, lies: Lies) -> bool:
+    def _can_leave_out(self, layout: InputLayout) -> bool:
         """Whether tiles can read x where it is, without the taps that are not there."""
         conv = self.conv
         return (
-            self._is_near(lies)
-            and isinstance(lies.pixel, int)
-            and isinstance(lies.channel, int)
+            self._is_near(layout)
+            and isinstance(layout.pixel, int)
+            and isinstance(layout.channel, int)
             and conv.line.is_padded
             and conv.line.fixed is not None
             and are_few(conv.line.fixed)
             and (conv.block.places != 1 or conv.channels >= WIDE)
         )
 
-    def _ends(self, lies: Lies, cut: ConvCut, n_loops: int) -> Ends:
+    def _ends(self, layout: InputLayout, cut: ConvCut, n_loops: int) -> Ends:
         fixed = self.conv.line.fixed
         assert fixed is not None
-        taps, depth, channel = self.conv.line.taps, self.conv.depth, bounds(lies.channel)[1]
-        tap = bounds(lies.pixel)[1] * self.conv.line.dilation
+        taps, depth, channel = self.conv.line.taps, self.conv.depth, bounds(layout.channel)[1]
+        tap = bounds(layout.pixel)[1] * self.conv.line.dilation
         n_inner = 1 if (channel == 1 and tap == depth) or taps == 1 else 2
         cuts = strips(fixed, cut.heights[0])
         return Ends(cuts, n_loops - n_inner, taps, tap, depth, channel)
 
-    def _is_near(self, lies: Lies) -> bool:
+    def _is_near(self, layout: InputLayout) -> bool:
         """Whether a pixel's channels lie side by side, or are few and come as planes."""
-        is_near = lies.channel == 1 or self.conv.depth == 1
-        return lies.is_whole and (is_near or self._are_planes(lies))
+        is_near = layout.channel == 1 or self.conv.depth == 1
+        return layout.is_whole and (is_near or self._are_planes(layout))
 
-    def _are_planes(self, lies: Lies | None) -> bool:
+    def _are_planes(self, layout: InputLayout | None) -> bool:
         return (
-            lies is not None and lies.pixel == 1 and lies.channel != 1 and self.conv.depth <= PLANES
+            layout is not None
+            and layout.pixel == 1
+            and layout.channel != 1
+            and self.conv.depth <= PLANES
         )
 
-    def _can_walk(self, lies: Lies) -> bool:
+    def _can_walk(self, layout: InputLayout) -> bool:
         """Whether tiles can read x where it is."""
-        return self._is_near(lies) and not self.conv.line.is_padded
+        return self._is_near(layout) and not self.conv.line.is_padded
 
-    def _most_pixels(self, lies: Lies) -> int:
+    def _most_pixels(self, layout: InputLayout) -> int:
         """Pixels that a tile can walk in place without their pushing each other out of a set."""
-        step = lies.pixel * self.conv.line.stride * lies.dtype.bits // 8
+        step = layout.pixel * self.conv.line.stride * layout.dtype.bits // 8
         if not isinstance(step, int):
             return SET_ROWS
         return SET_ROWS * (SET_NBYTES // gcd(step, SET_NBYTES))
 
-    def _sizes(self, in_place: Lies | None) -> ConvSizes:
+    def _sizes(self, in_place: InputLayout | None) -> ConvSizes:
         conv = self.conv
         pixels, size = (
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
@@ -302,7 +302,7 @@ class ConvBuilder:
         )
         return room(conv.deep, n_lines, n_pixels, conv.depth, pixel, are_planes)
 
-    def _copy(self, lies: Lies | None, inside: Room, are_planes: bool) -> Copy:
+    def _copy(self, layout: InputLayout | None, inside: Room, are_planes: bool) -> Copy:
         conv = self.conv
         group_start = far(GROUP.name) * conv.depth
 
@@ -319,12 +319,12 @@ class ConvBuilder:
             return ir.Load(conv.names[node], index_expr(position) + number, node.dtype)
 
         is_flat = (
-            lies is not None
-            and lies.is_whole
-            and lies.channel == 1
-            and lies.pixel * conv.line.step == conv.depth == inside.pixel
+            layout is not None
+            and layout.is_whole
+            and layout.channel == 1
+            and layout.pixel * conv.line.step == conv.depth == inside.pixel
         )
-        is_transposed = lies is None or lies.channel != 1
+        is_transposed = layout is None or layout.channel != 1
         return Copy(
             conv.deep,
             conv.block,
@@ -338,7 +338,7 @@ class ConvBuilder:
             run if is_flat else None,
         )
 
-    def _loops(self, walked: Lies, in_place: bool) -> tuple[Taps, ...]:
+    def _loops(self, walked: InputLayout, in_place: bool) -> tuple[Taps, ...]:
         """How K is walked: deep taps, taps of lines, taps of pixels and channels."""
         conv = self.conv
         loops: list[Taps] = []
@@ -365,7 +365,7 @@ class ConvBuilder:
         """The loop over numbers that follow each other in a panel."""
         return Taps(ir.index(count), index_expr(step), PANEL)
 
-    def _copy_start(self, copied: Lies) -> ir.Expr:
+    def _copy_start(self, copied: InputLayout) -> ir.Expr:
         """The first element of the copy that pixel 0 of a line would read, if it were there."""
         start = TILE * index_expr(copied.start)
         for (name, side), step in zip(self.conv.clipped, copied.lines, strict=True):
@@ -388,6 +388,6 @@ class ConvBuilder:
         return at
 
 
-def _copied(inside: Room, dtype: DType, n_deep: int) -> Lies:
+def _copied(inside: Room, dtype: DType, n_deep: int) -> InputLayout:
     lines = (*[inside.deep] * n_deep, inside.line)
-    return Lies(SCRATCH, dtype, inside.tile, lines, inside.pixel, inside.channel)
+    return InputLayout(SCRATCH, dtype, inside.tile, lines, inside.pixel, inside.channel)

@@ -24,7 +24,7 @@ from arenite.backends.cpu.gemm.driver import GROUP_REST, GROUP_START, Driver, Em
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import Details, MicroKernel
-from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES, ask, ask_ahead
+from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES, prefetch_epilogue, prefetch_lines
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
@@ -75,10 +75,7 @@ class Depthwise(Details):
     def text(self, kernel: MicroKernel) -> str:
         product = kernel.product
         strips = _strips_text(self)
-        loops = "; ".join(
-            f"{expression_text(t.count)} x ({expression_text(t.step)}, {t.panel_step})"
-            for t in self.loops
-        )
+        loops = "; ".join(map(str, self.loops))
         head = [
             f"// strips of {product.lanes} channels: {strips}; epilogue "
             f"{'short' if product.is_short else 'long'}",
@@ -126,7 +123,7 @@ class StripTile:
         add = add_pair if in_pairs else fma
 
         def step(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            made = list(sums)
+            new_sums = list(sums)
             weights = [
                 load_wide(
                     b, b.offset(b_at, tap * own.weight_step * b_size), dot.b, dot.sum, lanes, mask
@@ -139,8 +136,8 @@ class StripTile:
                 place = b.offset(a_at, at * own.pixel * a_size)
                 value = load_wide(b, place, dot.a, dot.sum, lanes, mask)
                 for pixel, tap in users:
-                    made[pixel] = add(value, weights[tap], made[pixel])
-            return made
+                    new_sums[pixel] = add(value, weights[tap], new_sums[pixel])
+            return new_sums
 
         if own.n_new_lines:
             self._prefetch(strip)
@@ -154,12 +151,14 @@ class StripTile:
         b, own, a = self.builder, self.depthwise, self.product.a
         [taps] = own.loops
         ahead = own.ahead
-        ask_ahead(self.function, strip.pixels, 1, own.taps, ahead)
+        prefetch_epilogue(self.function, strip.pixels, 1, own.taps, ahead)
         line, size = self.function.nbytes(taps.step, a), a.dtype.bits // 8
         for tap in range(own.n_lines - own.n_new_lines, own.n_lines):
             start = moved(b, "%a", line * tap)
             for pixel in range(ahead * own.stride, (ahead + strip.pixels) * own.stride):
-                ask(b, b.offset(start, pixel * own.pixel * size), LINE_NBYTES, is_written=False)
+                prefetch_lines(
+                    b, b.offset(start, pixel * own.pixel * size), LINE_NBYTES, is_written=False
+                )
 
     def end(self, is_masked: bool) -> None:
         """One pixel, of which `depth` taps are inside."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from arenite.backends.cpu.conv.base import ANY, ConvLoops, Lies
+from arenite.backends.cpu.conv.base import ANY, ConvLoops, InputLayout
 from arenite.backends.cpu.conv.cut import (
     LATER_LINES,
     ConvCut,
@@ -57,8 +57,8 @@ def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built |
     if not all(isinstance(size, int) for size in node.inputs[1].shape):
         return None
     builder = _DepthwiseBuilder(kernel, node)
-    lies = builder.lies
-    return builder.built(lies, target, choice) if builder.fits and lies is not None else None
+    layout = builder.layout
+    return builder.built(layout, target, choice) if builder.fits and layout is not None else None
 
 
 class _DepthwiseBuilder:
@@ -66,7 +66,7 @@ class _DepthwiseBuilder:
         *taps, channels = (bounds(size)[1] for size in node.inputs[1].shape)
         self.conv = ConvLoops(kernel, node, taps, 1, channels, channels)
         self.taps = taps
-        self.lies = self.conv.lies()
+        self.layout = self.conv.layout()
         self.fits = (
             channels > 0
             and self.conv.w in self.conv.names
@@ -74,24 +74,24 @@ class _DepthwiseBuilder:
             and self.conv.sum_dtype.bits >= 32
             and all(side.is_always_inside for _, side in self.conv.clipped)
             and self.conv.line.taps <= MOST_TAPS
-            and self.lies is not None
-            and self.lies.is_whole
-            and self.lies.channel == 1
-            and isinstance(self.lies.pixel, int)
+            and self.layout is not None
+            and self.layout.is_whole
+            and self.layout.channel == 1
+            and isinstance(self.layout.pixel, int)
         )
 
-    def built(self, lies: Lies, target: Target, choice: str = "") -> Built:
+    def built(self, layout: InputLayout, target: Target, choice: str = "") -> Built:
         conv = self.conv
         usual = self._cut(target)
         ways = depthwise_ways(usual, self._sizes(), self._most_pixels(target))
         cut = ways.get(choice, usual)
         n_tiles, place = conv.place(cut)
         line = conv.line
-        pixel = bounds(lies.pixel)[1]
+        pixel = bounds(layout.pixel)[1]
         before = index_expr(line.before)
         loops, below = [], conv.channels * prod(self.taps)
         weights_at: ir.Expr = GROUP_START
-        for (name, side), step in zip(conv.clipped, lies.lines, strict=True):
+        for (name, side), step in zip(conv.clipped, layout.lines, strict=True):
             below //= side.taps
             if side.taps > 1:
                 count = ir.Name(f"{name}_taps") if side.is_padded else ir.index(side.taps)
@@ -101,9 +101,9 @@ class _DepthwiseBuilder:
         start, epilogue = conv.sum_start()
         made = Product(
             a=Operand(
-                lies.array,
-                lies.dtype,
-                conv.line_start(lies) + (GROUP_START - before * pixel),
+                layout.array,
+                layout.dtype,
+                conv.line_start(layout) + (GROUP_START - before * pixel),
                 ir.index(pixel * line.stride),
                 ir.index(1),
             ),
@@ -140,7 +140,7 @@ class _DepthwiseBuilder:
             conv.block.var.name,
             conv.on_line(),
             conv.block.taps,
-            self._new_lines(lies, target),
+            self._new_lines(layout, target),
             min(AHEAD // line.stride, cut.block_lines * bounds(line.places)[1] // OF_A_TILE),
             last_lanes(conv.channels, cut.lanes, target),
             start,
@@ -149,13 +149,13 @@ class _DepthwiseBuilder:
         kernel = MicroKernel(*plain.parts, made, depthwise)
         return Built(kernel, n_tiles, choices=tuple(ways))
 
-    def _new_lines(self, lies: Lies, target: Target) -> int:
+    def _new_lines(self, layout: InputLayout, target: Target) -> int:
         """Lines to ask for ahead, where all of the input does not stay in the second cache and
         every pixel is a line of it of its own at least."""
         conv = self.conv
-        size = lies.dtype.bits // 8
+        size = layout.dtype.bits // 8
         nbytes = bounds(conv.block.size * conv.line.size)[1] * conv.channels * size
-        is_far = nbytes > target.l2_nbytes and bounds(lies.pixel)[1] * size >= LINE_NBYTES
+        is_far = nbytes > target.l2_nbytes and bounds(layout.pixel)[1] * size >= LINE_NBYTES
         is_far &= conv.block.taps > 1 and not conv.deep
         return min(conv.block.stride, conv.block.taps) if is_far else 0
 

@@ -27,6 +27,9 @@ class Taps:
     step: ir.Expr  # elements of the input
     panel_step: int  # elements of a panel
 
+    def __str__(self) -> str:
+        return f"{expression_text(self.count)} x ({expression_text(self.step)}, {self.panel_step})"
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:
@@ -71,14 +74,11 @@ class Conv(Details):
 
     def text(self, kernel: MicroKernel) -> str:
         product = kernel.product
-        loops = "; ".join(
-            f"{expression_text(t.count)} x ({expression_text(t.step)}, {t.panel_step})"
-            for t in self.loops
-        )
+        loops = "; ".join(map(str, self.loops))
         shape = f"{product.columns} x {product.lanes} lanes, heights {product.heights}"
-        if product.few_heights:
-            few = f"{product.few_columns // product.lanes} x {product.lanes} lanes"
-            shape += f"; up to {product.few_up_to} rows {few}, heights {product.few_heights}"
+        if product.gemv_heights:
+            low = f"{product.gemv_columns // product.lanes} x {product.lanes} lanes"
+            shape += f"; up to {product.gemv_up_to} rows {low}, heights {product.gemv_heights}"
         head = [
             f"// register tiles: {shape}, epilogue {'short' if product.is_short else 'long'}, "
             f"K loops {loops}, panels of {self.panel} at {expression_text(self.panels_at)}",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
-from arenite.backends.cpu.gemm.prefetch import ask_ahead
+from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, moved, summed
 from arenite.backends.cpu.lowering.scope import Level, arrays_stored
 from arenite.backends.cpu.lowering.vector import I64, Vec
@@ -46,13 +46,13 @@ def late_run(function: TileFunction, epilogue: Epilogue, sums: Sums) -> None:
         for at, total in enumerate(totals):
             function.keep(kept, at * product.lanes, total)
 
-    ask_ahead(function, rows, tile.columns, sums.n_steps)
+    prefetch_epilogue(function, rows, tile.columns, sums.n_steps)
     keep(summed(b, [sums.loop], "%a", "%b", sums.start, sums.step))
 
     def turn(number: Vec) -> None:
         above = first + (number - 1) * rows
         function.row = first + number * rows
-        ask_ahead(function, rows, tile.columns, sums.n_steps)
+        prefetch_epilogue(function, rows, tile.columns, sums.n_steps)
         keep(_sums_beside(epilogue, sums, moved(b, "%a", number * down), kept, above))
 
     function.lowering.steps(1, count, 1, turn, product.epilogue)

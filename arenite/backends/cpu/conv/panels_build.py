@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arenite.backends.cpu.conv.build import NOT_FEW, ConvBuilder, Few, Panels
+from arenite.backends.cpu.conv.build import NO_LOW_TILES, ConvBuilder, LowTiles, Panels
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, Joined
 from arenite.backends.cpu.gemm.rows import even_heights
@@ -44,7 +44,7 @@ def build_panels(kernel: Kernel, target: Target, choice: str = "") -> Built | No
 class _PanelsBuilder(ConvBuilder):
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         usual = super()._cut(sizes, target)
-        if self._few(usual, target).up_to:
+        if self._low_tiles(usual, target).up_to:
             return replace(usual, heights=later_heights(usual.heights[0]))
         return self._halved(usual, sizes, target)
 
@@ -75,9 +75,9 @@ class _PanelsBuilder(ConvBuilder):
             return None
         return Joined(FIRST_ROW.name, LAST_ROW.name, length, ir.index(rows))
 
-    def _few(self, cut: ConvCut, target: Target) -> Few:
+    def _low_tiles(self, cut: ConvCut, target: Target) -> LowTiles:
         if isinstance(self.conv.line.places, int) or cut.heights[0] <= FEW_ROWS:
-            return NOT_FEW
+            return NO_LOW_TILES
         n_vectors = cut.block_channels // cut.lanes
         columns = [
             columns
@@ -87,8 +87,8 @@ class _PanelsBuilder(ConvBuilder):
             and most_rows(target, columns) >= FEW_ROWS
         ]
         if not columns:
-            return NOT_FEW
-        return Few(FEW_ROWS, columns[-1] * cut.lanes, tuple(range(FEW_ROWS, 0, -1)))
+            return NO_LOW_TILES
+        return LowTiles(FEW_ROWS, columns[-1] * cut.lanes, tuple(range(FEW_ROWS, 0, -1)))
 
 
 def later_heights(tallest: int) -> tuple[int, ...]:

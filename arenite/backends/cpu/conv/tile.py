@@ -12,7 +12,7 @@ from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.partial_sums import Blocks, blocks_of
-from arenite.backends.cpu.gemm.prefetch import ask_ahead, rows_ahead
+from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue, prefetch_rows
 from arenite.backends.cpu.gemm.tile import (
     KLoop,
     Step,
@@ -47,7 +47,7 @@ class ConvTile:
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         product, shape = self.product, self._shape(rows, columns, is_masked)
-        ask_ahead(self.function, rows, columns, self._depth())
+        prefetch_epilogue(self.function, rows, columns, self._depth())
         line = self.function.nbytes(product.a.line, product.a)
         sums = multiply(
             self.builder,
@@ -59,7 +59,7 @@ class ConvTile:
             self._column_offset,
             self._loops(),
             [None] * columns,
-            rows_ahead(self.function, rows, self._depth()),
+            prefetch_rows(self.function, rows, self._depth()),
             start=self._start(shape, is_masked),
             summing=self._in_blocks(shape, len(self.conv.loops)),
         )
@@ -99,12 +99,12 @@ class ConvTile:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
         b, product, dot = self.builder, self.product, self.dot
         shape = self._shape(strip.pixels, columns, is_masked)
-        ask_ahead(self.function, strip.pixels, columns, self._depth())
+        prefetch_epilogue(self.function, strip.pixels, columns, self._depth())
         line = self.function.nbytes(product.a.line, product.a)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
 
         def step(rows: Sequence[int], a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            made = list(sums)
+            new_sums = list(sums)
             vectors = [
                 load_wide(
                     b, b.offset(b_at, self._column_offset(column)), dot.b, dot.sum, lanes, None
@@ -115,8 +115,8 @@ class ConvTile:
                 number = load_wide(b, moved(b, a_at, line * row), dot.a, dot.sum, 1, None)
                 for at, vector in enumerate(vectors, row * columns):
                     spread = b.broadcast(number, vector.type.lanes)
-                    made[at] = fma(spread, vector, made[at])
-            return made
+                    new_sums[at] = fma(spread, vector, new_sums[at])
+            return new_sums
 
         def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
             for first, count, rows in taps_of_rows(strip, ends):

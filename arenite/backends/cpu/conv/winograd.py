@@ -22,10 +22,10 @@ from arenite.backends.cpu.gemm.kernel import (
     FIRST_ROW,
     LAST_COLUMN,
     LAST_ROW,
-    SUM,
     K,
     Product,
     in_blocks,
+    sum_body,
 )
 from arenite.codegen import loop_ir as ir
 from arenite.ir.ops.convolution import PANEL
@@ -35,37 +35,22 @@ POINT = ir.Name("point")
 _GROUP = ir.Name("_group")
 
 
-def meaning(made: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> ir.Block:
+def meaning(product: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -> ir.Block:
     """What a tile of the launch computes, the products element by element."""
-    row, column = ir.Name(made.row), ir.Name(made.column)
+    column = ir.Name(product.column)
     weight_at = column // PANEL * panel + POINT * (panel // PATCH**2) + K * PANEL + column % PANEL
-    factors = [
-        ir.Load(made.a.array, made.a.at(row, K), made.a.dtype),
-        ir.Load(made.b.array, weight_at, made.b.dtype),
-    ]
-    wide = [x if x.dtype == made.sum_dtype else ir.Cast(x, made.sum_dtype) for x in factors]
-    sums: ir.Block = (
-        ir.Accumulator("_acc", ir.Const(0.0, made.sum_dtype)),
-        ir.For(
-            K.name,
-            ir.index(0),
-            made.depth,
-            (ir.Accumulate("_acc", "add", ir.Binary("mul", *wide)),),
-        ),
-        ir.Let(SUM, ir.Name("_acc", made.sum_dtype)),
-        *made.epilogue,
-    )
-    last = ir.Binary("min", GROUP_START + made.width, LAST_COLUMN)
-    columns = ir.For(made.column, GROUP_START, last, sums, vector=True)
-    rows = ir.For(made.row, FIRST_ROW, LAST_ROW, (columns,))
+    sums = sum_body(product, weight_at)
+    last = ir.Binary("min", GROUP_START + product.width, LAST_COLUMN)
+    columns = ir.For(product.column, GROUP_START, last, sums, vector=True)
+    rows = ir.For(product.row, FIRST_ROW, LAST_ROW, (columns,))
     group: ir.Block = (
-        ir.Let(GROUP_START.name, FIRST_COLUMN + _GROUP * made.width),
+        ir.Let(GROUP_START.name, FIRST_COLUMN + _GROUP * product.width),
         ir.For(POINT.name, FIRST_LINE, LAST_LINE, (rows,)),
         *outputs,
     )
-    n_groups = (LAST_COLUMN - FIRST_COLUMN + (made.width - 1)) // made.width
+    n_groups = (LAST_COLUMN - FIRST_COLUMN + (product.width - 1)) // product.width
     groups = ir.For(_GROUP.name, ir.index(0), n_groups, group)
-    return in_blocks(made, (*inputs, groups))
+    return in_blocks(product, (*inputs, groups))
 
 
 def input_points(at: Callable[[int, int], ir.Expr], name: str) -> tuple[ir.Block, list[ir.Expr]]:

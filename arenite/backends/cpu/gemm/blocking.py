@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from arenite.backends.cpu.gemm import row_dots as dots
-from arenite.backends.cpu.gemm.kernel import FewRows
+from arenite.backends.cpu.gemm.kernel import GemvForm
 from arenite.backends.cpu.gemm.partial_sums import ONE_BLOCK, block_length
 from arenite.backends.cpu.gemm.rows import LIMIT, even_heights
 from arenite.backends.cpu.gemm.stream import is_far
@@ -92,11 +92,11 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class GemvCut:
     """The form for blocks of at most `up_to` rows, and how many of them it takes at once."""
 
     up_to: int
-    form: FewRows
+    form: GemvForm
     columns: int
     tallest: int
 
@@ -119,8 +119,8 @@ class Cut:
     lanes: int
     columns: int
     heights: tuple[int, ...]
-    few: Few
-    few_heights: tuple[int, ...]
+    gemv: GemvCut
+    gemv_heights: tuple[int, ...]
     copies_b: bool
     copied_groups: int
     block_rows: int
@@ -134,26 +134,26 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
     lanes = lanes_of(target, total)
     least, most = bounds(layout.n_rows)
     is_apart = isinstance(layout.b_step, int) and layout.b_step * b.bits // 8 >= APART_NBYTES
-    few = _few(layout, b, total, is_apart, target)
+    gemv = _gemv(layout, b, total, is_apart, target)
     columns = _columns(layout, lanes, target)
     tallest = most_rows(target, columns)
     line = layout.a_line
     if isinstance(line, int) and line and line * a.bits // 8 % SET_NBYTES == 0:
         tallest = min(tallest, SET_ROWS)
-    if most > few.up_to:
+    if most > gemv.up_to:
         block_rows, block_columns, blocks_a_tile = _blocks(layout, columns * lanes, tallest)
     else:
-        block_rows, block_columns, blocks_a_tile = _few_blocks(layout, few, lanes)
-    copies_b = most > few.up_to and (
+        block_rows, block_columns, blocks_a_tile = _gemv_blocks(layout, gemv, lanes)
+    copies_b = most > gemv.up_to and (
         layout.b_line != 1 or (least >= COPY_ROWS and _crowds(layout, b, target))
     )
     n_groups = -(-block_columns // (columns * lanes))
     usual = Cut(
         lanes,
         columns,
-        _heights(layout.n_rows, block_rows, few, tallest) if most > few.up_to else (),
-        few,
-        _few_heights(layout.n_rows, block_rows, few),
+        _heights(layout.n_rows, block_rows, gemv, tallest) if most > gemv.up_to else (),
+        gemv,
+        _gemv_heights(layout.n_rows, block_rows, gemv),
         copies_b,
         _copied_groups(layout, columns, n_groups, target) if copies_b else 1,
         block_rows,
@@ -254,19 +254,19 @@ def _crowds(layout: Layout, b: DType, target: Target) -> bool:
     return layout.depth > WAYS * way_nbytes // gcd(layout.b_step * b.bits // 8, way_nbytes)
 
 
-def _few(layout: Layout, b: DType, total: DType, is_apart: bool, target: Target) -> Few:
+def _gemv(layout: Layout, b: DType, total: DType, is_apart: bool, target: Target) -> GemvCut:
     lanes = lanes_of(target, total)
     if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
         up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
         columns = ONE_ROW_COLUMNS if layout.n_rows == 1 else 1
-        return Few(up_to, "dots", columns * lanes, dots.most_rows(target))
+        return GemvCut(up_to, "dots", columns * lanes, dots.most_rows(target))
     tallest = target.n_vector_registers // STREAM_REGISTERS
     rows = max(1, min(tallest, bounds(layout.n_rows)[1]))
     columns = STREAM_NBYTES * 8 // (total.bits * rows)
     if not is_far(target, (layout.depth, layout.n_columns), b):
         columns = min(columns, STREAM_COLUMNS)
     up_to = tallest if layout.b_line == 1 and is_apart else 0
-    return Few(up_to, "stream", columns // 64 * 64, tallest)
+    return GemvCut(up_to, "stream", columns // 64 * 64, tallest)
 
 
 def _columns(layout: Layout, lanes: int, target: Target) -> int:
@@ -279,22 +279,22 @@ def _columns(layout: Layout, lanes: int, target: Target) -> int:
     return max(1, min(columns, -(-size // lanes)))
 
 
-def _heights(n_rows: Dim, block_rows: int, few: Few, tallest: int) -> tuple[int, ...]:
+def _heights(n_rows: Dim, block_rows: int, gemv: GemvCut, tallest: int) -> tuple[int, ...]:
     """Heights of tiles for blocks of more rows than the form for few takes."""
     if isinstance(n_rows, int):
         return even_heights([min(n_rows, block_rows), n_rows % block_rows], tallest)
-    even = even_heights(range(few.up_to + 1, min(block_rows, LIMIT + tallest) + 1), tallest)
+    even = even_heights(range(gemv.up_to + 1, min(block_rows, LIMIT + tallest) + 1), tallest)
     lower = [height for height in LATER_HEIGHTS if height < tallest]
     return min(even, (tallest, *lower), key=len)
 
 
-def _few_heights(n_rows: Dim, block_rows: int, few: Few) -> tuple[int, ...]:
+def _gemv_heights(n_rows: Dim, block_rows: int, gemv: GemvCut) -> tuple[int, ...]:
     """Heights for blocks of few rows; the last block may be one whatever the number of rows is."""
-    if few.up_to == 0 or (isinstance(n_rows, int) and n_rows > few.up_to):
+    if gemv.up_to == 0 or (isinstance(n_rows, int) and n_rows > gemv.up_to):
         return ()
     if isinstance(n_rows, int):
-        return even_heights([n_rows], few.tallest)
-    tallest = min(few.tallest, bounds(n_rows)[1])
+        return even_heights([n_rows], gemv.tallest)
+    tallest = min(gemv.tallest, bounds(n_rows)[1])
     return (tallest, *(height for height in LATER_FEW_HEIGHTS if height < tallest))
 
 
@@ -326,7 +326,7 @@ def _blocks(layout: Layout, width: int, tallest: int) -> tuple[int, int, int]:
     return rows, chunk * width, 1
 
 
-def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
+def _gemv_blocks(layout: Layout, gemv: GemvCut, lanes: int) -> tuple[int, int, int]:
     """All rows, and columns enough to make reading them worth while."""
     rows, columns, depth, batch = (
         max(1, bounds(size)[1])
@@ -339,7 +339,7 @@ def _few_blocks(layout: Layout, few: Few, lanes: int) -> tuple[int, int, int]:
         return rows, columns, 1
     wanted = max(2, min(work // TILE_WORK, -(-MOST_TILES // batch)))
     unit = lanes
-    if few.form == "stream":
+    if gemv.form == "stream":
         unit = 64
         wanted = max(2, min(wanted, columns // STREAM_RUN))
     units = -(-columns // unit)

@@ -7,7 +7,7 @@ times sizes; everything else is left to plain loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from arenite.backends.cpu.gemm.blocking import Cut, Layout, cut
 from arenite.backends.cpu.gemm.choices import product_ways
@@ -16,7 +16,6 @@ from arenite.backends.cpu.gemm.kernel import (
     FIRST_ROW,
     LAST_COLUMN,
     LAST_ROW,
-    SCRATCH,
     BlockNumber,
     Details,
     Joined,
@@ -202,40 +201,32 @@ class _ProductBuilder(Builder):
             columns=shape.columns,
             heights=shape.heights,
             copies_b=shape.copies_b,
-            few_up_to=shape.few.up_to,
-            few_form=shape.few.form,
-            few_columns=shape.few.columns,
-            few_heights=shape.few_heights,
+            gemv_up_to=shape.gemv.up_to,
+            gemv_form=shape.gemv.form,
+            gemv_columns=shape.gemv.columns,
+            gemv_heights=shape.gemv_heights,
             epilogue=epilogue_of(self, self.node, self.sum_dtype),
             is_short=epilogue_ops(self) <= SHORT_OPS,
             copied_groups=shape.copied_groups,
             joined=self._joined(shape),
-            stays=shape.few.form == "dots" and self._stays(target),
+            stays=shape.gemv.form == "dots" and self._stays(target),
         )
         tiles = ceildiv(blocks, shape.blocks_a_tile)
-        plain = self.loop_kernel(tiles, tile_body(made)).loops
-        arrays = plain.arrays
-        scratch: tuple[Scratch, ...] = ()
-        if shape.copies_b:
-            arrays += (ir.ArrayArg(SCRATCH, self.sum_dtype, "inout"),)
+        details, scratch = Details(), tuple[Scratch, ...]()
+        if shape.slices is not None:
+            blocks_of = (shape.slices, shape.block_rows, shape.block_columns)
+            details = sliced = Sliced(*blocks_of, made.width, made.copied_groups)
+            scratch = (Scratch(self.sum_dtype, tiles * sliced.scratch_count),)
+        elif shape.copies_b:
             count = tiles * self.depth * (made.width * made.copied_groups)
             scratch = (Scratch(self.sum_dtype, count),)
-        details = Details()
-        if shape.slices is not None:
-            details = sliced = Sliced(
-                shape.slices,
-                shape.block_rows,
-                shape.block_columns,
-                made.width,
-                made.copied_groups,
-            )
-            scratch = (Scratch(self.sum_dtype, tiles * sliced.scratch_count),)
-        loops = MicroKernel(*replace(plain, arrays=arrays).parts, made, details)
+        plain = self.loop_kernel(tiles, tile_body(made), scratch).loops
+        loops = MicroKernel(*plain.parts, made, details)
         return Built(loops, tiles, scratch, tuple(ways))
 
     def _joined(self, shape: Cut) -> Joined | None:
         """Tiles that differ in their columns alone, where longer runs of these are faster."""
-        is_streamed = not shape.heights and shape.few.form == "stream"
+        is_streamed = not shape.heights and shape.gemv.form == "stream"
         if not is_streamed or self.axes.batch or shape.blocks_a_tile > 1:
             return None
         size = index_expr(self.axes.column.size)

@@ -61,7 +61,7 @@ class Shape:
 def product_ways(usual: Cut, layout: Layout, target: Target) -> Mapping[str, Cut]:
     """Of a product of two float matrices."""
     if not usual.heights:
-        return _few_ways(usual, layout)
+        return _gemv_ways(usual, layout)
     most = -(-bounds(layout.n_columns)[1] // usual.lanes)
     own = usual.columns
     columns = [c for c in (own, own - 1, own + 1, own + 2) if 1 <= c <= min(most, WIDEST)]
@@ -174,10 +174,10 @@ def _copied(made: Cut) -> Cut:
     return replace(made, copies_b=True)
 
 
-def _few_ways(usual: Cut, layout: Layout) -> Mapping[str, Cut]:
+def _gemv_ways(usual: Cut, layout: Layout) -> Mapping[str, Cut]:
     """Of few rows: chunks of columns alone."""
     columns = max(1, bounds(layout.n_columns)[1])
-    unit = STREAMED if usual.few.form == "stream" else usual.lanes
+    unit = STREAMED if usual.gemv.form == "stream" else usual.lanes
     own = -(-columns // usual.block_columns)
     if usual.blocks_a_tile > 1:
         return {}

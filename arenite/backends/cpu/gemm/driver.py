@@ -1,7 +1,7 @@
 """The function a launch calls: blocks, groups of columns, copies of B, rows cut into tiles.
 
     for block in tile                      for group of columns in block
-        few rows:   the form for few           copy the group of B side by side, where that pays
+        few rows:   a gemv                     copy the group of B side by side, where that pays
         else:       groups of columns          for rows: a register tile
 
 Loops and copies are loop IR; what lies between them calls the functions of `functions`.
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from arenite.backends.cpu.gemm.few_rows import FewRows, page_columns
 from arenite.backends.cpu.gemm.functions import TileFunction, function_text
+from arenite.backends.cpu.gemm.gemv import Gemv, page_columns
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -62,13 +62,13 @@ class Driver:
     def run(self) -> None:
         b, product = self.builder, self.product
         rows = LAST_ROW - FIRST_ROW
-        panels, few = self.panels(), self._few()
+        panels, gemv = self.panels(), self._gemv()
         if not product.heights:
-            body = few
-        elif not product.few_heights:
+            body = gemv
+        elif not product.gemv_heights:
             body = panels
         else:
-            body = (ir.If(rows <= product.few_up_to, few, panels),)
+            body = (ir.If(rows <= product.gemv_up_to, gemv, panels),)
         if product.joined is not None:
             self._joined(product.joined, body)
         else:
@@ -210,16 +210,16 @@ class Driver:
             value = ir.Cast(value, product.sum_dtype)
         return ir.Store(SCRATCH, self.panel_start() + K * product.width + column, value)
 
-    def _few(self) -> ir.Block:
+    def _gemv(self) -> ir.Block:
         product = self.product
-        if product.few_form == "tiles":
-            columns = product.few_columns // product.lanes
-            groups = self._panel_groups(columns, product.few_heights)
-            return self.groups(product.few_columns, groups)
+        if product.gemv_form == "tiles":
+            columns = product.gemv_columns // product.lanes
+            groups = self._panel_groups(columns, product.gemv_heights)
+            return self.groups(product.gemv_columns, groups)
         columns = page_columns(product, self.builder.target)
         if columns:
             return self._pages(columns)
-        return self.groups(product.few_columns, (Emit(self._few_rows),))
+        return self.groups(product.gemv_columns, (Emit(self._gemv_rows),))
 
     def _pages(self, width: int) -> ir.Block:
         """Columns in groups that begin and end with pages of B, but for the first and the last: the
@@ -244,22 +244,22 @@ class Driver:
             ir.Let(GROUP_START.name, ir.Select(is_first, FIRST_COLUMN, start + GROUP * width)),
             ir.Let(end.name, ir.Select(is_last, LAST_COLUMN, start + (GROUP + 1) * width)),
             ir.Let(GROUP_REST.name, end - GROUP_START),
-            Emit(self._few_rows),
+            Emit(self._gemv_rows),
         )
         return (Emit(emit), ir.For(GROUP.name, ir.index(0), n_groups, body))
 
-    def _few_rows(self) -> None:
+    def _gemv_rows(self) -> None:
         b, product = self.builder, self.product
-        most = b.constant(product.few_columns, I64)
+        most = b.constant(product.gemv_columns, I64)
         count = b.intrinsic("smin", self.number(GROUP_REST), most)
         columns = self.address(product.b, self.number(GROUP_START))
 
         def build(rows: int) -> str:
-            if product.few_form == "dots":
-                return self.function(f"dots{rows}", lambda f: FewRows(f).dots(rows))
-            return self.function(f"stream{rows}", lambda f: FewRows(f).stream(rows))
+            if product.gemv_form == "dots":
+                return self.function(f"dots{rows}", lambda f: Gemv(f).dots(rows))
+            return self.function(f"stream{rows}", lambda f: Gemv(f).stream(rows))
 
-        self.rows(product.few_heights, build, columns, count)
+        self.rows(product.gemv_heights, build, columns, count)
 
     def tiles(self, columns: int, heights: Sequence[int], is_masked: bool) -> None:
         b, product = self.builder, self.product

@@ -18,7 +18,7 @@ from arenite.ir.dim import Dim, maximum
 
 #: Row dots where A and B lie along K; streams where B lies along its columns; wider register tiles
 #: where it lies in panels.
-FewRows: TypeAlias = Literal["dots", "stream", "tiles"]
+GemvForm: TypeAlias = Literal["dots", "stream", "tiles"]
 
 #: The name of the finished sum in an epilogue. An underscore begins all names here, but for sizes.
 SUM = "_sum"
@@ -56,7 +56,7 @@ class Product:
     """Rows x columns of sums over K, cut into blocks; how a block is computed.
 
     `place` names, for one block, the variables of the batch axes and FIRST_ROW ... LAST_COLUMN.
-    A block of at most `few_up_to` rows takes the form for few rows, `few_columns` at a time; others
+    A block of at most `gemv_up_to` rows takes a form of its own, `gemv_columns` at a time; others
     are made of tiles of `columns` vectors, with the columns of B copied side by side before where
     `copies_b` says so.
     """
@@ -76,10 +76,10 @@ class Product:
     columns: int
     heights: tuple[int, ...]
     copies_b: bool = False
-    few_up_to: int = 0
-    few_form: FewRows = "stream"
-    few_columns: int = 1
-    few_heights: tuple[int, ...] = ()
+    gemv_up_to: int = 0
+    gemv_form: GemvForm = "stream"
+    gemv_columns: int = 1
+    gemv_heights: tuple[int, ...] = ()
     epilogue: ir.Block
     is_short: bool  # the epilogue: done in registers
     copied_groups: int = 1  # groups of columns that are copied at a time
@@ -151,26 +151,27 @@ def _plain(value: object) -> str:
 
 def tile_body(product: Product) -> ir.Block:
     """What a tile of the kernel computes, element by element."""
-    row, column = ir.Name(product.row), ir.Name(product.column)
-    factors = [
-        ir.Load(operand.array, operand.at(line, K), operand.dtype)
-        for operand, line in ((product.a, row), (product.b, column))
-    ]
-    wide = [x if x.dtype == product.sum_dtype else ir.Cast(x, product.sum_dtype) for x in factors]
-    sums: ir.Block = (
-        ir.Accumulator("_acc", ir.Const(0.0, product.sum_dtype)),
-        ir.For(
-            K.name,
-            ir.index(0),
-            product.depth,
-            (ir.Accumulate("_acc", "add", ir.Binary("mul", *wide)),),
-        ),
-        ir.Let(SUM, ir.Name("_acc", product.sum_dtype)),
-        *product.epilogue,
-    )
-    columns = ir.For(product.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
+    element = sum_body(product, product.b.at(ir.Name(product.column), K))
+    columns = ir.For(product.column, FIRST_COLUMN, LAST_COLUMN, element, vector=True)
     rows = ir.For(product.row, FIRST_ROW, LAST_ROW, (columns,))
     return in_blocks(product, (rows,))
+
+
+def sum_body(product: Product, b_at: ir.Expr) -> ir.Block:
+    """The sum of one row and one column, of which element K of B lies at `b_at`; the epilogue."""
+    a, b, total = product.a, product.b, product.sum_dtype
+    factors = [
+        ir.Load(a.array, a.at(ir.Name(product.row), K), a.dtype),
+        ir.Load(b.array, b_at, b.dtype),
+    ]
+    wide = [x if x.dtype == total else ir.Cast(x, total) for x in factors]
+    step = ir.Accumulate("_acc", "add", ir.Binary("mul", *wide))
+    return (
+        ir.Accumulator("_acc", ir.Const(0.0, total)),
+        ir.For(K.name, ir.index(0), product.depth, (step,)),
+        ir.Let(SUM, ir.Name("_acc", total)),
+        *product.epilogue,
+    )
 
 
 def in_blocks(product: Product, body: ir.Block) -> ir.Block:

@@ -26,7 +26,7 @@ SHORT_SUM = 24
 Beside: TypeAlias = Callable[[str], None]
 
 
-def ask_ahead(
+def prefetch_epilogue(
     function: TileFunction, n_rows: int, n_columns: int, depth: int | None, first_row: int = 0
 ) -> None:
     """Prefetches of what the epilogue of a tile will load and store, or of the rows from another
@@ -47,11 +47,11 @@ def ask_ahead(
         for array, index, is_written in touched:
             start = lowering.pointer(array, index)
             nbytes = n_columns * product.lanes * function.kernel.array(array).dtype.bits // 8
-            ask(b, start, nbytes, is_written and is_soon)
+            prefetch_lines(b, start, nbytes, is_written and is_soon)
         lowering.scope.pop()
 
 
-def rows_ahead(function: TileFunction, n_rows: int, depth: int | None) -> Beside | None:
+def prefetch_rows(function: TileFunction, n_rows: int, depth: int | None) -> Beside | None:
     """Prefetches of the rows behind those of a tile, some in each step of K, if every row is read
     once and they lie one behind the other; a burst of them would wait for its own first ones."""
     b, product = function.builder, function.product
@@ -65,12 +65,12 @@ def rows_ahead(function: TileFunction, n_rows: int, depth: int | None) -> Beside
 
     def beside(a_at: str) -> None:
         gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - start
-        ask(b, moved(b, behind, gone * n_rows), n_rows * size, False)
+        prefetch_lines(b, moved(b, behind, gone * n_rows), n_rows * size, False)
 
     return beside
 
 
-def ask(b: Builder, first: str, nbytes: int, is_written: bool) -> None:
+def prefetch_lines(b: Builder, first: str, nbytes: int, is_written: bool) -> None:
     b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for offset in range(0, nbytes, LINE_NBYTES):
         kind = f"i32 {int(is_written)}, i32 2, i32 1"

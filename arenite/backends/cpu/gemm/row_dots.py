@@ -85,12 +85,12 @@ def row_dots(
     turn_nbytes = unroll * lanes * dot.b.bits // 8
 
     def step(at: Vec, sums: Sequence[Vec], vectors: Sequence[Vec], mask: Vec | None) -> list[Vec]:
-        made: list[Vec] = []
+        new_sums: list[Vec] = []
         for row in a_rows:
             own = _load(b, row, at, dot.a, dot.sum, lanes, mask)
             for vector in vectors:
-                made.append(fma(own, vector, sums[len(made)]))
-        return made
+                new_sums.append(fma(own, vector, sums[len(new_sums)]))
+        return new_sums
 
     def loads(at: Vec, mask: Vec | None) -> list[Vec]:
         return [_load(b, row, at, dot.b, dot.sum, lanes, mask) for row in b_rows]
@@ -103,7 +103,7 @@ def row_dots(
                 for line_at in range(0, turn_nbytes, LINE_BITS // 8):
                     prefetch(b, b.offset(moved(b, read_at, ahead), line_at))
         split = len(carried) if lines is None else len(carried) - 1
-        line, made = carried[-1], []
+        line, new_sums = carried[-1], []
         for k in range(0, split, n_sums):
             place = at + k // n_sums * lanes
             if lines is None:
@@ -111,8 +111,8 @@ def row_dots(
             else:
                 vector, line = lines.vector(place, line)
                 vectors = [vector]
-            made += step(place, carried[k : k + n_sums], vectors, None)
-        return made if lines is None else [*made, line]
+            new_sums += step(place, carried[k : k + n_sums], vectors, None)
+        return new_sums if lines is None else [*new_sums, line]
 
     long = depth & -(lanes * unroll)
     start = [zero] * (n_sums * unroll) + ([] if lines is None else [lines.first])
@@ -217,19 +217,19 @@ def _counted(
     b.block = head
     at = Vec(b, b.new_name(), I64)
     sums = [Vec(b, b.new_name(), value.type) for value in first]
-    made = turn(at, sums)
+    new_sums = turn(at, sums)
     after = at + step
     again = after.lt(stop)
     done = b.new_block("summed")
     head.end = f"br i1 {again.text}, label %{head.name}, label %{done.name}"
     front.end = f"br i1 {may_enter.text}, label %{head.name}, label %{done.name}"
     b.set_phi(head, at.text, [(start, front), (after, head)])
-    for phi, before, last in zip(sums, first, made, strict=True):
+    for phi, before, last in zip(sums, first, new_sums, strict=True):
         b.set_phi(head, phi.text, [(before, front), (last, head)])
     b.block = done
     return [
         b.phi(done, [(before, front), (last, head)])
-        for before, last in zip(first, made, strict=True)
+        for before, last in zip(first, new_sums, strict=True)
     ]
 
 

@@ -133,14 +133,14 @@ def tile_step(
             load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, lanes, mask)
             for offset, lanes, mask in zip(columns, widths, column_masks, strict=True)
         ]
-        made = []
+        new_sums = []
         for row, offset in enumerate(rows):
             number = load_wide(b, moved(b, a_at, offset), dot.a, dot.sum, 1, None)
             spread = {lanes: b.broadcast(number, lanes) for lanes in dict.fromkeys(widths)}
             for column, vector in enumerate(vectors):
                 total = sums[row * tile.columns + column]
-                made.append(fma(spread[vector.type.lanes], vector, total))
-        return made
+                new_sums.append(fma(spread[vector.type.lanes], vector, total))
+        return new_sums
 
     return step
 
@@ -207,7 +207,7 @@ def _loop(
     left = Vec(b, b.new_name(), I64)
     a_at, b_at = b.new_name(), b.new_name()
     sums = [Vec(b, b.new_name(), value.type) for value in start]
-    made = body(a_at, b_at, sums)
+    new_sums = body(a_at, b_at, sums)
     a_next, b_next = moved(b, a_at, loop.a_step), moved(b, b_at, loop.b_step)
     after = left - 1
     again = after.ne(0)
@@ -216,10 +216,10 @@ def _loop(
     b.set_phi(head, left.text, [(loop.count, front), (after, latch)])
     for name, first, second in ((a_at, a_start, a_next), (b_at, b_start, b_next)):
         pointer_phi(head, name, (first, front), (second, latch))
-    for phi, first_sum, last_sum in zip(sums, start, made, strict=True):
+    for phi, first_sum, last_sum in zip(sums, start, new_sums, strict=True):
         b.set_phi(head, phi.text, [(first_sum, front), (last_sum, latch)])
     b.block = done
-    return made
+    return new_sums
 
 
 def pointer_phi(block: BasicBlock, name: str, *sources: tuple[str, BasicBlock]) -> None:

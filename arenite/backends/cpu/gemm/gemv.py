@@ -1,4 +1,5 @@
-"""Functions for blocks of few rows: row dots and streams, each with the epilogue behind it."""
+"""Gemv: functions for blocks of one row or a few, as row dots and as streams, each with the
+epilogue behind it."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class _Part:
     mask: Vec
 
 
-class FewRows:
-    """A function whose rows all go through B together."""
+class Gemv:
+    """A function for few rows, which all go through B together."""
 
     def __init__(self, function: TileFunction) -> None:
         self.function = function
@@ -61,9 +62,9 @@ class FewRows:
         return _is_far(self.product, self.builder.target)
 
     def dots(self, rows: int) -> None:
-        """`rest` columns of row dots: at most `few_columns`, which are more than a vector has lanes
-        of one row alone."""
-        b, product, width = self.builder, self.product, self.product.few_columns
+        """`rest` columns of row dots: at most `gemv_columns`, more than a vector has lanes where
+        there is one row."""
+        b, product, width = self.builder, self.product, self.product.gemv_columns
         depth, dot = _known(product.depth), self.dot
         if depth is not None and dots.is_kept(b.target, rows, depth, product.lanes):
             self._kept_dots(depth)
@@ -132,7 +133,7 @@ class FewRows:
         size = product.sum_dtype.bits // 8
         b_line = self.function.nbytes(product.b.line, product.b)
         kept = dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
-        slot = self.function.stack(product.few_columns)
+        slot = self.function.stack(product.gemv_columns)
         last = self.rest - 1
 
         def turn(at: Vec) -> None:
@@ -191,7 +192,7 @@ class FewRows:
         b, product, lanes = self.builder, self.product, self.product.lanes
         size, b_size = product.sum_dtype.bits // 8, product.b.dtype.bits // 8
         # A line more than the columns take: rows a power of two apart would share cache sets.
-        row_length = product.few_columns + 3 * lanes
+        row_length = product.gemv_columns + 3 * lanes
         slot = self.function.stack(rows * row_length + PAGE_NBYTES // size)
         a_line, a_step = (
             self.function.nbytes(x, product.a) for x in (product.a.line, product.a.step)
@@ -347,11 +348,11 @@ class FewRows:
 def page_columns(product: Product, target: Target) -> int:
     """Columns in a page of B, or in a part of it, if B is streamed from a cache for one row, and
     its rows lie alike in their pages; else 0. Sums have room for half as many columns again."""
-    is_streamed = product.few_form == "stream" and product.few_heights == (1,)
+    is_streamed = product.gemv_form == "stream" and product.gemv_heights == (1,)
     if not is_streamed or not _is_alike(product) or _is_far(product, target):
         return 0
     columns = PAGE_NBYTES * 8 // product.b.dtype.bits
-    while columns * 3 // 2 > product.few_columns:
+    while columns * 3 // 2 > product.gemv_columns:
         columns //= 2
     n_columns = _known(product.n_columns)
     return columns if n_columns is None or n_columns > columns * 3 // 2 else 0
