@@ -97,7 +97,7 @@ def test_rows_a_page_apart() -> None:
 def test_forms_are_chosen() -> None:
     def forms(case: Case) -> tuple[int, bool]:
         made = made_of(case).attention
-        return made.few_up_to, made.has_panels
+        return made.decode_up_to, made.has_panels
 
     case = Case(keys=40, depth=16, width=16)
     assert forms(replace(case, queries=3)) == (8, False)
@@ -106,7 +106,7 @@ def test_forms_are_chosen() -> None:
     assert made_of(replace(case, queries=77)).attention.has_narrow
     assert not made_of(replace(case, queries=64)).attention.has_narrow
     shared = replace(case, heads=12, groups=3)  # four heads share keys
-    assert made_of(replace(shared, queries=1)).attention.few_blocks == ir.index(3)
+    assert made_of(replace(shared, queries=1)).attention.decode_blocks == ir.index(3)
     assert forms(replace(shared, queries=8)) == (8, False)
     assert forms(replace(shared, queries=8, groups=1)) == (0, True)
     assert forms(replace(shared, queries=1, heads=40, groups=1)) == (1, False)

@@ -36,7 +36,7 @@ def test_tiles_of_one_call_are_as_by_themselves(name: str) -> None:
     case = CASES[name]
     arrays = case.operands()
     made = made_of(case)
-    assert made.attention.few_up_to
+    assert made.attention.decode_up_to
     [alone] = made.run(arrays)
     compare(case, arrays, alone)
     n_tiles = evaluate(made.built.tiles, {})

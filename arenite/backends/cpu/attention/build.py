@@ -111,22 +111,22 @@ class _Builder:
         n_blocks = ceildiv(self.n_queries, block_queries)
         n_chunks = ceildiv(self.n_keys, self.chunk) if self.chunk else 1
         blocks = product([*self.batch, self.heads, n_blocks, n_chunks])
-        few_blocks = product([*self.batch, self.heads // self.fold, n_chunks])
+        decode_blocks = product([*self.batch, self.heads // self.fold, n_chunks])
         given = self.given
         k_operand = self._operand(given.k, "group", KEY, D)
         v_operand = self._operand(given.v, "group", KEY, E)
         copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
-        few_up_to, has_panels = self._forms(lanes, (k_operand, v_operand))
-        tiles = minimum(blocks if has_panels else few_blocks, MOST_TILES)
+        decode_up_to, has_panels = self._forms(lanes, (k_operand, v_operand))
+        tiles = minimum(blocks if has_panels else decode_blocks, MOST_TILES)
         if self.chunk and has_panels:
             raise NotCompiled(
                 f"{self.node!r} has {self.n_queries} queries; parts are made of at most "
                 f"{few_queries(self.fold)}, with keys and values in runs: use attention"
             )
         columns_of_v = -(-self.width // lanes)
-        few_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
-        few_rows = few_up_to * self.fold
-        n_parts = -(-columns_of_v // most_columns(self.target, few_tallest))
+        decode_tallest = min(FEW_TALLEST, most_dot_rows(self.target))
+        decode_rows = decode_up_to * self.fold
+        n_parts = -(-columns_of_v // most_columns(self.target, decode_tallest))
         n_scales = 2 * BLOCK_KEYS if given.k_scale is not None else 0
         rooms = _rooms(
             queries=block_queries * self.depth,
@@ -140,20 +140,20 @@ class _Builder:
             keys=BLOCK_KEYS * self.depth if copies_k else 0,
             values=BLOCK_KEYS * self.width if copies_v else 0,
         )
-        few_rooms = _rooms(
-            queries=few_rows * self.depth,
-            results=few_rows * columns_of_v * lanes,
-            highest=few_rows,
-            total=few_rows,
-            sums=few_rows * columns_of_v * lanes,
-            factor=few_rows,
-            scores=few_rows * BLOCK_KEYS,
+        decode_rooms = _rooms(
+            queries=decode_rows * self.depth,
+            results=decode_rows * columns_of_v * lanes,
+            highest=decode_rows,
+            total=decode_rows,
+            sums=decode_rows * columns_of_v * lanes,
+            factor=decode_rows,
+            scores=decode_rows * BLOCK_KEYS,
             scales=n_scales,
             keys=0,
             values=0,
         )
-        lengths = [few_rooms.length] * bool(few_up_to) + [rooms.length] * has_panels
-        made = Attention(
+        lengths = [decode_rooms.length] * bool(decode_up_to) + [rooms.length] * has_panels
+        spec = Attention(
             q=self._operand(given.q, "head", QUERY, D),
             k=k_operand,
             v=v_operand,
@@ -184,17 +184,17 @@ class _Builder:
             copies_k=copies_k,
             copies_v=copies_v,
             has_panels=has_panels,
-            few_up_to=few_up_to,
+            decode_up_to=decode_up_to,
             fold=self.fold,
-            few_blocks=self._size(few_blocks),
-            few_place=self._few_place(n_chunks),
-            few_group=UNIT * self.fold // self._size(self.ratio),
+            decode_blocks=self._size(decode_blocks),
+            decode_place=self._decode_place(n_chunks),
+            decode_group=UNIT * self.fold // self._size(self.ratio),
             n_units=self._size(maximum(self.heads // self.fold, 1)),
-            few_tallest=few_tallest,
-            few_width=columns_of_v * lanes,
-            few_columns=-(-columns_of_v // n_parts),
+            decode_tallest=decode_tallest,
+            decode_width=columns_of_v * lanes,
+            decode_columns=-(-columns_of_v // n_parts),
             rooms=rooms,
-            few_rooms=few_rooms,
+            decode_rooms=decode_rooms,
         )
         arrays = (
             *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
@@ -205,10 +205,10 @@ class _Builder:
             self.kernel.name,
             arrays,
             tuple(sorted(var.symbol for var in self.sizes)),
-            made.tiles,
+            spec.tiles,
             "tile",
-            tile_body(made),
-            made,
+            tile_body(spec),
+            spec,
         )
         return Built(loops, tiles, (Scratch(self.wide, tiles * max(lengths)),))
 
@@ -262,7 +262,7 @@ class _Builder:
             ir.Let(FIRST_QUERY.name, ir.Name("query_block") * block_queries),
         )
 
-    def _few_place(self, n_chunks: Dim) -> ir.Block:
+    def _decode_place(self, n_chunks: Dim) -> ir.Block:
         """The same of runs of blocks that have all queries of some heads."""
         return tuple(self._taken_apart([(CHUNK.name, n_chunks)], RUN))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenite.backends.cpu.attention.few_queries import Few
+from arenite.backends.cpu.attention.decode import Decode
 from arenite.backends.cpu.attention.form import ROOM, Call, Either, Place
 from arenite.backends.cpu.attention.kernel import (
     FIRST_TILE,
@@ -11,7 +11,7 @@ from arenite.backends.cpu.attention.kernel import (
     Attention,
     AttentionKernel,
     in_blocks,
-    in_few_blocks,
+    in_decode_blocks,
 )
 from arenite.backends.cpu.attention.panels import Panels
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
@@ -72,22 +72,22 @@ class AttentionDriver:
         return moved(self.builder, self.lowering.pointers[place.array], at * size)
 
 
-def _program(made: Attention) -> ir.Block:
+def _program(spec: Attention) -> ir.Block:
     """What a call runs: the form that fits the number of queries."""
-    if not made.few_up_to:
-        return _panels(made)
-    if not made.has_panels:
-        return _few(made)
-    is_few = ir.Binary("le", made.n_queries, ir.index(made.few_up_to))
-    return (ir.If(is_few, _few(made), _panels(made)),)
+    if not spec.decode_up_to:
+        return _panels(spec)
+    if not spec.has_panels:
+        return _decode(spec)
+    is_decode = ir.Binary("le", spec.n_queries, ir.index(spec.decode_up_to))
+    return (ir.If(is_decode, _decode(spec), _panels(spec)),)
 
 
-def _few(made: Attention) -> ir.Block:
-    room = ir.Let(ROOM.name, FIRST_TILE * made.few_rooms.length)
-    return (room, *in_few_blocks(made, Few(made).block()))
+def _decode(spec: Attention) -> ir.Block:
+    room = ir.Let(ROOM.name, FIRST_TILE * spec.decode_rooms.length)
+    return (room, *in_decode_blocks(spec, Decode(spec).block()))
 
 
-def _panels(made: Attention) -> ir.Block:
-    room = ir.Let(ROOM.name, TILE * made.rooms.length)
-    body = (room, *in_blocks(made, Panels(made).block()))
+def _panels(spec: Attention) -> ir.Block:
+    room = ir.Let(ROOM.name, TILE * spec.rooms.length)
+    body = (room, *in_blocks(spec, Panels(spec).block()))
     return (ir.For(TILE.name, FIRST_TILE, LAST_TILE, body),)

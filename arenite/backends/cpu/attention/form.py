@@ -56,10 +56,10 @@ class Call(ir.Stmt):
 class Form:
     """A way to compute a block of queries."""
 
-    def __init__(self, made: Attention, rooms: Rooms) -> None:
-        self.made = made
+    def __init__(self, spec: Attention, rooms: Rooms) -> None:
+        self.spec = spec
         self.rooms = rooms
-        self.wide = made.wide
+        self.wide = spec.wide
 
     def within(self, start: int, at: ir.Expr) -> ir.Expr:
         """A place in the scratch of the tile."""
@@ -81,14 +81,14 @@ class Form:
         Blocks end at multiples of their length, and begin there or whole turns of sums later:
         in which block and which sum a key is does not depend on the queries.
         """
-        made, length = self.made, self.made.block_keys
-        start, seen = key_range(made)
-        if made.is_causal:
-            seen = most(least(last + made.offset, seen), 0)
+        spec, length = self.spec, self.spec.block_keys
+        start, seen = key_range(spec)
+        if spec.is_causal:
+            seen = most(least(last + spec.offset, seen), 0)
         seen_from, first_key = start, start
-        if made.window:
-            seen_from = most(first + made.offset + (1 - made.window), start)
-            first_key = most(_SEEN_FROM // made.weight_sums * made.weight_sums, start)
+        if spec.window:
+            seen_from = most(first + spec.offset + (1 - spec.window), start)
+            first_key = most(_SEEN_FROM // spec.weight_sums * spec.weight_sums, start)
         begin = _KEY_BLOCK * length
         blocks = ir.For(
             _KEY_BLOCK.name,
@@ -108,36 +108,36 @@ class Form:
 
     def is_first_block(self) -> ir.Expr:
         """Whether no keys were seen before those of the block."""
-        return ir.Binary("eq", _KEY_BLOCK, _SEEN_FROM // self.made.block_keys)
+        return ir.Binary("eq", _KEY_BLOCK, _SEEN_FROM // self.spec.block_keys)
 
     def n_unseen(self) -> ir.Expr:
         """Keys at the front of the block that none of the queries sees: less than a turn."""
-        return most(_SEEN_FROM - FIRST_KEY, 0) if self.made.window else ZERO
+        return most(_SEEN_FROM - FIRST_KEY, 0) if self.spec.window else ZERO
 
     def copied_scales(self) -> ir.Block:
         """Scales of the block side by side, as what is computed in."""
-        made = self.made
+        spec = self.spec
         copies = []
-        for number, scales in enumerate((made.k_scale, made.v_scale)):
+        for number, scales in enumerate((spec.k_scale, spec.v_scale)):
             if scales is not None:
                 value = load(scales, FIRST_KEY + K, ZERO, self.wide)
-                store = self.put(self.rooms.scales, K + number * made.block_keys, value)
+                store = self.put(self.rooms.scales, K + number * spec.block_keys, value)
                 copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
         return tuple(copies)
 
     def to_be_mixed(self, weight: ir.Expr) -> ir.Expr:
         """The weight of key K of the block, times the scale of its values if there is one."""
-        if self.made.v_scale is None:
+        if self.spec.v_scale is None:
             return weight
-        scale = self.get(self.rooms.scales, K + self.made.block_keys)
+        scale = self.get(self.rooms.scales, K + self.spec.block_keys)
         return ir.Binary("mul", weight, scale)
 
     def known_counts(self) -> tuple[int, ...]:
         """The numbers of keys that blocks may have, where they are known."""
-        n_keys = self.made.n_keys
-        if self.made.is_causal or not isinstance(n_keys, ir.Const):
+        n_keys = self.spec.n_keys
+        if self.spec.is_causal or not isinstance(n_keys, ir.Const):
             return ()
-        return tuple(cut_counts(int(n_keys.value), self.made.block_keys))
+        return tuple(cut_counts(int(n_keys.value), self.spec.block_keys))
 
     def in_heights(
         self,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.backends.cpu.gemm.kernel import Operand, made_text
+from arenite.backends.cpu.gemm.kernel import Operand, fields_text
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import kernel_text, loop_text
 from arenite.dtype import DType
@@ -63,9 +63,9 @@ class Rooms:
 class Attention:
     """Operands lie along queries or keys (`line`) and along their width (`step`); the mask along
     queries and keys, scales along keys. `place` names, for a block, what the bases are over, and
-    FIRST_QUERY. Up to `few_up_to` queries make one block with those of `fold` heads that share
-    keys, a unit: rows, query by query. `few_place` then names what the bases are over but for the
-    group and the head, whose number UNIT * fold + row % fold is."""
+    FIRST_QUERY. Up to `decode_up_to` queries make one block with those of `fold` heads that share
+    keys, a unit: rows, query by query. `decode_place` then names what the bases are over but for
+    the group and the head, whose number UNIT * fold + row % fold is."""
 
     q: Operand
     k: Operand
@@ -97,17 +97,17 @@ class Attention:
     copies_k: bool
     copies_v: bool
     has_panels: bool
-    few_up_to: int  # queries that are few; 0: none are
+    decode_up_to: int  # queries that are few; 0: none are
     fold: int
-    few_blocks: ir.Expr
-    few_place: ir.Block
-    few_group: ir.Expr  # of a unit
+    decode_blocks: ir.Expr
+    decode_place: ir.Block
+    decode_group: ir.Expr  # of a unit
     n_units: ir.Expr
-    few_tallest: int
-    few_width: int  # of the result, in whole vectors
-    few_columns: int  # vectors of it in one tile
+    decode_tallest: int
+    decode_width: int  # of the result, in whole vectors
+    decode_columns: int  # vectors of it in one tile
     rooms: Rooms
-    few_rooms: Rooms
+    decode_rooms: Rooms
 
     @property
     def weight_sums(self) -> int:
@@ -127,8 +127,8 @@ class AttentionKernel(ir.LoopKernel):
 
 @kernel_text.register
 def _(kernel: AttentionKernel) -> str:
-    made = made_text(kernel.attention, without=("place", "few_place"))
-    return f"// attention in register tiles: {made}\n{loop_text(kernel)}"
+    spec = fields_text(kernel.attention, without=("place", "decode_place"))
+    return f"// attention in register tiles: {spec}\n{loop_text(kernel)}"
 
 
 def load(operand: Operand, line: ir.Expr, step: ir.Expr, wide: DType) -> ir.Expr:
@@ -149,14 +149,14 @@ def most(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
     return ir.Binary("max", a, b if isinstance(b, ir.Expr) else ir.index(b))
 
 
-def masked(made: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.Expr:
+def masked(spec: Attention, score: ir.Expr, query: ir.Expr, key: ir.Expr) -> ir.Expr:
     """A score after the mask."""
-    if made.mask is None:
+    if spec.mask is None:
         return score
-    given = load(made.mask, query, key, made.wide)
-    if made.mask.dtype == ir.BOOL:
-        return ir.Select(given, score, constant(float("-inf"), made.wide))
-    return ir.Binary("add", score, shift_of(given, made.wide))
+    given = load(spec.mask, query, key, spec.wide)
+    if spec.mask.dtype == ir.BOOL:
+        return ir.Select(given, score, constant(float("-inf"), spec.wide))
+    return ir.Binary("add", score, shift_of(given, spec.wide))
 
 
 def shift_of(given: ir.Expr, wide: DType) -> ir.Expr:
@@ -175,17 +175,17 @@ def scaled(value: ir.Expr, scales: Operand | None, key: ir.Expr, wide: DType) ->
     return ir.Binary("mul", value, load(scales, key, ir.index(0), wide))
 
 
-def tile_body(made: Attention) -> ir.Block:
+def tile_body(spec: Attention) -> ir.Block:
     """What a tile of the kernel computes, query by query."""
-    wide = made.wide
+    wide = spec.wide
     zero, lowest = constant(0.0, wide), constant(float("-inf"), wide)
-    product = ir.Binary("mul", load(made.q, QUERY, D, wide), load(made.k, KEY, D, wide))
-    dot = ir.Binary("mul", ir.Name("dot", wide), constant(made.scale * LOG2_E, wide))
-    score = masked(made, scaled(dot, made.k_scale, KEY, wide), QUERY, KEY)
-    if made.is_causal:
-        score = ir.Select(ir.Binary("le", KEY, QUERY + made.offset), score, lowest)
-    if made.window:
-        is_near = ir.Binary("gt", KEY, QUERY + made.offset - made.window)
+    product = ir.Binary("mul", load(spec.q, QUERY, D, wide), load(spec.k, KEY, D, wide))
+    dot = ir.Binary("mul", ir.Name("dot", wide), constant(spec.scale * LOG2_E, wide))
+    score = masked(spec, scaled(dot, spec.k_scale, KEY, wide), QUERY, KEY)
+    if spec.is_causal:
+        score = ir.Select(ir.Binary("le", KEY, QUERY + spec.offset), score, lowest)
+    if spec.window:
+        is_near = ir.Binary("gt", KEY, QUERY + spec.offset - spec.window)
         score = ir.Select(is_near, score, lowest)
 
     def each_key(name: str, op: str, value: ir.Expr) -> ir.Block:
@@ -193,100 +193,100 @@ def tile_body(made: Attention) -> ir.Block:
         inside = (
             ir.Accumulator("dot", zero),
             ir.For(
-                D.name, ir.index(0), ir.index(made.depth), (ir.Accumulate("dot", "add", product),)
+                D.name, ir.index(0), ir.index(spec.depth), (ir.Accumulate("dot", "add", product),)
             ),
             ir.Let("score", score),
             ir.Accumulate(name, op, value),
         )
         start = lowest if op == "max" else zero
-        return (ir.Accumulator(name, start), ir.For(KEY.name, *key_range(made), inside))
+        return (ir.Accumulator(name, start), ir.For(KEY.name, *key_range(spec), inside))
 
     highest, total = ir.Name("highest", wide), ir.Name("total", wide)
     weight = ir.Unary("exp2", ir.Binary("sub", ir.Name("score", wide), ir.Name("subtracted", wide)))
-    mixed = ir.Binary("mul", weight, scaled(load(made.v, KEY, E, wide), made.v_scale, KEY, wide))
+    mixed = ir.Binary("mul", weight, scaled(load(spec.v, KEY, E, wide), spec.v_scale, KEY, wide))
     value: ir.Expr = ir.Name("mixed", wide)
-    if not made.chunk:
+    if not spec.chunk:
         value = ir.Binary("div", value, ir.Name("divisor", wide))
-    if made.out.dtype != wide:
-        value = ir.Cast(value, made.out.dtype)
+    if spec.out.dtype != wide:
+        value = ir.Cast(value, spec.out.dtype)
     element: ir.Block = (
         *each_key("mixed", "add", mixed),
-        ir.Store(made.out.array, made.out.at(QUERY, E), value),
+        ir.Store(spec.out.array, spec.out.at(QUERY, E), value),
     )
     row: ir.Block = (
         *each_key("highest", "max", ir.Name("score", wide)),
         ir.Let("subtracted", ir.Select(ir.Binary("eq", highest, lowest), zero, highest)),
         *each_key("total", "add", weight),
         ir.Let("divisor", ir.Select(ir.Binary("eq", total, zero), constant(1.0, wide), total)),
-        ir.For(E.name, ir.index(0), ir.index(made.width), element),
-        *(stored_behind(made, QUERY, highest, total) if made.chunk else ()),
+        ir.For(E.name, ir.index(0), ir.index(spec.width), element),
+        *(stored_behind(spec, QUERY, highest, total) if spec.chunk else ()),
     )
     queries = ir.For(QUERY.name, FIRST_QUERY, FIRST_QUERY + N_ROWS, row)
-    return in_blocks(made, (queries,))
+    return in_blocks(spec, (queries,))
 
 
-def key_range(made: Attention) -> tuple[ir.Expr, ir.Expr]:
+def key_range(spec: Attention) -> tuple[ir.Expr, ir.Expr]:
     """The keys that a block looks at: all, or those of its part."""
-    if not made.chunk:
-        return ir.index(0), made.n_keys
-    return CHUNK * made.chunk, least(made.n_keys, CHUNK * made.chunk + made.chunk)
+    if not spec.chunk:
+        return ir.index(0), spec.n_keys
+    return CHUNK * spec.chunk, least(spec.n_keys, CHUNK * spec.chunk + spec.chunk)
 
 
 def stored_behind(
-    made: Attention, query: ir.Expr, highest: ir.Expr, total: ir.Expr
+    spec: Attention, query: ir.Expr, highest: ir.Expr, total: ir.Expr
 ) -> tuple[ir.Stmt, ir.Stmt]:
     """What joins parts, behind the sums of a query."""
-    first, second = (made.out.at(query, ir.index(made.width + k)) for k in range(2))
-    array = made.out.array
+    first, second = (spec.out.at(query, ir.index(spec.width + k)) for k in range(2))
+    array = spec.out.array
     return ir.Store(array, first, highest), ir.Store(array, second, total)
 
 
-def in_blocks(made: Attention, body: ir.Block) -> ir.Block:
+def in_blocks(spec: Attention, body: ir.Block) -> ir.Block:
     """The body for every block of a tile: a run of them, for these share keys, or where later
-    blocks see more keys every so-manieth."""
+    blocks see more keys every n-th."""
     turn = ir.Name("turn")
     block: ir.Expr = turn
-    first, last = _run_of(made, made.blocks)
-    if made.is_causal:
-        block = TILE + turn * made.tiles
-        first, last = ir.index(0), (made.blocks - TILE + made.tiles - 1) // made.tiles
-    rows = least(made.n_queries - FIRST_QUERY, made.block_queries)
+    first, last = _run_of(spec, spec.blocks)
+    if spec.is_causal:
+        block = TILE + turn * spec.tiles
+        first, last = ir.index(0), (spec.blocks - TILE + spec.tiles - 1) // spec.tiles
+    rows = least(spec.n_queries - FIRST_QUERY, spec.block_queries)
     inside = (
         ir.Let(BLOCK.name, block),
-        *made.place,
+        *spec.place,
         ir.Let(N_ROWS.name, rows),
         *body,
     )
     return (ir.For(turn.name, first, last, inside),)
 
 
-def in_few_blocks(made: Attention, body: ir.Block) -> ir.Block:
+def in_decode_blocks(spec: Attention, body: ir.Block) -> ir.Block:
     """The body for the units of all tiles of a call, where all queries are few: for as many of a
     run at a time as there are tiles, for each of them has scratch."""
     first, last = ir.Name("first_block"), ir.Name("last_block")
     turn, n_turns = ir.Name("turn"), ir.Name("n_turns")
     begin, end = ir.Name("begin"), ir.Name("end")
-    n_units, n_tiles = made.n_units, LAST_TILE - FIRST_TILE
+    n_units, n_tiles = spec.n_units, LAST_TILE - FIRST_TILE
     units = (
         ir.Let(FIRST_UNIT.name, begin + turn * n_tiles),
         ir.Let(LAST_UNIT.name, least(FIRST_UNIT + n_tiles, end)),
         *body,
     )
     run = (
-        *made.few_place,
-        ir.Let(N_ROWS.name, made.n_queries * made.fold),
+        *spec.decode_place,
+        ir.Let(N_ROWS.name, spec.n_queries * spec.fold),
         ir.Let(begin.name, most(first - RUN * n_units, 0)),
         ir.Let(end.name, least(last - RUN * n_units, n_units)),
         ir.Let(n_turns.name, (end - begin + n_tiles - 1) // n_tiles),
         ir.For(turn.name, ir.index(0), n_turns, units),
     )
     return (
-        ir.Let(first.name, FIRST_TILE * made.few_blocks // most(made.tiles, 1)),
-        ir.Let(last.name, LAST_TILE * made.few_blocks // most(made.tiles, 1)),
+        ir.Let(first.name, FIRST_TILE * spec.decode_blocks // most(spec.tiles, 1)),
+        ir.Let(last.name, LAST_TILE * spec.decode_blocks // most(spec.tiles, 1)),
         ir.For(RUN.name, first // n_units, (last + n_units - 1) // n_units, run),
     )
 
 
-def _run_of(made: Attention, blocks: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+def _run_of(spec: Attention, blocks: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
     """The blocks of a tile, where these follow each other."""
-    return TILE * blocks // made.tiles, (TILE + 1) * blocks // made.tiles
+    return TILE * blocks // spec.tiles, (TILE + 1) * blocks // spec.tiles

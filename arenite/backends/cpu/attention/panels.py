@@ -57,11 +57,11 @@ class _Factor:
 
 
 class Panels(Form):
-    def __init__(self, made: Attention) -> None:
-        super().__init__(made, made.rooms)
-        self.n_panels = (N_ROWS + (made.panel - 1)) // made.panel
-        self.k = self._factor(made.k, made.copies_k, self.rooms.keys, made.depth)
-        self.v = self._factor(made.v, made.copies_v, self.rooms.values, made.width)
+    def __init__(self, spec: Attention) -> None:
+        super().__init__(spec, spec.rooms)
+        self.n_panels = (N_ROWS + (spec.panel - 1)) // spec.panel
+        self.k = self._factor(spec.k, spec.copies_k, self.rooms.keys, spec.depth)
+        self.v = self._factor(spec.v, spec.copies_v, self.rooms.values, spec.width)
 
     def block(self) -> ir.Block:
         return (
@@ -71,18 +71,18 @@ class Panels(Form):
         )
 
     def _each_panel(self, body: ir.Block) -> ir.Stmt:
-        rows = least(N_ROWS - _PANEL * self.made.panel, self.made.panel)
+        rows = least(N_ROWS - _PANEL * self.spec.panel, self.spec.panel)
         return ir.For(_PANEL.name, ZERO, self.n_panels, (ir.Let(_PANEL_ROWS.name, rows), *body))
 
     # Queries come in, results go out.
 
     def _start(self) -> ir.Block:
-        made, panel = self.made, self.made.panel
+        spec, panel = self.spec, self.spec.panel
         d = ir.Name("d")
-        start = _PANEL * (made.depth * panel)
+        start = _PANEL * (spec.depth * panel)
         query = FIRST_QUERY + _PANEL * panel + _LANE
         value = ir.Binary(
-            "mul", load(made.q, query, d, self.wide), constant(made.scale * LOG2_E, self.wide)
+            "mul", load(spec.q, query, d, self.wide), constant(spec.scale * LOG2_E, self.wide)
         )
         store = self.put(self.rooms.queries, start + d * panel + _LANE, value)
         lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
@@ -90,18 +90,18 @@ class Panels(Form):
             # Lanes without a query compute something too; it should be nothing slow.
             ir.If(
                 ir.Binary("lt", _PANEL_ROWS, ir.index(panel)),
-                (self.fill(self.rooms.queries, start, ir.index(made.depth * panel), 0.0),),
+                (self.fill(self.rooms.queries, start, ir.index(spec.depth * panel), 0.0),),
             ),
-            ir.For(d.name, ZERO, ir.index(made.depth), (lanes,), vector=True),
+            ir.For(d.name, ZERO, ir.index(spec.depth), (lanes,), vector=True),
             self.fill(
-                self.rooms.results, _PANEL * (made.width * panel), ir.index(made.width * panel), 0.0
+                self.rooms.results, _PANEL * (spec.width * panel), ir.index(spec.width * panel), 0.0
             ),
             self.fill(self.rooms.highest, _PANEL * panel, ir.index(panel), float("-inf")),
             self.fill(self.rooms.total, _PANEL * panel, ir.index(panel), 0.0),
         )
 
     def _finish(self) -> ir.Block:
-        made, panel, wide = self.made, self.made.panel, self.wide
+        spec, panel, wide = self.spec, self.spec.panel, self.wide
         e = ir.Name("e")
         total = ir.Name("all", wide)
         is_none = ir.Binary("eq", total, constant(0.0, wide))
@@ -111,15 +111,15 @@ class Panels(Form):
             ir.Let("all", self.get(self.rooms.total, _PANEL * panel + _LANE)),
             self.put(self.rooms.factor, _LANE, ir.Binary("div", one, divisor)),
         )
-        at = _PANEL * (made.width * panel) + e * panel + _LANE
+        at = _PANEL * (spec.width * panel) + e * panel + _LANE
         value: ir.Expr = ir.Binary(
             "mul", self.get(self.rooms.results, at), self.get(self.rooms.factor, _LANE)
         )
-        if made.out.dtype != wide:
-            value = ir.Cast(value, made.out.dtype)
+        if spec.out.dtype != wide:
+            value = ir.Cast(value, spec.out.dtype)
         query = FIRST_QUERY + _PANEL * panel + _LANE
-        store = ir.Store(made.out.array, made.out.at(query, e), value)
-        row = ir.For(e.name, ZERO, ir.index(made.width), (store,), vector=True)
+        store = ir.Store(spec.out.array, spec.out.at(query, e), value)
+        row = ir.For(e.name, ZERO, ir.index(spec.width), (store,), vector=True)
         return (
             ir.For(_LANE.name, ZERO, ir.index(panel), inverse, vector=True),
             ir.For(_LANE.name, ZERO, _PANEL_ROWS, (row,), vector=True),
@@ -143,11 +143,11 @@ class Panels(Form):
         )
 
     def _key_block(self) -> ir.Block:
-        made = self.made
+        spec = self.spec
         copies: list[ir.Stmt] = []
         for is_copied, operand, start, width in (
-            (made.copies_k, made.k, self.rooms.keys, made.depth),
-            (made.copies_v, made.v, self.rooms.values, made.width),
+            (spec.copies_k, spec.k, self.rooms.keys, spec.depth),
+            (spec.copies_v, spec.v, self.rooms.values, spec.width),
         ):
             if is_copied:
                 at = ir.Name("at")
@@ -156,13 +156,13 @@ class Panels(Form):
                 row = ir.For(at.name, ZERO, ir.index(width), (store,), vector=True)
                 is_turned = operand.step != ir.index(1)
                 copies.append(ir.For(K.name, ZERO, N_BLOCK, (row,), vector=is_turned))
-        ahead = FIRST_QUERY + _PANEL * made.panel + made.offset - FIRST_KEY
-        steps = self._steps(made.columns)
-        if made.has_narrow:
-            is_narrow = ir.Binary("le", _PANEL_ROWS, ir.index(made.lanes))
+        ahead = FIRST_QUERY + _PANEL * spec.panel + spec.offset - FIRST_KEY
+        steps = self._steps(spec.columns)
+        if spec.has_narrow:
+            is_narrow = ir.Binary("le", _PANEL_ROWS, ir.index(spec.lanes))
             steps = (ir.If(is_narrow, self._steps(1), steps),)
-        if made.is_causal:
-            unseen = most(_AHEAD + (1 - made.window), 0) if made.window else ZERO
+        if spec.is_causal:
+            unseen = most(_AHEAD + (1 - spec.window), 0) if spec.window else ZERO
             inside: ir.Block = (
                 ir.Let(_AHEAD.name, ahead),
                 ir.Let(_COUNT.name, least(_AHEAD + _PANEL_ROWS, N_BLOCK)),
@@ -174,64 +174,64 @@ class Panels(Form):
 
     def _steps(self, columns: int) -> ir.Block:
         """A block of keys beside a panel, of which these columns are looked at."""
-        made = self.made
+        spec = self.spec
         known = self.known_counts()
         score = partial(self._score, columns)
         # Of each dot the register tile has a strand and the sum of those before.
-        tallest = max(1, made.tallest // 2)
+        tallest = max(1, spec.tallest // 2)
         return (
             *self.in_heights(_COUNT, known, tallest, score),
             *self._mask(),
-            *(self._unseen(columns) if made.is_causal else ()),
-            *(self._out_of_window(columns) if made.window else ()),
+            *(self._unseen(columns) if spec.is_causal else ()),
+            *(self._out_of_window(columns) if spec.window else ()),
             self._weights(columns),
             *self._mix(columns),
         )
 
     def _score(self, columns: int, rows: int, key: ir.Expr) -> ir.Block:
-        made, rooms, k = self.made, self.rooms, self.k
+        spec, rooms, k = self.spec, self.rooms, self.k
         size = self.wide.bits // 8
         tile = ScoreTile(
             rows,
             columns,
-            made.lanes,
-            made.panel,
+            spec.lanes,
+            spec.panel,
             self.wide,
-            made.depth,
+            spec.depth,
             known_stride(k.line, size),
             known_stride(k.step, size),
-            made.strands,
-            made.k_scale is not None,
+            spec.strands,
+            spec.k_scale is not None,
         )
         places = (
             Place(k.array, k.at(key, ZERO)),
-            Place(SCRATCH, self.within(rooms.queries, _PANEL * (made.depth * made.panel))),
-            Place(SCRATCH, self.within(rooms.scores, key * made.panel)),
+            Place(SCRATCH, self.within(rooms.queries, _PANEL * (spec.depth * spec.panel))),
+            Place(SCRATCH, self.within(rooms.scores, key * spec.panel)),
             Place(SCRATCH, self.within(rooms.scales, key)),
         )
         return (Call(tile, places, (k.line * size, k.step * size)),)
 
     def _mix(self, columns: int) -> ir.Block:
-        made, rooms, v = self.made, self.rooms, self.v
+        spec, rooms, v = self.spec, self.rooms, self.v
         size = self.wide.bits // 8
         first_seen = self.n_unseen()
         calls: list[ir.Stmt] = []
         at = 0
-        while at < made.width:
-            rows = even_height(made.width - at, made.tallest)
+        while at < spec.width:
+            rows = even_height(spec.width - at, spec.tallest)
             tile = MixTile(
                 rows,
                 columns,
-                made.lanes,
-                made.panel,
+                spec.lanes,
+                spec.panel,
                 self.wide,
                 known_stride(v.step, size),
                 known_stride(v.line, size),
             )
-            start = _PANEL * (made.width * made.panel) + at * made.panel
+            start = _PANEL * (spec.width * spec.panel) + at * spec.panel
             places = (
                 Place(v.array, v.at(first_seen, ir.index(at))),
-                Place(SCRATCH, self.within(rooms.scores, first_seen * made.panel)),
+                Place(SCRATCH, self.within(rooms.scores, first_seen * spec.panel)),
                 Place(SCRATCH, self.within(rooms.results, start)),
                 Place(SCRATCH, self.within(rooms.factor, ZERO)),
             )
@@ -240,21 +240,21 @@ class Panels(Form):
         return tuple(calls)
 
     def _score_at(self, key: ir.Expr) -> ir.Expr:
-        return key * self.made.panel + _LANE
+        return key * self.spec.panel + _LANE
 
     def _mask(self) -> ir.Block:
-        made = self.made
-        if made.mask is None:
+        spec = self.spec
+        if spec.mask is None:
             return ()
-        query, key = FIRST_QUERY + _PANEL * made.panel + _LANE, FIRST_KEY + K
+        query, key = FIRST_QUERY + _PANEL * spec.panel + _LANE, FIRST_KEY + K
         score = self.get(self.rooms.scores, self._score_at(K))
-        place = made.mask.at(query, key)
-        if made.mask.dtype == ir.BOOL:
+        place = spec.mask.at(query, key)
+        if spec.mask.dtype == ir.BOOL:
             # As bytes: these can be turned round in registers.
-            is_seen = ir.Binary("ne", ir.Load(made.mask.array, place, UINT8), ir.Const(0, UINT8))
+            is_seen = ir.Binary("ne", ir.Load(spec.mask.array, place, UINT8), ir.Const(0, UINT8))
             score = ir.Select(is_seen, score, constant(float("-inf"), self.wide))
         else:
-            given = load(made.mask, query, key, self.wide)
+            given = load(spec.mask, query, key, self.wide)
             score = ir.Binary("add", score, shift_of(given, self.wide))
         store = self.put(self.rooms.scores, self._score_at(K), score)
         lanes = ir.For(_LANE.name, ZERO, _PANEL_ROWS, (store,), vector=True)
@@ -266,7 +266,7 @@ class Panels(Form):
 
     def _out_of_window(self, columns: int) -> ir.Block:
         """The same of keys that lie too far before a query."""
-        window, panel = self.made.window, self.made.panel
+        window, panel = self.spec.window, self.spec.panel
         seen_by_all = least(most(_AHEAD + (panel - window), 0), _COUNT)
         is_near = ir.Binary("le", _LANE, K - _AHEAD + (window - 1))
         return self._hidden(columns, ZERO, seen_by_all, is_near)
@@ -276,13 +276,13 @@ class Panels(Form):
         score = self.get(self.rooms.scores, self._score_at(K))
         hidden = ir.Select(is_seen, score, constant(float("-inf"), self.wide))
         store = self.put(self.rooms.scores, self._score_at(K), hidden)
-        n_lanes = ir.index(columns * self.made.lanes)
+        n_lanes = ir.index(columns * self.spec.lanes)
         lanes = ir.For(_LANE.name, ZERO, n_lanes, (store,), vector=True)
         return (ir.For(K.name, first, last, (lanes,)),)
 
     def _weights(self, columns: int) -> ir.Stmt:
         """Scores become weights beside the greatest score so far, and these are added up."""
-        wide, rooms, panel = self.wide, self.rooms, self.made.panel
+        wide, rooms, panel = self.wide, self.rooms, self.spec.panel
         at = _PANEL * panel + _LANE
         top, old, subtracted = (ir.Name(name, wide) for name in ("top", "old", "subtracted"))
         score, fresh = ir.Name("score", wide), ir.Name(_sum_name(1), wide)
@@ -312,16 +312,16 @@ class Panels(Form):
             self.put(rooms.factor, _LANE, factor),
             self.put(rooms.total, at, ir.Binary("add", kept, fresh)),
         )
-        n_lanes = ir.index(columns * self.made.lanes)
+        n_lanes = ir.index(columns * self.spec.lanes)
         return ir.For(_LANE.name, ZERO, n_lanes, body, vector=True, unroll=columns)
 
     def _added_up(self, apart: int) -> ir.Block:
-        """Weights, each in its place, and their sum: of every so-manieth key.
+        """Weights, each in its place, and their sum: of every n-th key.
 
         The order is that beside few queries: sums side by side, then the upper half of them onto
         the lower until one is left.
         """
-        wide, rooms, n_sums = self.wide, self.rooms, self.made.weight_sums
+        wide, rooms, n_sums = self.wide, self.rooms, self.spec.weight_sums
         name = _sum_name(apart)
         first = ZERO if apart == 1 else ir.Name(f"first{apart}")
         declared = ir.Accumulator(name, constant(0.0, wide))

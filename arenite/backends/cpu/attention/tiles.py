@@ -84,7 +84,7 @@ class ScoreTile:
         return "ptr %k, ptr %queries, ptr %scores, ptr %scales, i64 %line, i64 %step"
 
     def _strand(self, b: Builder, k: str, queries: str, count: int) -> list[Vec]:
-        """Sums of every so-manieth product from here on, row by row."""
+        """Sums of every n-th product from here on, row by row."""
         nbytes = self.dtype.bits // 8
         line, step = known(b, "line", self.line), known(b, "step", self.step)
         strides = step * self.strands, self.panel * nbytes * self.strands

@@ -119,8 +119,8 @@ class Details:
 
     def text(self, kernel: MicroKernel) -> str:
         """The kernel as text: its loops, below how they are made."""
-        made = made_text(kernel.product, without=("place", "epilogue"))
-        return f"// register tiles: {made}\n{loop_text(kernel)}"
+        product = fields_text(kernel.product, without=("place", "epilogue"))
+        return f"// register tiles: {product}\n{loop_text(kernel)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,10 @@ def _(kernel: MicroKernel) -> str:
     return kernel.details.text(kernel)
 
 
-def made_text(made: Any, without: Collection[str]) -> str:
+def fields_text(record: Any, without: Collection[str]) -> str:
     """How a kernel is made, by the fields of a dataclass."""
-    parts = [one.name for one in fields(made) if one.name not in without]
-    return ", ".join(f"{name} {_plain(getattr(made, name))}" for name in parts)
+    parts = [field.name for field in fields(record) if field.name not in without]
+    return ", ".join(f"{name} {_plain(getattr(record, name))}" for name in parts)
 
 
 def _plain(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Few: rows one by one, which are queries of heads that share keys, with vectors along the width
+"""Decode: few queries, as rows one by one, of heads that share keys; vectors lie along the width
 and along the keys.
 
     for block of keys
@@ -75,9 +75,9 @@ FEW_UNITS = 3
 _LATER = (_AT + _AHEAD, _AT + _AHEAD - SOME_KEYS)
 
 
-class Few(Form):
-    def __init__(self, made: Attention) -> None:
-        super().__init__(made, made.few_rooms)
+class Decode(Form):
+    def __init__(self, spec: Attention) -> None:
+        super().__init__(spec, spec.decode_rooms)
 
     def block(self) -> ir.Block:
         n_units = LAST_UNIT - FIRST_UNIT
@@ -85,59 +85,61 @@ class Few(Form):
         return (
             ir.Let(_AHEAD.name, ir.Select(n_units <= 1, ir.index(AHEAD_OF_ONE), ahead)),
             self._each_unit((self._each_row(self._start()),)),
-            *self.each_key_block(ZERO, self.made.n_queries, self._key_block()),
+            *self.each_key_block(ZERO, self.spec.n_queries, self._key_block()),
             self._each_unit((self._each_row(self._finish()),)),
         )
 
     def _each_unit(self, body: ir.Block) -> ir.Stmt:
         """The body for the units that are taken together, each with a room."""
         names = (
-            ir.Let("group", self.made.few_group),
+            ir.Let("group", self.spec.decode_group),
             ir.Let(_ROOM.name, (UNIT - FIRST_UNIT) * self.rooms.length),
         )
         return ir.For(UNIT.name, FIRST_UNIT, LAST_UNIT, (*names, *body))
 
     def _each_row(self, body: ir.Block) -> ir.Stmt:
-        fold = self.made.fold
+        fold = self.spec.fold
         names = (ir.Let(QUERY.name, _ROW // fold), ir.Let(HEAD.name, UNIT * fold + _ROW % fold))
         return ir.For(_ROW.name, ZERO, N_ROWS, (*names, *body))
 
     def _start(self) -> ir.Block:
-        made, rooms, wide = self.made, self.rooms, self.wide
+        spec, rooms, wide = self.spec, self.rooms, self.wide
         d = ir.Name("d")
         scaled = ir.Binary(
             "mul",
-            load(made.q, QUERY, d, wide),
-            constant(made.scale * LOG2_E, wide),
+            load(spec.q, QUERY, d, wide),
+            constant(spec.scale * LOG2_E, wide),
         )
-        store = self.put(rooms.queries, _ROOM + _ROW * made.depth + d, scaled)
+        store = self.put(rooms.queries, _ROOM + _ROW * spec.depth + d, scaled)
         return (
-            ir.For(d.name, ZERO, ir.index(made.depth), (store,), vector=True),
-            self.fill(rooms.results, _ROOM + _ROW * made.few_width, ir.index(made.few_width), 0.0),
+            ir.For(d.name, ZERO, ir.index(spec.depth), (store,), vector=True),
+            self.fill(
+                rooms.results, _ROOM + _ROW * spec.decode_width, ir.index(spec.decode_width), 0.0
+            ),
             self.put(rooms.highest, _ROOM + _ROW, constant(float("-inf"), wide)),
             self.put(rooms.total, _ROOM + _ROW, constant(0.0, wide)),
         )
 
     def _finish(self) -> ir.Block:
-        made, rooms, wide = self.made, self.rooms, self.wide
+        spec, rooms, wide = self.spec, self.rooms, self.wide
         e, total, one = ir.Name("e"), ir.Name("all", wide), constant(1.0, wide)
         divisor = ir.Select(ir.Binary("eq", total, constant(0.0, wide)), one, total)
-        result = self.get(rooms.results, _ROOM + _ROW * made.few_width + e)
-        if made.chunk:
-            kept = ir.Store(made.out.array, made.out.at(QUERY, e), result)
+        result = self.get(rooms.results, _ROOM + _ROW * spec.decode_width + e)
+        if spec.chunk:
+            kept = ir.Store(spec.out.array, spec.out.at(QUERY, e), result)
             highest, whole = (self.get(at, _ROOM + _ROW) for at in (rooms.highest, rooms.total))
             return (
-                ir.For(e.name, ZERO, ir.index(made.width), (kept,), vector=True),
-                *stored_behind(made, QUERY, highest, whole),
+                ir.For(e.name, ZERO, ir.index(spec.width), (kept,), vector=True),
+                *stored_behind(spec, QUERY, highest, whole),
             )
         value: ir.Expr = ir.Binary("mul", result, ir.Name("inverse", wide))
-        if made.out.dtype != wide:
-            value = ir.Cast(value, made.out.dtype)
-        store = ir.Store(made.out.array, made.out.at(QUERY, e), value)
+        if spec.out.dtype != wide:
+            value = ir.Cast(value, spec.out.dtype)
+        store = ir.Store(spec.out.array, spec.out.at(QUERY, e), value)
         return (
             ir.Let("all", self.get(rooms.total, _ROOM + _ROW)),
             ir.Let("inverse", ir.Binary("div", one, divisor)),
-            ir.For(e.name, ZERO, ir.index(made.width), (store,), vector=True),
+            ir.For(e.name, ZERO, ir.index(spec.width), (store,), vector=True),
         )
 
     def _key_block(self) -> ir.Block:
@@ -156,9 +158,9 @@ class Few(Form):
 
     def _touch(self) -> ir.Stmt:
         """Reads the keys that nobody asked for before."""
-        k = self.made.k
+        k = self.spec.k
         size = k.dtype.bits // 8
-        tile = TouchTile(self.made.depth * size, known_stride(k.line, size))
+        tile = TouchTile(self.spec.depth * size, known_stride(k.line, size))
         places = (Place(k.array, k.at(FIRST_KEY, ZERO)),)
         count = least(N_BLOCK, _AHEAD)
         return self._each_unit((Call(tile, places, (count, k.line * size)),))
@@ -172,43 +174,43 @@ class Few(Form):
 
     def _in_rows(self, call: Callable[[int, ir.Expr], ir.Block]) -> ir.Block:
         """Calls for all rows; where queries are counted later, for those of one after the other."""
-        made = self.made
-        if isinstance(made.n_queries, ir.Const):
-            count = int(made.n_queries.value) * made.fold
-            return in_even_heights(count, made.few_tallest, call)
-        if made.fold == 1:
-            return self.in_heights(N_ROWS, (), made.few_tallest, call)
+        spec = self.spec
+        if isinstance(spec.n_queries, ir.Const):
+            count = int(spec.n_queries.value) * spec.fold
+            return in_even_heights(count, spec.decode_tallest, call)
+        if spec.fold == 1:
+            return self.in_heights(N_ROWS, (), spec.decode_tallest, call)
 
         def moved(rows: int, row: ir.Expr) -> ir.Block:
-            return call(rows, QUERY * made.fold + row)
+            return call(rows, QUERY * spec.fold + row)
 
-        calls = in_even_heights(made.fold, made.few_tallest, moved)
-        return (ir.For(QUERY.name, ZERO, made.n_queries, calls),)
+        calls = in_even_heights(spec.fold, spec.decode_tallest, moved)
+        return (ir.For(QUERY.name, ZERO, spec.n_queries, calls),)
 
     def _scores(self, rows: int, row: ir.Expr) -> ir.Block:
-        made, k = self.made, self.made.k
+        spec, k = self.spec, self.spec.k
         size = k.dtype.bits // 8
         line = known_stride(k.line, size)
         tile = DotTile(
             rows,
-            made.strands,
+            spec.strands,
             self.wide,
             k.dtype,
-            made.depth,
+            spec.depth,
             line,
-            made.block_keys,
+            spec.block_keys,
             _is_first(row),
         )
         places = (
-            Place(SCRATCH, self.within(self.rooms.queries, _ROOM + row * made.depth)),
+            Place(SCRATCH, self.within(self.rooms.queries, _ROOM + row * spec.depth)),
             Place(k.array, k.at(FIRST_KEY + _AT, ZERO)),
-            Place(SCRATCH, self.within(self.rooms.scores, _ROOM + row * made.block_keys + _AT)),
+            Place(SCRATCH, self.within(self.rooms.scores, _ROOM + row * spec.block_keys + _AT)),
         )
         return (Call(tile, (*places, *self._later_keys()), (N_BLOCK - _AT, k.line * size)),)
 
     def _later_keys(self) -> Iterator[Either]:
         """Where rows are that are read later: keys of the block, and behind them its values."""
-        k, v = self.made.k, self.made.v
+        k, v = self.spec.k, self.spec.v
         for later in _LATER:
             value = FIRST_KEY + self.n_unseen() + (later - N_BLOCK)
             yield Either(
@@ -218,26 +220,26 @@ class Few(Form):
             )
 
     def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
-        made, v = self.made, self.made.v
+        spec, v = self.spec, self.spec.v
         size = v.dtype.bits // 8
-        columns = made.few_width // made.lanes
-        weight = row * made.block_keys + _AT
+        columns = spec.decode_width // spec.lanes
+        weight = row * spec.block_keys + _AT
         calls: list[ir.Stmt] = []
-        for first in range(0, columns, made.few_columns):
-            at = first * made.lanes
+        for first in range(0, columns, spec.decode_columns):
+            at = first * spec.lanes
             tile = RowTile(
                 rows,
-                min(made.few_columns, columns - first),
-                made.lanes,
+                min(spec.decode_columns, columns - first),
+                spec.lanes,
                 self.wide,
                 v.dtype,
-                made.width - at,
+                spec.width - at,
                 known_stride(v.line, size),
-                made.block_keys,
-                made.few_width,
+                spec.block_keys,
+                spec.decode_width,
                 _is_first(row) and not first,
             )
-            total = row * made.few_width + at
+            total = row * spec.decode_width + at
             places = (
                 Place(SCRATCH, self.within(self.rooms.scores, _ROOM + weight)),
                 Place(v.array, v.at(FIRST_KEY + _AT, ir.index(at))),
@@ -250,7 +252,7 @@ class Few(Form):
     def _later_values(self) -> Iterator[Either]:
         """Where rows are that are read later: values of the block, and behind them the keys of the
         next, if there is one."""
-        k, v = self.made.k, self.made.v
+        k, v = self.spec.k, self.spec.v
         has_next = ir.Binary("lt", FIRST_KEY + N_BLOCK, SEEN)
         for later in _LATER:
             next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
@@ -262,56 +264,56 @@ class Few(Form):
 
     def _cleared(self) -> ir.Stmt:
         """Sums of a row, at the start of a block of keys."""
-        width = self.made.few_width
+        width = self.spec.decode_width
         return self.fill(self.rooms.sums, _ROOM + _ROW * width, ir.index(width), 0.0)
 
     def _join(self) -> ir.Block:
-        made, rooms = self.made, self.rooms
-        tile = JoinTile(made.few_width // made.lanes, made.lanes, self.wide)
+        spec, rooms = self.spec, self.rooms
+        tile = JoinTile(spec.decode_width // spec.lanes, spec.lanes, self.wide)
         starts = (rooms.results, rooms.sums)
         places = (
-            *(Place(SCRATCH, self.within(at, _ROOM + _ROW * made.few_width)) for at in starts),
+            *(Place(SCRATCH, self.within(at, _ROOM + _ROW * spec.decode_width)) for at in starts),
             Place(SCRATCH, self.within(rooms.factor, _ROOM + _ROW)),
         )
         return (Call(tile, places, ()),)
 
     def _mask(self) -> ir.Block:
-        made, rooms, wide = self.made, self.rooms, self.wide
-        at = _ROOM + _ROW * made.block_keys + K
+        spec, rooms, wide = self.spec, self.rooms, self.wide
+        at = _ROOM + _ROW * spec.block_keys + K
         score = self.get(rooms.scores, at)
         steps: list[ir.Stmt] = []
-        if made.mask is not None or made.k_scale is not None:
-            if made.k_scale is not None:
+        if spec.mask is not None or spec.k_scale is not None:
+            if spec.k_scale is not None:
                 score = ir.Binary("mul", score, self.get(rooms.scales, K))
-            value = masked(made, score, QUERY, FIRST_KEY + K)
+            value = masked(spec, score, QUERY, FIRST_KEY + K)
             store = self.put(rooms.scores, at, value)
             steps.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
         hide = self.put(rooms.scores, at, constant(float("-inf"), wide))
         seen: ir.Expr = N_BLOCK
-        end = QUERY + made.offset + 1 - FIRST_KEY
-        if made.is_causal:
+        end = QUERY + spec.offset + 1 - FIRST_KEY
+        if spec.is_causal:
             seen = most(least(end, N_BLOCK), 0)
         steps.append(ir.For(K.name, seen, self._in_turns(), (hide,), vector=True))
-        if made.window:
-            near = least(end - made.window, N_BLOCK)
+        if spec.window:
+            near = least(end - spec.window, N_BLOCK)
             steps.append(ir.For(K.name, ZERO, near, (hide,), vector=True))
         return tuple(steps)
 
     def _in_turns(self) -> ir.Expr:
         """Keys of the block, and some that nobody sees, as many for each sum of weights."""
-        n_sums = self.made.weight_sums
+        n_sums = self.spec.weight_sums
         return (N_BLOCK + (n_sums - 1)) // n_sums * n_sums
 
     def _weigh(self, rows: int, row: ir.Expr) -> ir.Block:
-        made, rooms = self.made, self.rooms
-        tile = WeighTile(rows, made.lanes, self.wide, made.block_keys, made.v_scale is not None)
+        spec, rooms = self.spec, self.rooms
+        tile = WeighTile(rows, spec.lanes, self.wide, spec.block_keys, spec.v_scale is not None)
         starts = (rooms.highest, rooms.total, rooms.factor)
         places = (
-            Place(SCRATCH, self.within(rooms.scores, _ROOM + row * made.block_keys)),
+            Place(SCRATCH, self.within(rooms.scores, _ROOM + row * spec.block_keys)),
             *(Place(SCRATCH, self.within(start, _ROOM + row)) for start in starts),
-            Place(SCRATCH, self.within(rooms.scales, ir.index(made.block_keys))),
+            Place(SCRATCH, self.within(rooms.scales, ir.index(spec.block_keys))),
         )
-        return (Call(tile, places, (self._in_turns() // made.weight_sums,)),)
+        return (Call(tile, places, (self._in_turns() // spec.weight_sums,)),)
 
 
 def _is_first(row: ir.Expr) -> bool:
