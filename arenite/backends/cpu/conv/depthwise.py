@@ -20,6 +20,7 @@ from typing import TypeAlias
 from arenite.backends.cpu.bytes.tile import add_pair, as_pair
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Taps
 from arenite.backends.cpu.conv.strips import Strip
+from arenite.backends.cpu.conv.tile import k_loops
 from arenite.backends.cpu.gemm.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
@@ -28,7 +29,6 @@ from arenite.backends.cpu.gemm.prefetch import LINE_NBYTES, prefetch_epilogue, p
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
-from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, loop_text
@@ -142,7 +142,7 @@ class StripTile:
         if own.n_new_lines:
             self._prefetch(strip)
         start = self.epilogue.sums_start(own.start, [lanes], [mask]) * strip.pixels
-        sums = summed(b, self._loops(), "%a", "%b", start, step)
+        sums = summed(b, k_loops(self.function, own.loops), "%a", "%b", start, step)
         self.epilogue.finish([[total] for total in sums], [mask])
 
     def _prefetch(self, strip: Strip) -> None:
@@ -174,7 +174,7 @@ class StripTile:
             return [fma(value, load_wide(b, b_at, dot.b, dot.sum, lanes, mask), sums[0])]
 
         start = self.epilogue.sums_start(own.start, [lanes], [mask])
-        [total] = summed(b, [*self._loops(), taps], "%a", "%b", start, step)
+        [total] = summed(b, [*k_loops(self.function, own.loops), taps], "%a", "%b", start, step)
         self.epilogue.finish([[total]], [mask])
 
     def _lanes(self, is_masked: bool) -> tuple[int, Vec | None]:
@@ -186,17 +186,6 @@ class StripTile:
         assert isinstance(product.n_columns, ir.Const)
         is_whole = int(product.n_columns.value) % product.lanes == lanes
         return lanes, None if is_whole else self.function.mask(0, lanes)
-
-    def _loops(self) -> list[KLoop]:
-        size = self.product.b.dtype.bits // 8
-        return [
-            KLoop(
-                self.function.lowering.value(taps.count, SCALAR),
-                self.function.nbytes(taps.step, self.product.a),
-                taps.panel_step * size,
-            )
-            for taps in self.depthwise.loops
-        ]
 
 
 def _uses(own: Depthwise, strip: Strip) -> dict[int, list[tuple[int, int]]]:

@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from arenite.backends.cpu.bytes.kernel import BytesTile
+from arenite.backends.cpu.bytes.conv_tile import BytesTile
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Late
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.conv.tile import ConvTile
 from arenite.backends.cpu.gemm.driver import GROUP_REST, GROUP_START, Driver, Emit
 from arenite.backends.cpu.gemm.functions import TileFunction
-from arenite.backends.cpu.gemm.kernel import (
-    FIRST_COLUMN,
-    FIRST_ROW,
-    LAST_COLUMN,
-    LAST_ROW,
-    MicroKernel,
-)
+from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, MicroKernel
 from arenite.backends.cpu.gemm.tile import moved
 from arenite.backends.cpu.lowering.scope import Level
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
@@ -44,18 +38,10 @@ class ConvDriver(Driver):
     def tile(self, function: TileFunction, rows: int, columns: int, is_masked: bool) -> None:
         self.convolution(function).tile(rows, columns, is_masked)
 
-    def groups(
-        self,
-        width: int,
-        body: ir.Block,
-        first: ir.Expr = FIRST_COLUMN,
-        last: ir.Expr = LAST_COLUMN,
-    ) -> ir.Block:
-        """Groups of columns, each with the outputs behind it."""
-        outputs = self.conv.outputs
-        if outputs:
-            body = (*body, Emit(lambda: self.lowering.block(outputs)))
-        return super().groups(width, body, first, last)
+    def panel_group(self, columns: int, heights: Sequence[int]) -> ir.Block:
+        """A group of columns, with the outputs behind it."""
+        group, outputs = super().panel_group(columns, heights), self.conv.outputs
+        return (*group, Emit(lambda: self.lowering.block(outputs))) if outputs else group
 
     def panels(self) -> ir.Block:
         """The copy, and all groups of columns."""

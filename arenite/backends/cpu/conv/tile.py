@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from arenite.backends.cpu.conv.kernel import Conv, Ends
+from arenite.backends.cpu.conv.kernel import Conv, Ends, Taps
 from arenite.backends.cpu.conv.late_epilogue import Sums, late_run
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.epilogue import Epilogue
@@ -57,7 +57,7 @@ class ConvTile:
             "%b",
             lambda row: line * row,
             self._column_offset,
-            self._loops(),
+            k_loops(self.function, self.conv.loops),
             [None] * columns,
             prefetch_rows(self.function, rows, self._depth()),
             start=self._start(shape, is_masked),
@@ -81,7 +81,11 @@ class ConvTile:
 
     def run(self, rows: int, columns: int, is_masked: bool) -> None:
         """A run of tiles."""
-        shape, depth, [loop] = self._shape(rows, columns, is_masked), self._depth(), self._loops()
+        shape, depth, [loop] = (
+            self._shape(rows, columns, is_masked),
+            self._depth(),
+            k_loops(self.function, self.conv.loops),
+        )
         assert depth is not None
         masks, start = self._masks(shape, is_masked), self._start(shape, is_masked)
         sums = Sums(shape, masks, start, loop, depth, self._step(shape))
@@ -131,7 +135,7 @@ class ConvTile:
 
         start = self._start(shape, is_masked)
         summing = self._in_blocks(shape, ends.n_around)
-        around = self._loops()[: ends.n_around]
+        around = k_loops(self.function, self.conv.loops)[: ends.n_around]
         flat = (summing or summed)(b, around, "%a", "%b", start, taps, None)
         sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
         self.epilogue.finish(sums, self._masks(shape, is_masked))
@@ -168,16 +172,18 @@ class ConvTile:
         panel, lane = divmod(column * self.product.lanes, PANEL)
         return (panel * self.conv.panel + lane) * (self.product.b.dtype.bits // 8)
 
-    def _loops(self) -> list[KLoop]:
-        size = self.product.b.dtype.bits // 8
-        return [
-            KLoop(
-                self.function.lowering.value(taps.count, SCALAR),
-                self.function.nbytes(taps.step, self.product.a),
-                taps.panel_step * size,
-            )
-            for taps in self.conv.loops
-        ]
+
+def k_loops(function: TileFunction, loops: Sequence[Taps]) -> list[KLoop]:
+    """K loops over taps and channels, with their steps in bytes."""
+    a, b_size = function.product.a, function.product.b.dtype.bits // 8
+    return [
+        KLoop(
+            function.lowering.value(taps.count, SCALAR),
+            function.nbytes(taps.step, a),
+            taps.panel_step * b_size,
+        )
+        for taps in loops
+    ]
 
 
 def _tap_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:

@@ -113,7 +113,7 @@ class Driver:
 
     def panels(self) -> ir.Block:
         product = self.product
-        groups = self._panel_groups(product.columns, product.heights)
+        groups = self.panel_group(product.columns, product.heights)
         if product.copied_groups == 1:
             return self.groups(product.width, groups)
         wide = product.copied_groups * product.width
@@ -128,7 +128,7 @@ class Driver:
         )
         return (ir.For("_stripe", ir.index(0), n_stripes, body),)
 
-    def _panel_groups(self, columns: int, heights: Sequence[int]) -> ir.Block:
+    def panel_group(self, columns: int, heights: Sequence[int]) -> ir.Block:
         """What is done for one group of columns, which may be the last and not full."""
         product, lanes = self.product, self.product.lanes
         width = columns * lanes
@@ -214,7 +214,7 @@ class Driver:
         product = self.product
         if product.gemv_form == "tiles":
             columns = product.gemv_columns // product.lanes
-            groups = self._panel_groups(columns, product.gemv_heights)
+            groups = self.panel_group(columns, product.gemv_heights)
             return self.groups(product.gemv_columns, groups)
         columns = page_columns(product, self.builder.target)
         if columns:

@@ -108,17 +108,15 @@ class Scope:
         self.levels[-1].names[name] = binding
 
     def binding(self, name: str) -> Binding:
-        binding = self.find(name)
-        if binding is None:
-            raise KeyError(name)
-        return binding
-
-    def find(self, name: str) -> Binding | None:
-        """What a name is bound to, if it is."""
         for level in reversed(self.levels):
             if name in level.names:
                 return level.names[name]
-        return None
+        raise KeyError(name)
+
+    def find(self, name: str) -> Binding | None:
+        """What a name is bound to, if it is."""
+        levels = reversed(self.levels)
+        return next((level.names[name] for level in levels if name in level.names), None)
 
     def info(self, expr: ir.Expr) -> Info:
         """Where the expression belongs, seen from the current statement."""

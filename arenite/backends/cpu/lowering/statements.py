@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from arenite.backends.cpu.lowering.access import store_vector
 from arenite.backends.cpu.lowering.convert import to_memory
-from arenite.backends.cpu.lowering.evaluate import Evaluator, VectorMode
+from arenite.backends.cpu.lowering.evaluate import Evaluator
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.reduction import reduction_of
 from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level
@@ -31,13 +31,9 @@ class Statements:
         self.builder = values.builder
         self.scope = values.scope
 
-    @property
-    def vector(self) -> VectorMode | None:
-        return self.values.vector
-
     def run(self, run: list[ir.Stmt]) -> None:
         """All statements for the first vector, then all for the next: few values live at once."""
-        parts = 1 if self.vector is None else self.vector.parts
+        parts = 1 if self.values.vector is None else self.values.vector.parts
         for part in range(parts):
             for stmt in run:
                 self.scope.next_statement()
@@ -94,7 +90,7 @@ class Statements:
         return deepest if deepest <= MAX_LAZY_DEPTH else 0
 
     def _store(self, stmt: ir.Store, part: int) -> None:
-        b, vector = self.builder, self.vector
+        b, vector = self.builder, self.values.vector
         dtype = self.values.kernel.array(stmt.array).dtype
         varies = any(self.scope.info(expr).varying for expr in ir.expressions(stmt))
         if vector is None or not (varies or vector.is_predicated):
@@ -119,7 +115,7 @@ class Statements:
             b.when(mask, lambda: b.emit_void(line))
 
     def _accumulator(self, stmt: ir.Accumulator, part: int) -> None:
-        is_vector = self.vector is not None
+        is_vector = self.values.vector is not None
         binding = self.scope.levels[-1].names.get(stmt.name)
         if binding is None:
             binding = Binding(stmt.init.dtype, self.scope.depth, is_vector, True)
@@ -129,10 +125,10 @@ class Statements:
     def _accumulate(self, stmt: ir.Accumulate | ir.AccumulateArg, part: int) -> None:
         names = (stmt.name,) if isinstance(stmt, ir.Accumulate) else (stmt.best, stmt.at)
         bindings = [self.scope.binding(name) for name in names]
-        at = SCALAR if self.vector is None else part
+        at = SCALAR if self.values.vector is None else part
         old = [binding.values[at] for binding in bindings]
         new = self._accumulated(stmt, old, tuple(binding.dtype for binding in bindings), part)
-        mask = None if self.vector is None else self.vector.masks.get(part)
+        mask = None if self.values.vector is None else self.values.vector.masks.get(part)
         for binding, a, b in zip(bindings, new, old, strict=True):
             binding.values[at] = a if mask is None else mask.select(a, b)
 
@@ -157,7 +153,7 @@ class Statements:
     def _require(self, stmt: ir.Require, part: int) -> None:
         b = self.builder
         bad = ~self.values.lanes(stmt.cond, part)
-        active = None if self.vector is None else self.vector.masks.get(part)
+        active = None if self.values.vector is None else self.values.vector.masks.get(part)
         error = self.values.value(stmt.error, part)
 
         def report() -> None:
@@ -170,7 +166,7 @@ class Statements:
 
     def _predicated(self, stmt: ir.If, part: int) -> None:
         """Both sides run, each with its lanes masked."""
-        vector = self.vector
+        vector = self.values.vector
         assert vector is not None
         cond = self.values.lanes(stmt.cond, part)
         around, was_predicated = vector.masks.get(part), vector.is_predicated

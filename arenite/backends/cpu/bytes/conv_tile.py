@@ -10,7 +10,7 @@ from functools import partial
 from arenite.backends.cpu.bytes.tile import WordTile
 from arenite.backends.cpu.conv.kernel import Ends
 from arenite.backends.cpu.conv.strips import Strip
-from arenite.backends.cpu.conv.tile import ConvTile, taps_of_rows
+from arenite.backends.cpu.conv.tile import ConvTile, k_loops, taps_of_rows
 from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
 from arenite.backends.cpu.lowering.vector import I64, Vec
@@ -23,7 +23,7 @@ class BytesTile(ConvTile):
     """A register tile of bytes."""
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
-        loops = [] if self.product.depth == ir.index(0) else self._loops()
+        loops = [] if self.product.depth == ir.index(0) else k_loops(self.function, self.conv.loops)
         words = self._words(rows, columns, is_masked)
         sums = words.multiply(loops, self.conv.bytes_left or 0, self._start(words.tile, is_masked))
         self._end(words, sums, is_masked)
@@ -42,7 +42,7 @@ class BytesTile(ConvTile):
                 sums = summed(b, loops, a_here, b_here, sums, partial(words.step, rows=rows))
             return sums
 
-        around = self._loops()[: ends.n_around]
+        around = k_loops(self.function, self.conv.loops)[: ends.n_around]
         start = self._start(words.tile, is_masked)
         self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
 
