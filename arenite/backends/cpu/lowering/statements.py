@@ -55,7 +55,8 @@ class Statements:
                 self._predicated(stmt, part)
             case ir.For():
                 raise AssertionError("a loop is no simple statement")
-            case _ if self.other is not None:
+            case _:
+                assert self.other is not None, f"{stmt!r} is not of the loop IR"
                 self.other(stmt)
 
     def _let(self, stmt: ir.Let, part: int) -> None:
