@@ -115,9 +115,9 @@ class Form:
 
 
 def form_of(dtype: DType) -> Form:
-    """The panels of a type; TypeMismatch where it is none, or one that panels do not hold."""
-    if dtype.name not in BLOCK_TYPES:
-        raise TypeMismatch(f"{dtype} is no block-quantised type that kernels read")
+    """The panels of a type; TypeMismatch where it is one that panels do not hold."""
+    if not dtype.is_block:
+        raise TypeMismatch(f"{dtype} is no block-quantised type")
     return _form(BLOCK_TYPES[dtype.name])
 
 
@@ -201,7 +201,10 @@ def _check(block: BlockType, form: Form) -> None:
     }
     for rule, is_broken in wrong.items():
         if is_broken:
-            raise TypeMismatch(f"products take no {block.name}: panels hold types with {rule}")
+            raise TypeMismatch(
+                f"products take no {block.name}: panels hold types with {rule}; multiply with "
+                "dequantise(w)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
