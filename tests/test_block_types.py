@@ -5,6 +5,7 @@ Types that no file has show that kernels, reference and panels follow the descri
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def numbers_one_by_one(block: BlockType, of: Number, raw: bytes) -> list[float]:
         found = []
         for bits in plane:
             first = offsets[bits.field] + bits.first
-            count = bits.count or nbytes[bits.field] - bits.first
+            count = bits.nbytes or nbytes[bits.field] - bits.first
             group = bits.group or count
             for start in range(first, first + count, group):
                 for k in range(bits.digits or len(bits.shifts or range(0, 8, bits.width))):
@@ -136,7 +137,7 @@ def numbers_one_by_one(block: BlockType, of: Number, raw: bytes) -> list[float]:
     return [w - 2 * half if of.signed and w >= half else w - of.zero for w in wholes]
 
 
-def scales_one_by_one(block: BlockType, scale: Scale, raw: bytes) -> list[float]:
+def scales_one_by_one(block: BlockType, scale: Scale, raw: bytes) -> NDArray[np.float32]:
     """The scale of each element."""
     at = 0
     for field in block.fields:
@@ -150,7 +151,7 @@ def scales_one_by_one(block: BlockType, scale: Scale, raw: bytes) -> list[float]
     if scale.codes:
         codes = np.array(numbers_one_by_one(block, scale.codes, raw), np.float32)
         found = found * np.repeat(codes, block.length // len(codes))
-    return [-value if scale.negative else value for value in found]
+    return -found if scale.negative else found
 
 
 def judged(block: BlockType, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -158,9 +159,9 @@ def judged(block: BlockType, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
     for own in raw.reshape(-1, block.nbytes):
         content = own.tobytes()
         values = np.array(numbers_one_by_one(block, block.number, content), np.float32)
-        made = np.array(scales_one_by_one(block, block.scale, content), np.float32) * values
+        made = scales_one_by_one(block, block.scale, content) * values
         if block.least:
-            made = made + np.array(scales_one_by_one(block, block.least, content), np.float32)
+            made = made + scales_one_by_one(block, block.least, content)
         rows.append(made)
     return np.stack(rows).reshape(len(raw), -1)
 
@@ -172,7 +173,7 @@ def random_rows(block: BlockType, rows: int, depth: int) -> NDArray[np.uint8]:
     at = 0
     for field in block.fields:
         if "float" in field.dtype:
-            values = rng.uniform(-0.02, 0.02, (len(raw), field.count)).astype(np.float32)
+            values = rng.uniform(-0.02, 0.02, (len(raw), field.length)).astype(np.float32)
             kind = BY_NAME[field.dtype].to_numpy()
             raw[:, at : at + field.nbytes] = values.astype(kind).view(np.uint8)
         at += field.nbytes
@@ -221,7 +222,7 @@ def test_the_table_says_what_lies_in_a_block(name: str) -> None:
         if field in {f.name for f in own.fields}:
             declared, at = own.field(field)
             kind = BY_NAME[declared.dtype].to_numpy()
-            stored = np.full((2, declared.count), value, np.float32).astype(kind).view(np.uint8)
+            stored = np.full((2, declared.length), value, np.float32).astype(kind).view(np.uint8)
             raw[:, at : at + declared.nbytes] = stored
     found = dequantised(raw, dtype.of(name), (2, own.length))
     values = np.array([numbers_one_by_one(own, own.number, r.tobytes()) for r in raw])
@@ -241,7 +242,7 @@ def test_the_table_says_what_lies_in_a_block(name: str) -> None:
         ({"number": number(Bits("q", 8), zero=100)}, "a power of two"),
         ({"number": number(Bits("q", 8, group=2), zero=128)}, "groups of 1 byte or of fours"),
         ({"fields": (Field("d", "float16", 4), Field("q", "uint8", 32))}, "parts of 16 or 32"),
-        ({"scale": Scale("d", number(Bits("q", 4, count=1), table=E2M1))}, "without a table"),
+        ({"scale": Scale("d", number(Bits("q", 4, nbytes=1), table=E2M1))}, "without a table"),
     ],
 )
 def test_what_panels_do_not_hold_is_refused_and_still_read(
@@ -312,29 +313,33 @@ def test_a_new_type_is_one_entry_in_one_file(tmp_path: Path) -> None:
         if part.name not in ("dtype", "__pycache__"):
             (copy / part.name).symlink_to(part)
     shutil.copytree(package / "dtype", copy / "dtype")
-    with (copy / "dtype" / "block_types.py").open("a") as file:
-        file.write(ENTRY)
+    table = copy / "dtype" / "block_types.py"
+    usual = table.read_text()
     rng = np.random.default_rng(0)
     blocks = rng.integers(0, 256, (80, 26), dtype=np.uint8)
     blocks[:, :2] = rng.uniform(0.01, 0.02, (80, 1)).astype(np.float16).view(np.uint8)
     path = tmp_path / "model.gguf"
     path.write_bytes(gguf_file(blocks.tobytes()))
-    run = subprocess.run(
-        [sys.executable, "-c", USE, path, tmp_path / "found.npz"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    found = np.load(tmp_path / "found.npz")
     low, high = blocks[:, 2:18], blocks[:, 18:]
     nibbles = np.hstack([low & 15, low >> 4]).astype(int)
     pairs = np.hstack([high >> shift & 3 for shift in (0, 2, 4, 6)]).astype(int)
     scales = np.ascontiguousarray(blocks[:, :2]).view(np.float16).astype(np.float32)
-    wanted = (scales * (nibbles + 16 * pairs - 32).astype(np.float32)).reshape(40, 64)
-    np.testing.assert_array_equal(found["numbers"], wanted)
-    exact = found["x"].astype(np.float64) @ wanted.T.astype(np.float64)
-    assert np.abs(found["found"] - exact).max() < 0.01 * np.abs(exact).max()
+    # A description that is changed makes other kernels, whatever is kept of the first.
+    for zero in (32, 16):
+        table.write_text(usual + ENTRY.replace("zero=32", f"zero={zero}"))
+        run = subprocess.run(
+            [sys.executable, "-c", USE, path, tmp_path / "found.npz"],
+            cwd=tmp_path,
+            env={**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
+        found = np.load(tmp_path / "found.npz")
+        wanted = (scales * (nibbles + 16 * pairs - zero).astype(np.float32)).reshape(40, 64)
+        np.testing.assert_array_equal(found["numbers"], wanted)
+        exact = found["x"].astype(np.float64) @ wanted.T.astype(np.float64)
+        assert np.abs(found["found"] - exact).max() < 0.01 * np.abs(exact).max()
 
 
 def gguf_file(raw: bytes) -> bytes:
