@@ -121,17 +121,17 @@ def form_of(dtype: DType) -> Form:
 
 @cache
 def _form(block: BlockType) -> Form:
-    n_floats = block.field(block.scale.field)[0].length
+    field = block.fields[block.scale.field]
     part = min(BLOCK, *(block.length // block.n_scales(scale) for scale in block.scales))
     table, zero, factor = _whole_table(block.number)
     made = Form(
-        tuple(plane[0].width for plane in block.number.planes),
+        block.number.widths,
         zero,
         table,
         _codes_kind(block),
         part,
-        max(1, block.length // n_floats // BLOCK),
-        *_panel_scale(BY_NAME[block.field(block.scale.field)[0].dtype], factor),
+        max(1, block.length // field.length // BLOCK),
+        *_panel_scale(BY_NAME[field.dtype], factor),
         block.least is not None,
         block.least is not None and block.least.negative,
     )
@@ -158,7 +158,7 @@ def _codes_kind(block: BlockType) -> Codes:
     codes = [scale.codes for scale in block.scales if scale.codes]
     if not codes:
         return "none"
-    if len(codes) == 2 and all(code.bits == 4 and not code.bias for code in codes):
+    if len(codes) == 2 and all(code.widths == (4,) and not code.bias for code in codes):
         return "nibbles"
     return "signed" if any(code.bias for code in codes) else "unsigned"
 
@@ -171,8 +171,8 @@ def _panel_scale(dtype: DType, factor: float) -> tuple[DType, float]:
 
 
 def _check(block: BlockType, form: Form) -> None:
-    groups = [p.group for plane in block.number.planes for p in block.pieces(plane)]
-    fields = [block.field(scale.field)[0] for scale in block.scales]
+    groups = [p.bits.group for plane in block.number.planes for p in block.pieces(plane)]
+    fields = [block.fields[scale.field] for scale in block.scales]
     codes = [scale.codes for scale in block.scales if scale.codes]
     kinds = {
         (field.dtype, field.length, block.n_scales(scale))
@@ -191,7 +191,7 @@ def _check(block: BlockType, form: Form) -> None:
         "scales and least values of one kind": len(kinds) > 1 or len(codes) == 1 < len(fields),
         "codes of one block or more": codes and block.length < BLOCK * fields[0].length,
         "codes of 8 bits without a table": any(
-            code.table or (form.codes == "signed" and code.bits == 8 and not code.signed)
+            code.table or (form.codes == "signed" and code.widths == (8,) and not code.signed)
             for code in codes
         ),
     }
