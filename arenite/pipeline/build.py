@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from arenite import passes
+from arenite.backends.cpu import passes as cpu
 from arenite.backends.cpu.build import build_all, nameless_texts
 from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
 from arenite.backends.cpu.compiling.link import CodeImage
@@ -19,6 +20,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.errors import CompileFailed, DoesNotFit
 from arenite.ir.dim import Dim, Var, bounds, product
 from arenite.ir.graph import Graph
+from arenite.ir.ops.define import OPS
 from arenite.memory import MemoryPlan
 from arenite.memory.plan import MEMORY
 from arenite.pipeline.choices import all_choices
@@ -31,7 +33,6 @@ from arenite.program.cached_kernel import CachedKernel, ModuleText, Program
 from arenite.program.compiled import Compiled
 from arenite.program.skeleton import shared_of
 from arenite.schedule import Kernel, fuse
-from arenite.schedule.roots import CONTRACTIONS
 
 #: Stands for the name of a kernel where that does not count.
 _NAMELESS = "this_kernel"
@@ -61,7 +62,8 @@ def draft(
     refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
     choices = all_choices()
     is_faster = winograd and host_target().has_fma  # else there are no register tiles
-    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
+    neutral, _ = passes.run(graph, passes.NEUTRAL)
+    simplified, _ = passes.run(neutral, cpu.PASSES if is_faster else cpu.WITHOUT_WINOGRAD)
     ways = [(simplified, choices)]
     if memory is not None:
         # What tuning has chosen may need more scratch than the usual, Winograd larger weights, and
@@ -69,9 +71,9 @@ def draft(
         if choices:
             ways.append((simplified, {}))
         if any(node.op == "conv_winograd" for node in simplified.everything):
-            ways.append((passes.run(graph, passes.WITHOUT_WINOGRAD)[0], {}))
+            ways.append((passes.run(neutral, cpu.WITHOUT_WINOGRAD)[0], {}))
         if any(node.op == "matmul_panels" for node in simplified.everything):
-            ways.append((passes.run(graph, passes.IN_PLACE)[0], {}))
+            ways.append((passes.run(neutral, cpu.IN_PLACE)[0], {}))
     for way in ways[:-1]:
         with suppress(DoesNotFit):
             return _drafted(graph, *way, memory, made_for)
@@ -217,7 +219,7 @@ def _launch(
 
 def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
     """What a launch is estimated to take."""
-    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
+    is_product = any(OPS[stage.node.op].is_contraction for stage in kernel.stages)
     a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
     return max(
         size_of(kernel.operations) // a_ns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arenite import passes
+from arenite.backends.cpu import passes as cpu
 from arenite.backends.cpu.build import content_of
 from arenite.backends.cpu.choose import build
 from arenite.backends.cpu.compiling.pool import host_target
@@ -16,8 +17,9 @@ from arenite.schedule import Kernel, fuse
 def contents_of(graph: Graph) -> list[str]:
     """What these kernels do, hashed, each once: those with and those without Winograd's method."""
     found: dict[str, None] = {}
-    for way in (passes.PASSES, passes.WITHOUT_WINOGRAD):
-        simplified, _ = passes.run(graph, way)
+    neutral, _ = passes.run(graph, passes.NEUTRAL)
+    for way in (cpu.PASSES, cpu.WITHOUT_WINOGRAD):
+        simplified, _ = passes.run(neutral, way)
         found |= dict.fromkeys(content for _, _, content in tunable(simplified))
     return list(found)
 

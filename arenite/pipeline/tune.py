@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from arenite import passes
+from arenite.backends.cpu import passes as cpu
 from arenite.backends.cpu.compiling.pool import host_target
 from arenite.backends.cpu.driver.limits import limits
 from arenite.errors import InvalidArgument
@@ -105,7 +106,8 @@ def tune_graph(
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
     is_faster = winograd and host_target().has_fma
-    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
+    own = cpu.PASSES if is_faster else cpu.WITHOUT_WINOGRAD
+    simplified, _ = passes.run(graph, (*passes.NEUTRAL, *own))
     variables = (*simplified.vars, *simplified.found)
     bindings = _bindings(variables, sizes)
     subjects = _subjects(simplified, variables, bindings)

@@ -127,15 +127,19 @@ class Executable(Closing):
     @cached_property
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
-        from arenite.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD, run
+        from arenite.backends.cpu.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
+        from arenite.passes import NEUTRAL, run
 
         def has(op: str) -> bool:
             return any(one.entry_point.startswith(op) for one in self.kernels)
 
-        made = run(self.graph, PASSES if has("conv_winograd") else WITHOUT_WINOGRAD)[1]
+        own = PASSES if has("conv_winograd") else WITHOUT_WINOGRAD
+        made = run(self.graph, (*NEUTRAL, *own))[1]
         is_packed = any(node.op == "matmul_panels" for node in made[-1].graph.everything)
         # Where memory was short, weights are read where they lie.
-        return made if has("matmul_panels") or not is_packed else run(self.graph, IN_PLACE)[1]
+        if has("matmul_panels") or not is_packed:
+            return made
+        return run(self.graph, (*NEUTRAL, *IN_PLACE))[1]
 
     @cached_property
     def schedule(self) -> Schedule:

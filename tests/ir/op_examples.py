@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import arenite.backends.cpu.ops  # noqa: F401
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
 from arenite.dtype.blocks import LAYOUTS

@@ -21,11 +21,12 @@ from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.passes.simplify import MAX_PARTS
 from arenite.schedule import fuse
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES
 from arenite.tensor import Tensor, concat, spec, stack, where
+from tests.passes.lists import PASSES
 
 #: More than the size itself grows, for what a kernel as large as they get has over smaller ones.
 SLACK = 1.6

@@ -16,8 +16,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.node import Node, attr_key
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import CONSTRUCTS, is_in_memory
 
 
 def content_of(loops: ir.LoopKernel) -> str:
@@ -107,5 +107,6 @@ def form_of(kernel: Kernel) -> Hashable:
 
 def _type_of(node: Node) -> Hashable:
     """The op with its attributes; of values that are given, their type alone."""
-    own = () if is_in_memory(node) or node.op in CONSTRUCTS else attr_key(node.attrs)
+    op = OPS[node.op]
+    own = () if op.is_in_memory or op.is_construct else attr_key(node.attrs)
     return node.op, own, node.shape, node.dtype

@@ -18,8 +18,9 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
 from arenite.ir.node import Node, typed
+from arenite.ir.ops.access import Guard, Index, is_elementwise, linear, sources
 from arenite.ir.ops.complex_parts import PART_OF
-from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
+from arenite.ir.ops.define import OPS
 
 FLOAT32, COMPLEX64 = BY_NAME["float32"], BY_NAME["complex64"]
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
@@ -181,7 +182,7 @@ class Values:
             for source in sources(node, index):
                 operands.append((yield (source.node, source.index, scope, mask)))
             made = _apply(node, operands)
-        elif node.op in ("pad", "concat"):
+        elif OPS[node.op].is_pieced:
             made = yield from self._guarded(node, index, scope, mask)
         else:
             [source] = sources(node, index)

@@ -36,6 +36,7 @@ from arenite.dtype import DType, float32, uint8
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node, typed
+from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.block_forms import (
     BLOCK,
     PANEL,
@@ -291,6 +292,17 @@ def _packed_reference(
     return (x @ weights.T.astype(np.float64)).astype(np.float32)
 
 
+def _packed_reduction(node: Node) -> Reduction:
+    """As that of matmul; of its factors only the run and the panel are known."""
+    runs, panels = node.inputs
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        return Source(runs, (*rows, k // BLOCK * RUN_WORDS)), Source(panels, (column // PANEL, 0))
+
+    return summed(node, (depth_of(runs),), factors)
+
+
 define(
     OpDef(
         "matmul_packed",
@@ -299,6 +311,9 @@ define(
         _infer_packed,
         _packed_reference,
         {"dtype": is_dtype, "columns": is_int},
+        reduction=_packed_reduction,
+        operand=lambda node, value: "matmul_packed reads it from memory",
+        multiplies_bytes=True,
     )
 )
 

@@ -72,6 +72,14 @@ class LoopParts:
     following: tuple[Node, ...]  # the carried values for the next iteration
     rows: tuple[Node, ...]
 
+    @property
+    def read(self) -> tuple[Node, ...]:
+        """The inputs that are read from memory: a trip count and a condition that are known are
+        not."""
+        trips = () if trip_size(self.trips) is not None else (self.trips,)
+        condition = () if is_always(self.condition) else (self.condition,)
+        return (*trips, *condition, *self.initial, *self.captures)
+
 
 _numbers = itertools.count(1)
 #: Sizes by the count they are, and the number of rows there are at the most.
@@ -220,6 +228,10 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("loop", (trips, *row.shape)), row.dtype
 
 
+def _loop_operand(node: Node, value: Node) -> str | None:
+    return "loop reads it from memory" if value in loop_parts(node).read else None
+
+
 def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, count = inputs
     need_type("cut: the count", count, (), INT64)
@@ -255,10 +267,15 @@ define(
         _in_its_graph,
         {"number": is_int, "shape": is_dims, "dtype": is_dtype},
         lambda node: (),
+        storage="given",
     )
 )
 define(OpDef("if", "control", (3, 3), _infer_if, _if_reference))
-define(OpDef("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}))
+define(
+    OpDef(
+        "cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True
+    )
+)
 define(
     OpDef(
         "branch",
@@ -267,6 +284,7 @@ define(
         _infer_branch,
         _in_its_graph,
         {"then": is_region, "otherwise": is_region, "index": is_int},
+        is_construct=True,
     )
 )
 define(
@@ -277,5 +295,7 @@ define(
         _infer_loop,
         _in_its_graph,
         {"body": is_region, "carried": is_int, "index": is_int},
+        operand=_loop_operand,
+        is_construct=True,
     )
 )

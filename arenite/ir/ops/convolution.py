@@ -1,14 +1,8 @@
-"""Convolution over one to three spatial axes, with channels second or last.
+"""Convolution over one to three spatial axes.
 
     conv(x[N, C, *S], w[O, C/groups, *K]; strides, padding, dilations, groups)
     conv_transpose(x[N, C, *S], w[C, O/groups, *K];
         strides, padding, output_padding, dilations, groups)
-    conv_last(x[N, *S, C], panels[groups, P, *K, C/groups, 16];
-        strides, padding, dilations, channels)
-    depthwise_last(x[N, *S, C], w[*K, C]; strides, padding, dilations)
-
-Panels hold the weights as a kernel walks them: 16 output channels of a group side by side, the last
-panel of a group filled up with zeros, which nothing reads but the kernel.
 
 `padding` is (before, after) for each spatial axis. Dtypes are those of matmul. As everywhere in
 machine learning the kernel is not flipped: this is correlation.
@@ -27,6 +21,7 @@ from arenite.errors import ShapeMismatch
 from arenite.ir.dim import Dim, known_le
 from arenite.ir.element import rounded
 from arenite.ir.node import Node
+from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
 from arenite.ir.ops.define import (
     Array,
@@ -95,7 +90,7 @@ def _at(array: Array, place: Sequence[Any]) -> Array:
     return np.asarray(array[spatial])
 
 
-def _conv_reference(
+def conv_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
     x, w = (accumulated(array, dtype) for array in arrays)
@@ -116,6 +111,33 @@ def _conv_reference(
     return rounded(result.reshape(shape), dtype)
 
 
+def _conv_reduction(node: Node) -> Reduction:
+    x, w = node.inputs
+    n_spatial = x.ndim - 2
+    strides, dilations = node.attr("strides"), node.attr("dilations")
+    padding, groups = node.attr("padding"), node.attr("groups")
+    per_group_in = w.shape[1]
+    per_group_out = w.shape[0] // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        image, out_channel = index[0], index[1]
+        places = index[2 : 2 + n_spatial]
+        channel, *taps = index[2 + n_spatial :]
+        inner: list[Dim] = [image, (out_channel // per_group_out) * per_group_in + channel]
+        guards = []
+        for axis, (place, tap) in enumerate(zip(places, taps, strict=True)):
+            position = place * strides[axis] + tap * dilations[axis] - padding[axis][0]
+            inner.append(position)
+            if padding[axis] != (0, 0):
+                guards.append(Guard(position, x.shape[2 + axis]))
+        return (
+            Source(x, tuple(inner), tuple(guards)),
+            Source(w, (out_channel, channel, *taps)),
+        )
+
+    return summed(node, w.shape[1:], factors)
+
+
 _CONV_ATTRS = {
     "strides": is_ints,
     "padding": is_dim_pairs,
@@ -123,7 +145,17 @@ _CONV_ATTRS = {
     "groups": is_int,
 }
 
-define(OpDef("conv", "convolution", (2, 2), _infer_conv, _conv_reference, _CONV_ATTRS))
+define(
+    OpDef(
+        "conv",
+        "convolution",
+        (2, 2),
+        _infer_conv,
+        conv_reference,
+        _CONV_ATTRS,
+        reduction=_conv_reduction,
+    )
+)
 
 
 def _infer_transpose(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -187,129 +219,5 @@ define(
         _infer_transpose,
         _transpose_reference,
         {**_CONV_ATTRS, "output_padding": is_ints},
-    )
-)
-
-
-#: Output channels of one panel of packed weights.
-PANEL = 16
-
-
-def _infer_last(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    x, panels = inputs
-    channels: int = attrs["channels"]
-    shapes = f"conv_last: x of shape {x.shape}, panels of shape {panels.shape}"
-    if not 3 <= x.ndim <= 5 or panels.ndim != x.ndim + 2:
-        raise ShapeMismatch(
-            f"{shapes}: x is [N, *S, C] with one to three spatial axes, panels are "
-            "[groups, P, *K, C/groups, 16]"
-        )
-    groups, n_panels, *kernel, depth, lanes = panels.shape
-    fits = (
-        x.shape[-1] == depth * groups
-        and lanes == PANEL
-        and isinstance(groups, int)
-        and groups > 0
-        and channels > 0
-        and channels % groups == 0
-        and n_panels == -(-channels // groups // PANEL)
-    )
-    if not fits:
-        raise ShapeMismatch(
-            f"{shapes}: {channels} channels of {groups} groups need "
-            f"panels of {PANEL}, the last one padded, for {x.shape[-1]} channels in"
-        )
-    sizes = _last_sizes("conv_last", x, kernel, attrs)
-    return (x.shape[0], *sizes, channels), product_dtype("conv_last", x, panels)
-
-
-def _last_sizes(op: str, x: Node, kernel: Sequence[Dim], attrs: Attrs) -> list[Dim]:
-    """Output places of a convolution with channels last."""
-    per_axis = (attrs["strides"], attrs["dilations"], attrs["padding"])
-    if any(len(given) != x.ndim - 2 for given in per_axis) or not (
-        all(number > 0 for given in per_axis[:2] for number in given)
-        and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
-    ):
-        raise ShapeMismatch(
-            f"{op}: x of shape {x.shape}: strides {attrs['strides']}, dilations "
-            f"{attrs['dilations']} (positive) and padding {attrs['padding']} (not negative) are "
-            f"not one each for {x.ndim - 2} spatial axes"
-        )
-    sizes: list[Dim] = []
-    for size, taps, stride, dilation, (before, after) in zip(
-        x.shape[1:-1], kernel, *per_axis, strict=True
-    ):
-        padded = size + before + after
-        if not known_le(1, taps) or not known_le(dilation * (taps - 1) + 1, padded):
-            raise ShapeMismatch(
-                f"{op}: a kernel of {dilation * (taps - 1) + 1} does not fit {padded} padded "
-                f"elements (x of shape {x.shape})"
-            )
-        sizes.append(window_count(padded, taps, stride, dilation))
-    return sizes
-
-
-def _first(x: Array) -> Array:
-    """Channels second instead of last."""
-    return np.moveaxis(x, -1, 1)
-
-
-def _last_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    x, panels = arrays
-    groups, channels = panels.shape[0], attrs["channels"]
-    # [g, p, *k, c, lane] to [g, p, lane, c, *k], without the channels that fill up a panel
-    w = np.moveaxis(panels, (-1, -2), (2, 3))
-    w = w.reshape(groups, -1, *w.shape[3:])[:, : channels // groups]
-    w = w.reshape(channels, *w.shape[2:])
-    first = (shape[0], channels, *shape[1:-1])
-    made = _conv_reference([_first(x), w], {**attrs, "groups": groups}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
-
-
-_LAST_ATTRS = {"strides": is_ints, "padding": is_dim_pairs, "dilations": is_ints}
-
-define(
-    OpDef(
-        "conv_last",
-        "convolution",
-        (2, 2),
-        _infer_last,
-        _last_reference,
-        {**_LAST_ATTRS, "channels": is_int},
-    )
-)
-
-
-def _infer_depthwise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    x, w = inputs
-    if not 3 <= x.ndim <= 5 or w.ndim != x.ndim - 1 or w.shape[-1] != x.shape[-1]:
-        raise ShapeMismatch(
-            f"depthwise_last: x of shape {x.shape}, w of shape {w.shape}: x is [N, *S, C] with one "
-            "to three spatial axes, w is [*K, C]"
-        )
-    sizes = _last_sizes("depthwise_last", x, w.shape[:-1], attrs)
-    return (x.shape[0], *sizes, x.shape[-1]), product_dtype("depthwise_last", x, w)
-
-
-def _depthwise_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    x, w = arrays
-    kernel = np.moveaxis(w, -1, 0)[:, None]
-    first = (shape[0], shape[-1], *shape[1:-1])
-    made = _conv_reference([_first(x), kernel], {**attrs, "groups": w.shape[-1]}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
-
-
-define(
-    OpDef(
-        "depthwise_last",
-        "convolution",
-        (2, 2),
-        _infer_depthwise,
-        _depthwise_reference,
-        _LAST_ATTRS,
     )
 )

@@ -18,7 +18,7 @@ import numpy as np
 from arenite.dtype import DType, Kind, float32, uint8
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.dim import product
+from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.block_forms import PANEL, form_of, panel_weights
 from arenite.ir.ops.blocks import depth_of, need_whole_blocks, numbers_meant, quantised
@@ -94,6 +94,7 @@ define(
         _infer_experts,
         _experts_reference,
         {"dtype": is_dtype},
+        work=lambda node: (node.shape, 2 * bounds(node.inputs[0].shape[-1])[1]),
     )
 )
 
@@ -144,5 +145,7 @@ define(
         _infer_packed,
         _packed_reference,
         {"dtype": is_dtype, "columns": is_int, "choices": is_int},
+        work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
+        multiplies_bytes=True,
     )
 )

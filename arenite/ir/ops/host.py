@@ -71,5 +71,6 @@ define(
         _infer,
         _reference,
         {"function": _is_host_function, "shape": is_dims, "dtype": is_dtype},
+        is_construct=True,
     )
 )

@@ -65,7 +65,17 @@ def _gather_reference(
     return np.take(data, indices, axis=attrs["axis"])
 
 
-define(OpDef("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}))
+define(
+    OpDef(
+        "gather",
+        "indexing",
+        (2, 2),
+        _infer_gather,
+        _gather_reference,
+        {"axis": is_int},
+        chooses=True,
+    )
+)
 
 
 def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
@@ -102,6 +112,7 @@ define(
         _infer_gather_elements,
         _gather_elements_reference,
         {"axis": is_int},
+        chooses=True,
     )
 )
 
@@ -207,6 +218,7 @@ define(
         _infer_update_slice,
         _update_slice_reference,
         {"axis": is_int},
+        chooses=True,
     )
 )
 
@@ -238,7 +250,9 @@ def _sort_reference(
 
 _SORT_ATTRS = {"axis": is_int, "descending": is_bool}
 
-define(OpDef("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS))
+define(
+    OpDef("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS, cost=256, chooses=True)
+)
 define(
     OpDef(
         "argsort",
@@ -249,5 +263,7 @@ define(
             arrays[0], attrs["axis"], attrs["descending"]
         ).astype(np.int64),
         _SORT_ATTRS,
+        cost=256,
+        chooses=True,
     )
 )

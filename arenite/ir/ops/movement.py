@@ -22,6 +22,7 @@ from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node, Shape, typed
+from arenite.ir.ops.access import Guard, Index, Source, reshaped_index
 from arenite.ir.ops.define import (
     Array,
     Attrs,
@@ -51,6 +52,11 @@ def _infer_reshape(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, x.dtype
 
 
+def _reshape_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    return (Source(source, reshaped_index(index, node.shape, source.shape)),)
+
+
 define(
     OpDef(
         "reshape",
@@ -59,6 +65,9 @@ define(
         _infer_reshape,
         lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
         {"shape": is_dims},
+        sources=_reshape_sources,
+        is_free=True,
+        keeps_order=True,
     )
 )
 
@@ -77,6 +86,10 @@ def _infer_front(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*x.shape[:axis], sized.shape[0], *x.shape[axis + 1 :]), x.dtype
 
 
+def _front_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    return (Source(node.inputs[0], index),)
+
+
 define(
     OpDef(
         "front",
@@ -86,6 +99,7 @@ define(
         lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
         {"axis": is_int},
         lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
+        sources=_front_sources,
     )
 )
 
@@ -100,6 +114,14 @@ def _infer_permute(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(x.shape[axis] for axis in axes), x.dtype
 
 
+def _permute_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = [0] * len(index)
+    for position, axis in zip(index, node.attr("axes"), strict=True):
+        inner[axis] = position
+    return (Source(source, tuple(inner)),)
+
+
 define(
     OpDef(
         "permute",
@@ -108,6 +130,7 @@ define(
         _infer_permute,
         lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
         {"axes": is_ints},
+        sources=_permute_sources,
     )
 )
 
@@ -120,6 +143,15 @@ def _infer_expand(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, x.dtype
 
 
+def _expand_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        position if size == outer_size else 0
+        for position, size, outer_size in zip(index, source.shape, node.shape, strict=True)
+    )
+    return (Source(source, inner),)
+
+
 define(
     OpDef(
         "expand",
@@ -128,6 +160,8 @@ define(
         _infer_expand,
         lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
         {"shape": is_dims},
+        sources=_expand_sources,
+        is_free=True,
     )
 )
 
@@ -156,6 +190,19 @@ def _pad_reference(
     return padded
 
 
+def _pad_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = []
+    guards: list[Guard] = []
+    for position, size, (before, after) in zip(
+        index, source.shape, node.attr("padding"), strict=True
+    ):
+        inner.append(position - before)
+        if before != 0 or after != 0:
+            guards.append(Guard(position - before, size))
+    return (Source(source, tuple(inner), tuple(guards)),)
+
+
 define(
     OpDef(
         "pad",
@@ -164,6 +211,8 @@ define(
         _infer_pad,
         _pad_reference,
         {"padding": is_dim_pairs, "value": is_number},
+        sources=_pad_sources,
+        is_pieced=True,
     )
 )
 
@@ -233,6 +282,15 @@ def _slice_reads(node: Node) -> tuple[Interval, ...]:
     return (_hull(x, firsts, lasts),)
 
 
+def _slice_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        start + step * position
+        for position, start, step in zip(index, node.attr("start"), node.attr("step"), strict=True)
+    )
+    return (Source(source, inner),)
+
+
 define(
     OpDef(
         "slice",
@@ -242,6 +300,8 @@ define(
         _slice_reference,
         {"start": is_dims, "stop": is_dims, "step": is_ints},
         _slice_reads,
+        sources=_slice_sources,
+        is_free=True,
     )
 )
 
@@ -267,6 +327,18 @@ def _infer_concat(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype
 
 
+def _concat_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    axis = node.attr("axis")
+    start: Dim = 0
+    found = []
+    for value in node.inputs:
+        position = index[axis] - start
+        inner = (*index[:axis], position, *index[axis + 1 :])
+        found.append(Source(value, inner, (Guard(position, value.shape[axis]),)))
+        start = start + value.shape[axis]
+    return tuple(found)
+
+
 define(
     OpDef(
         "concat",
@@ -275,6 +347,8 @@ define(
         _infer_concat,
         lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
         {"axis": is_int},
+        sources=_concat_sources,
+        is_pieced=True,
     )
 )
 
@@ -339,6 +413,18 @@ def _window_reads(node: Node) -> tuple[Interval, ...]:
     return (_hull(x, [0] * x.ndim, lasts),)
 
 
+def _window_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    axes = node.attr("axes")
+    inner = list(index[: source.ndim])
+    within = index[source.ndim :]
+    for axis, offset, stride, dilation in zip(
+        axes, within, node.attr("strides"), node.attr("dilations"), strict=True
+    ):
+        inner[axis] = inner[axis] * stride + offset * dilation
+    return (Source(source, tuple(inner)),)
+
+
 define(
     OpDef(
         "window",
@@ -348,6 +434,8 @@ define(
         _window_reference,
         {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
         _window_reads,
+        sources=_window_sources,
+        rereads=True,
     )
 )
 

@@ -121,6 +121,7 @@ define(
         _never,
         {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
         _reads_nothing,
+        storage="given",
     )
 )
 define(
@@ -132,6 +133,7 @@ define(
         lambda arrays, attrs, shape, dtype: attrs["data"].array,
         {"data": _is_constant_data},
         _reads_nothing,
+        storage="constant",
     )
 )
 define(
@@ -143,6 +145,7 @@ define(
         lambda arrays, attrs, shape, dtype: attrs["source"].array(),
         {"source": _is_buffer_source},
         _reads_nothing,
+        storage="constant",
     )
 )
 
@@ -171,6 +174,7 @@ define(
         {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
         _reads_nothing,
         {"copies": 1},
+        storage="given",
     )
 )
 
@@ -190,6 +194,8 @@ define(
         _full_reference,
         {"value": is_number, "shape": is_dims, "dtype": is_dtype},
         _reads_nothing,
+        storage="made up",
+        keeps_order=True,
     )
 )
 
@@ -209,6 +215,7 @@ define(
         lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
         {"value": is_dim, "dtype": is_dtype},
         _reads_nothing,
+        storage="made up",
     )
 )
 
@@ -241,6 +248,7 @@ define(
         _iota_reference,
         {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
         _reads_nothing,
+        storage="made up",
     )
 )
 

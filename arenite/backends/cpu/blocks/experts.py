@@ -147,11 +147,7 @@ class ExpertsDriver(BlocksDriver):
         return super()._address(operand, line)
 
 
-def chooses(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in _BUILDERS
-
-
-def build_experts(kernel: Kernel, target: Target) -> Built:
+def build_experts(kernel: Kernel, target: Target, choice: str = "") -> Built:
     draft = Draft(kernel)
     return _BUILDERS[draft.node.op](draft, target)
 
@@ -283,3 +279,5 @@ _BUILDERS: dict[str, Callable[[Draft, Target], Built]] = {
     "matmul_packed_experts": _of_blocks,
     "matmul_experts": _of_floats,
 }
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_experts)

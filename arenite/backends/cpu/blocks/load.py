@@ -11,6 +11,7 @@ from collections.abc import Callable
 from arenite.backends.cpu.blocks.panels import PanelReader
 from arenite.backends.cpu.blocks.read import RUN, UINT16, BlockReader, number
 from arenite.backends.cpu.blocks.runs import quantise
+from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
@@ -23,11 +24,7 @@ from arenite.schedule.kernel import Kernel
 _LANE, _AT = ir.Name("lane"), ir.Name("at")
 
 
-def reads_blocks(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in _BUILDERS
-
-
-def build_blocks(kernel: Kernel) -> Built:
+def build_blocks(kernel: Kernel, target: Target, choice: str = "") -> Built:
     draft = Draft(kernel)
     return _BUILDERS[draft.node.op](draft)
 
@@ -186,3 +183,5 @@ _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "pack_blocks": _pack,
     "quantise_blocks": quantise,
 }
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_blocks)

@@ -17,18 +17,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.backends.cpu.ops.channels_last import (
+    LAST_ATTRS,
+    PANEL,
+    channels_second,
+    image_source,
+    last_sizes,
+    packed_operand,
+)
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node, typed
-from arenite.ir.ops.convolution import (
-    _LAST_ATTRS,
-    PANEL,
-    _conv_reference,
-    _first,
-    _last_sizes,
-)
+from arenite.ir.ops.access import Index, Reduction, Source, summed
+from arenite.ir.ops.convolution import conv_reference
 from arenite.ir.ops.define import (
     INT32,
+    OPS,
     Array,
     Attrs,
     Inferred,
@@ -97,9 +101,40 @@ def _unsigned(a: Array) -> Array:
     return a.view(np.uint8) ^ np.uint8(TURN) if a.dtype == np.int8 else a
 
 
+def _operand(node: Node, value: Node) -> str | None:
+    """Both are read from memory, in runs of bytes."""
+    reason = packed_operand(node, value)
+    if reason is None and value.op != "reshape" and OPS[value.op].storage != "made up":
+        return f"{node.op} reads runs of bytes from memory"
+    return reason
+
+
+def _matmul_reduction(node: Node) -> Reduction:
+    a, panels = node.inputs
+    numbers = unsigned(a)
+    lanes, word = panels.shape[-2:]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        panel, at = column // lanes, k // word
+        lane = (column - panel * lanes, k - at * word)
+        return Source(numbers, (*rows, k)), Source(panels, (panel, at, *lane))
+
+    return summed(node, a.shape[-1:], factors)
+
+
 define(
     OpDef(
-        "matmul_bytes", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"columns": is_int}
+        "matmul_bytes",
+        "contraction",
+        (2, 2),
+        _infer_matmul,
+        _matmul_reference,
+        {"columns": is_int},
+        reduction=_matmul_reduction,
+        operand=_operand,
+        is_packed=True,
+        multiplies_bytes=True,
     )
 )
 
@@ -134,7 +169,7 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"{shapes}: {channels} channels of {groups} groups need panels of {PANEL} columns of "
             f"{WORD} bytes, the last ones padded, for {total} channels in"
         )
-    sizes = _last_sizes("conv_bytes", x, kernel, attrs)
+    sizes = last_sizes("conv_bytes", x, kernel, attrs)
     return (x.shape[0], *sizes, channels), INT32
 
 
@@ -151,8 +186,42 @@ def _conv_bytes_reference(
     x = np.pad(x, ((0, 0), *attrs["padding"], (0, 0)), constant_values=attrs["pad_value"])
     inside = {**attrs, "groups": groups, "padding": ((0, 0),) * (x.ndim - 2)}
     first = (shape[0], channels, *shape[1:-1])
-    made = _conv_reference([_first(x), w], inside, first, dtype)
+    made = conv_reference([channels_second(x), w], inside, first, dtype)
     return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+
+
+def _conv_reduction(node: Node) -> Reduction:
+    x, panels = node.inputs
+    numbers = unsigned(x)
+    n_spatial = x.ndim - 2
+    lanes, word = panels.shape[-2:]
+    groups = panels.shape[0]
+    depth = x.shape[-1] // groups
+    per_group_out = node.attr("channels") // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        out_channel = index[n_spatial + 1]
+        *taps, channel = index[n_spatial + 2 :]
+        group = out_channel // per_group_out
+        within = out_channel - group * per_group_out
+        panel, at = within // lanes, channel // word
+        lane = (within - panel * lanes, channel - at * word)
+        image = image_source(node, index[: n_spatial + 1], taps, group * depth + channel)
+        image = Source(numbers, image.index, image.guards)
+        return _filled(node, image), Source(panels, (group, panel, *taps, at, *lane))
+
+    return summed(node, (*panels.shape[2:-3], depth), factors)
+
+
+def _filled(node: Node, image: Source) -> Source:
+    """The same element with `pad_value` where there is none."""
+    if not image.guards or node.attr("pad_value") == 0:
+        return image
+    sides = node.attr("padding")
+    padding = ((0, 0), *sides, (0, 0))
+    padded = make("pad", image.node, padding=padding, value=node.attr("pad_value"))
+    moved = [at + before for at, (before, _) in zip(image.index[1:-1], sides, strict=True)]
+    return Source(padded, (image.index[0], *moved, image.index[-1]))
 
 
 define(
@@ -162,6 +231,10 @@ define(
         (2, 2),
         _infer_conv,
         _conv_bytes_reference,
-        {**_LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+        {**LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+        reduction=_conv_reduction,
+        operand=_operand,
+        is_packed=True,
+        multiplies_bytes=True,
     )
 )

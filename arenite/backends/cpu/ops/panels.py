@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.backends.cpu.ops.channels_last import PANEL, packed_operand
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import rounded
 from arenite.ir.node import Node
+from arenite.ir.ops.access import (
+    Index,
+    Reduction,
+    Source,
+    is_readable_in_place,
+    is_view,
+    summed,
+)
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_int
 
 
@@ -43,4 +51,36 @@ def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype:
     return rounded(np.matmul(a, w), dtype)
 
 
-define(OpDef("matmul_panels", "contraction", (2, 2), _infer, _reference, {"columns": is_int}))
+def _reduction(node: Node) -> Reduction:
+    a, panels = node.inputs
+    lanes = panels.shape[-1]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        panel = column // lanes
+        return Source(a, (*rows, k)), Source(panels, (panel, k, column - panel * lanes))
+
+    return summed(node, a.shape[-1:], factors)
+
+
+def _operand(node: Node, value: Node) -> str | None:
+    """Rows lie side by side."""
+    reason = packed_operand(node, value)
+    if reason is None and is_view(value) and not is_readable_in_place(value, in_runs=True):
+        return f"{node.op} reads rows from memory"
+    return reason
+
+
+define(
+    OpDef(
+        "matmul_panels",
+        "contraction",
+        (2, 2),
+        _infer,
+        _reference,
+        {"columns": is_int},
+        reduction=_reduction,
+        operand=_operand,
+        is_packed=True,
+    )
+)

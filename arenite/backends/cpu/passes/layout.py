@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import full
 
