@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from arenite import passes
@@ -60,24 +59,37 @@ def draft(
     """Everything of a program but its code; `memory` is the most bytes it may take in all,
     `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
     refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
+    refusal: DoesNotFit | None = None
+    for simplified, choices in _ways(graph, memory, winograd):
+        try:
+            return _drafted(graph, simplified, choices, memory, made_for)
+        except DoesNotFit as problem:
+            refusal = problem
+    assert refusal is not None
+    raise refusal
+
+
+def _ways(
+    graph: Graph, memory: int | None, winograd: bool
+) -> Iterator[tuple[Graph, Mapping[str, str]]]:
+    """The quickest first; where memory is short, those that take less: what tuning has chosen may
+    need more scratch than the usual, Winograd larger weights, and panels memory beside that of a
+    file."""
     choices = all_choices()
     is_faster = winograd and host_target().has_fma  # else there are no register tiles
     neutral, _ = passes.run(graph, passes.NEUTRAL)
-    simplified, _ = passes.run(neutral, cpu.PASSES if is_faster else cpu.WITHOUT_WINOGRAD)
-    ways = [(simplified, choices)]
-    if memory is not None:
-        # What tuning has chosen may need more scratch than the usual, Winograd larger weights, and
-        # panels memory beside that of a file.
-        if choices:
-            ways.append((simplified, {}))
-        if any(node.op == "conv_winograd" for node in simplified.everything):
-            ways.append((passes.run(neutral, cpu.WITHOUT_WINOGRAD)[0], {}))
-        if any(node.op == "matmul_panels" for node in simplified.everything):
-            ways.append((passes.run(neutral, cpu.IN_PLACE)[0], {}))
-    for way in ways[:-1]:
-        with suppress(DoesNotFit):
-            return _drafted(graph, *way, memory, made_for)
-    return _drafted(graph, *ways[-1], memory, made_for)
+    quickest, *others = (cpu.PASSES, cpu.WITHOUT_WINOGRAD, cpu.IN_PLACE)[0 if is_faster else 1 :]
+    simplified, _ = passes.run(neutral, quickest)
+    yield simplified, choices
+    if memory is None:
+        return
+    if choices:
+        yield simplified, {}
+    for way in others:
+        other, _ = passes.run(neutral, way)
+        if other.results != simplified.results:
+            simplified = other
+            yield simplified, {}
 
 
 def _drafted(

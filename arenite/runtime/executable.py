@@ -128,18 +128,19 @@ class Executable(Closing):
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
         from arenite.backends.cpu.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
+        from arenite.ir.ops import OPS
         from arenite.passes import NEUTRAL, run
 
         def has(op: str) -> bool:
             return any(one.entry_point.startswith(op) for one in self.kernels)
 
-        own = PASSES if has("conv_winograd") else WITHOUT_WINOGRAD
-        made = run(self.graph, (*NEUTRAL, *own))[1]
-        is_packed = any(node.op == "matmul_panels" for node in made[-1].graph.everything)
         # Where memory was short, weights are read where they lie.
-        if has("matmul_panels") or not is_packed:
-            return made
-        return run(self.graph, (*NEUTRAL, *IN_PLACE))[1]
+        for own in (PASSES, WITHOUT_WINOGRAD, IN_PLACE):
+            made = run(self.graph, (*NEUTRAL, *own))[1]
+            packed = {node.op for node in made[-1].graph.everything if OPS[node.op].is_packed}
+            if all(map(has, packed)):
+                break
+        return made
 
     @cached_property
     def schedule(self) -> Schedule:

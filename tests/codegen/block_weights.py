@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.ops.block_forms import FORMS
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME
 from arenite.dtype.blocks import LAYOUTS
 from arenite.ir import Node, buffer
-from arenite.ir.ops.block_forms import FORMS
 
 TYPES = sorted(FORMS)
 

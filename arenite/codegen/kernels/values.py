@@ -7,7 +7,7 @@ Each element is named once in the block where it is computed and found again by 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,8 +27,13 @@ UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 
 #: Where a part of a complex number is among the two.
 _PARTS = {"real": 0, "imag": 1}
-#: Where the names of the graph's ops and the loop IR's differ.
-_BINARY = {"maximum": "max", "minimum": "min"}
+#: Elementwise ops that are not one op of the loop IR of the same name, as expressions of operands
+#: wide enough to compute with.
+EXPRESSIONS: dict[str, Callable[..., ir.Expr]] = {
+    "maximum": lambda a, b: ir.Binary("max", a, b),
+    "minimum": lambda a, b: ir.Binary("min", a, b),
+}
+#: The same of bools.
 _BOOL_BINARY = {"maximum": "or", "minimum": "and", "mul": "and", "add": "or"}
 
 
@@ -284,10 +289,10 @@ def _apply(node: Node, operands: list[ir.Expr]) -> ir.Expr:
     if node.op == "where":
         return ir.Select(*operands)
     wide = [_cast(value, compute_dtype(value.dtype)) for value in operands]
-    if len(wide) == 1:
-        made: ir.Expr = ir.Unary(node.op, wide[0])
-    elif wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
-        made = ir.Binary(_BOOL_BINARY[node.op], *wide)
+    if wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
+        made: ir.Expr = ir.Binary(_BOOL_BINARY[node.op], *wide)
+    elif node.op in EXPRESSIONS:
+        made = EXPRESSIONS[node.op](*wide)
     else:
-        made = ir.Binary(_BINARY.get(node.op, node.op), *wide)
+        made = ir.Unary(node.op, *wide) if len(wide) == 1 else ir.Binary(node.op, *wide)
     return _cast(made, node.dtype)

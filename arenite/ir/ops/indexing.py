@@ -41,7 +41,7 @@ from arenite.ir.ops.define import (
 )
 
 
-def _check_range(op: str, indices: Array, size: int, axis: int) -> None:
+def check_range(op: str, indices: Array, size: int, axis: int) -> None:
     wrong = indices[(indices < 0) | (indices >= size)]
     if wrong.size:
         raise IndexOutOfRange(
@@ -61,7 +61,7 @@ def _gather_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
     data, indices = arrays
-    _check_range("gather", indices, data.shape[attrs["axis"]], attrs["axis"])
+    check_range("gather", indices, data.shape[attrs["axis"]], attrs["axis"])
     return np.take(data, indices, axis=attrs["axis"])
 
 
@@ -100,7 +100,7 @@ def _gather_elements_reference(
     arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
 ) -> Array:
     data, indices = arrays
-    _check_range("gather_elements", indices, data.shape[attrs["axis"]], attrs["axis"])
+    check_range("gather_elements", indices, data.shape[attrs["axis"]], attrs["axis"])
     return np.take_along_axis(data, indices, axis=attrs["axis"])
 
 
@@ -145,7 +145,7 @@ def _scatter_reference(
 ) -> Array:
     data, indices, updates = arrays
     axis: int = attrs["axis"]
-    _check_range("scatter_elements", indices, data.shape[axis], axis)
+    check_range("scatter_elements", indices, data.shape[axis], axis)
     places: list[Any] = list(np.indices(indices.shape, sparse=True))
     places[axis] = indices
     if attrs["reduction"] == "none":

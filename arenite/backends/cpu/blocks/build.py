@@ -20,6 +20,8 @@ from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import Operand, Product
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of
+from arenite.backends.cpu.ops.block_forms import LANES, PANEL, form_of
+from arenite.backends.cpu.ops.blocks import RUN_WORDS, depth_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -32,8 +34,6 @@ from arenite.ir.ops.access import (
     space_vars,
     substitute,
 )
-from arenite.ir.ops.block_forms import LANES, PANEL, form_of
-from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.schedule.kernel import Kernel
 
 #: What reading a weight counts as, in multiplications of bytes.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from arenite.backends.cpu.blocks.panels import PanelReader
 from arenite.backends.cpu.blocks.read import RUN, UINT16, BlockReader, number
 from arenite.backends.cpu.blocks.runs import quantise
+from arenite.backends.cpu.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -18,7 +19,6 @@ from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
 from arenite.dtype import uint8
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
-from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, form_of
 from arenite.schedule.kernel import Kernel
 
 _LANE, _AT = ir.Name("lane"), ir.Name("at")

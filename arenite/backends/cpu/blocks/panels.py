@@ -14,9 +14,9 @@ from arenite.backends.cpu.blocks.read import (
     looked_up,
     number,
 )
+from arenite.backends.cpu.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import uint8
-from arenite.ir.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 
 
 @dataclass(frozen=True, slots=True)

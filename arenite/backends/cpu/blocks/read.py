@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from arenite.backends.cpu.ops.block_forms import Form, form_of
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME, DType, float32, uint8
 from arenite.dtype.blocks import IQ4_VALUES, LAYOUTS
-from arenite.ir.ops.block_forms import Form, form_of
 
 INT32, UINT16, FLOAT16 = BY_NAME["int32"], BY_NAME["uint16"], BY_NAME["float16"]
 

@@ -2,6 +2,7 @@
 
 from arenite.backends.cpu.ops import (  # noqa: F401
     attention_parts,
+    blocks,
     byte_products,
     channels_last,
     panels,

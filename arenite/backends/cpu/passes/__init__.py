@@ -1,5 +1,6 @@
 """Passes for this back end's kernels, which run behind the neutral ones."""
 
+from arenite.backends.cpu import ops  # noqa: F401  # what passes make nodes of
 from arenite.backends.cpu.passes.attention import attention, spelled_attentions
 from arenite.backends.cpu.passes.blocks import blocks, share_panels
 from arenite.backends.cpu.passes.integers import integers
