@@ -85,8 +85,8 @@ class _Splitting:
             self._keep(node, self._rebuilt(node))
             if is_complex(node):
                 self._in_memory.add(node)
-                parts = (make(op, self._whole[node]) for op in ("real", "imag"))
-                self._set_planes(node, *parts)
+                whole = self._whole[node]
+                self._set_planes(node, make("real", whole), make("imag", whole))
             return
         given = [
             self._planes[value] if is_complex(value) else (self._whole[value],) * 2

@@ -33,7 +33,8 @@ def _is_given(node: Node) -> bool:
 def _is_made_here(node: Node) -> bool:
     """Whether every segment that reads it makes it: a constant, what takes no memory, a view."""
     op = OPS[node.op]
-    return op.storage in ("constant", "made up") or op.is_free or node.op in ("arange", "permute")
+    is_shown = op.is_free or node.op == "permute"
+    return op.storage in ("constant", "made up") or is_shown or node.op == "arange"
 
 
 @dataclass(frozen=True, slots=True)
