@@ -26,6 +26,7 @@ from arenite.schedule.kernel import (
     Schedule,
     Stage,
 )
+from arenite.schedule.roots import is_in_memory
 
 
 def construct(
@@ -95,8 +96,7 @@ def _overwritable(graph: Graph, node: Node, parts: LoopParts) -> dict[Node, Node
     for initial, one, following in zip(parts.initial, parts.carried, parts.following, strict=True):
         if following.op != "update_slice" or following.inputs[0] is not one:
             continue
-        op = OPS[initial.op]
-        is_elsewhere = op.is_in_memory or op.is_construct
+        is_elsewhere = is_in_memory(initial) or OPS[initial.op].is_construct
         if is_elsewhere or initial in graph.results or made.count(following) > 1:
             continue
         readers = [user for user in graph.nodes if initial in user.inputs]

@@ -35,7 +35,7 @@ def is_copy(node: Node) -> bool:
 
 def is_in_memory(node: Node) -> bool:
     """Whether a node exists before anything runs: an argument, a constant, an array."""
-    return OPS[node.op].is_in_memory
+    return OPS[node.op].storage in ("given", "constant")
 
 
 def is_made_up(node: Node) -> bool:

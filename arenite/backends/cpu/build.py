@@ -18,6 +18,7 @@ from arenite.codegen.printer import kernel_text
 from arenite.ir.node import Node, attr_key
 from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
+from arenite.schedule.roots import is_in_memory
 
 
 def content_of(loops: ir.LoopKernel) -> str:
@@ -107,6 +108,5 @@ def form_of(kernel: Kernel) -> Hashable:
 
 def _type_of(node: Node) -> Hashable:
     """The op with its attributes; of values that are given, their type alone."""
-    op = OPS[node.op]
-    own = () if op.is_in_memory or op.is_construct else attr_key(node.attrs)
+    own = () if is_in_memory(node) or OPS[node.op].is_construct else attr_key(node.attrs)
     return node.op, own, node.shape, node.dtype

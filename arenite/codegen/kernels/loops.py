@@ -12,12 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
-from arenite.ir.ops.access import (
-    Index,
-    coefficient,
-    space_vars,
-    substitute,
-)
+from arenite.ir.ops.access import Index, coefficient, space_vars, substitute
 from arenite.schedule.kernel import Kernel
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.

@@ -30,7 +30,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_bool,
     is_dim,
@@ -177,9 +177,7 @@ def weights_of(scores: Array) -> tuple[Array, Array, Array]:
     return weights, highest, weights.sum(axis=-1, keepdims=True)
 
 
-def _attention_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _attention_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     scores, v = masked_scores(arrays, attrs)
     weights, _, total = weights_of(scores)
     return rounded(weights @ v / np.where(total == 0, 1, total), dtype)
@@ -203,17 +201,15 @@ def viewed_operand(node: Node, value: Node, *, in_runs: bool = False) -> str | N
 
 
 define(
-    OpDef(
-        "attention",
-        "contraction",
-        (3, 6),
-        infer_attention,
-        _attention_reference,
-        ATTRS,
-        work=attention_work,
-        operand=viewed_operand,
-        rereads=True,
-        reads_views=True,
-        writes_views=True,
-    )
+    "attention",
+    "contraction",
+    (3, 6),
+    infer_attention,
+    _attention_reference,
+    ATTRS,
+    work=attention_work,
+    operand=viewed_operand,
+    rereads=True,
+    reads_views=True,
+    writes_views=True,
 )

@@ -29,7 +29,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     make,
@@ -82,21 +82,17 @@ def _infer_dequantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return w.shape, float32
 
 
-def _dequantise_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _dequantise_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return dequantised(arrays[0], attrs["dtype"], shape)
 
 
 define(
-    OpDef(
-        "dequantise",
-        "contraction",
-        (1, 1),
-        _infer_dequantise,
-        _dequantise_reference,
-        {"dtype": is_dtype},
-    )
+    "dequantise",
+    "contraction",
+    (1, 1),
+    _infer_dequantise,
+    _dequantise_reference,
+    {"dtype": is_dtype},
 )
 
 
@@ -107,24 +103,13 @@ def _infer_rows(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*indices.shape, w.shape[1]), float32
 
 
-def _rows_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _rows_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     raw, indices = arrays
     check_range("rows_of_blocks", indices, len(raw), 0)
     return dequantised(raw[indices], attrs["dtype"], shape)
 
 
-define(
-    OpDef(
-        "rows_of_blocks",
-        "indexing",
-        (2, 2),
-        _infer_rows,
-        _rows_reference,
-        {"dtype": is_dtype},
-    )
-)
+define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dtype": is_dtype})
 
 
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -156,21 +141,12 @@ def as_quantised(x: Array) -> NDArray[np.float64]:
     return (scale[..., None].astype(np.float64) * numbers).reshape(x.shape)
 
 
-def _matmul_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, raw = arrays
     weights = dequantised(raw, attrs["dtype"], (shape[-1], x.shape[-1])).astype(np.float64)
     return (as_quantised(x) @ weights.T).astype(np.float32)
 
 
 define(
-    OpDef(
-        "matmul_blocks",
-        "contraction",
-        (2, 2),
-        _infer_matmul,
-        _matmul_reference,
-        {"dtype": is_dtype},
-    )
+    "matmul_blocks", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"dtype": is_dtype}
 )

@@ -25,7 +25,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     broadcast,
     define,
     is_bool,
@@ -74,9 +74,7 @@ def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*broadcast("matmul", left[:-2], right[:-2]), left[-2], right[-1]), dtype
 
 
-def _matmul_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     a, b = (accumulated(array, dtype) for array in arrays)
     if attrs["transpose_a"]:
         a = a.swapaxes(-1, -2)
@@ -108,13 +106,11 @@ def _batch(index: Sequence[Dim], shape: Shape) -> Index:
 
 
 define(
-    OpDef(
-        "matmul",
-        "contraction",
-        (2, 2),
-        _infer_matmul,
-        _matmul_reference,
-        {"transpose_a": is_bool, "transpose_b": is_bool},
-        reduction=_matmul_reduction,
-    )
+    "matmul",
+    "contraction",
+    (2, 2),
+    _infer_matmul,
+    _matmul_reference,
+    {"transpose_a": is_bool, "transpose_b": is_bool},
+    reduction=_matmul_reduction,
 )

@@ -36,7 +36,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dims,
     is_dtype,
@@ -161,7 +161,7 @@ def _infer_if(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return then.shape, then.dtype
 
 
-def _if_reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _if_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return arrays[1] if arrays[0] else arrays[2]
 
 
@@ -259,43 +259,33 @@ def is_found(value: object) -> bool:
 
 
 define(
-    OpDef(
-        "parameter",
-        "source",
-        (0, 0),
-        _infer_parameter,
-        _in_its_graph,
-        {"number": is_int, "shape": is_dims, "dtype": is_dtype},
-        lambda node: (),
-        storage="given",
-    )
+    "parameter",
+    "source",
+    (0, 0),
+    _infer_parameter,
+    _in_its_graph,
+    {"number": is_int, "shape": is_dims, "dtype": is_dtype},
+    lambda node: (),
+    storage="given",
 )
-define(OpDef("if", "control", (3, 3), _infer_if, _if_reference))
+define("if", "control", (3, 3), _infer_if, _if_reference)
+define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True)
 define(
-    OpDef(
-        "cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True
-    )
-)
-define(
-    OpDef(
-        "branch",
-        "control",
-        (1, None),
-        _infer_branch,
-        _in_its_graph,
-        {"then": is_region, "otherwise": is_region, "index": is_int},
-        is_construct=True,
-    )
+    "branch",
+    "control",
+    (1, None),
+    _infer_branch,
+    _in_its_graph,
+    {"then": is_region, "otherwise": is_region, "index": is_int},
+    is_construct=True,
 )
 define(
-    OpDef(
-        "loop",
-        "control",
-        (2, None),
-        _infer_loop,
-        _in_its_graph,
-        {"body": is_region, "carried": is_int, "index": is_int},
-        operand=_loop_operand,
-        is_construct=True,
-    )
+    "loop",
+    "control",
+    (2, None),
+    _infer_loop,
+    _in_its_graph,
+    {"body": is_region, "carried": is_int, "index": is_int},
+    operand=_loop_operand,
+    is_construct=True,
 )

@@ -27,7 +27,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dim_pairs,
     is_int,
@@ -42,18 +42,40 @@ def _check(op: str, x: Node, w: Node, attrs: Attrs) -> None:
     shapes = f"{op}: x of shape {x.shape}, w of shape {w.shape}"
     if not 1 <= n_spatial <= 3 or w.ndim != x.ndim:
         raise ShapeMismatch(f"{shapes}: both need two axes and then one to three spatial ones")
-    if not n_spatial == len(attrs["strides"]) == len(attrs["dilations"]) == len(attrs["padding"]):
+    check_axes(shapes, n_spatial, attrs)
+    if attrs["groups"] < 1:
+        raise ShapeMismatch(f"{shapes}: {attrs['groups']} groups are none")
+
+
+def check_axes(shapes: str, n_spatial: int, attrs: Attrs) -> None:
+    """What is given for each spatial axis."""
+    per_axis = (attrs["strides"], attrs["dilations"], attrs["padding"])
+    if any(len(given) != n_spatial for given in per_axis) or not (
+        all(number > 0 for given in per_axis[:2] for number in given)
+        and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
+    ):
         raise ShapeMismatch(
-            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']}, padding "
-            f"{attrs['padding']} are not one each for {n_spatial} spatial axes"
+            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']} (positive) and "
+            f"padding {attrs['padding']} (not negative) are not one each for {n_spatial} spatial "
+            "axes"
         )
-    positive = all(number > 0 for number in (*attrs["strides"], *attrs["dilations"]))
-    padded = all(known_le(0, side) for pair in attrs["padding"] for side in pair)
-    if not (positive and padded and attrs["groups"] > 0):
-        raise ShapeMismatch(
-            f"{shapes}: strides, dilations and groups are positive and padding is not negative; "
-            f"got {attrs['strides']}, {attrs['dilations']}, {attrs['groups']}, {attrs['padding']}"
-        )
+
+
+def window_sizes(
+    shapes: str, sizes: Sequence[Dim], kernel: Sequence[Dim], attrs: Attrs
+) -> list[Dim]:
+    """Places of the output along the spatial axes."""
+    places: list[Dim] = []
+    for size, taps, stride, dilation, (before, after) in zip(
+        sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"], strict=True
+    ):
+        padded, reach = size + before + after, dilation * (taps - 1) + 1
+        if not known_le(1, taps) or not known_le(reach, padded):
+            raise ShapeMismatch(
+                f"{shapes}: a kernel of {reach} does not fit {padded} padded elements"
+            )
+        places.append(window_count(padded, taps, stride, dilation))
+    return places
 
 
 def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -65,22 +87,8 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"conv: x of shape {x.shape} has {x.shape[1]} channels, w of shape {w.shape} in "
             f"{groups} groups takes {w.shape[1] * groups}; w's {w.shape[0]} must divide by groups"
         )
-    sizes: list[Dim] = []
-    for size, kernel, stride, (before, after), dilation in zip(
-        x.shape[2:],
-        w.shape[2:],
-        attrs["strides"],
-        attrs["padding"],
-        attrs["dilations"],
-        strict=True,
-    ):
-        padded = size + before + after
-        if not known_le(1, kernel) or not known_le(dilation * (kernel - 1) + 1, padded):
-            raise ShapeMismatch(
-                f"conv: a kernel of {dilation * (kernel - 1) + 1} does not fit {padded} padded "
-                f"elements (x of shape {x.shape}, w of shape {w.shape})"
-            )
-        sizes.append(window_count(padded, kernel, stride, dilation))
+    shapes = f"conv: x of shape {x.shape}, w of shape {w.shape}"
+    sizes = window_sizes(shapes, x.shape[2:], w.shape[2:], attrs)
     return (x.shape[0], w.shape[0], *sizes), product_dtype("conv", x, w)
 
 
@@ -90,9 +98,16 @@ def _at(array: Array, place: Sequence[Any]) -> Array:
     return np.asarray(array[spatial])
 
 
-def conv_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _spans(place: Sequence[int], sizes: Sizes, attrs: Attrs) -> list[slice]:
+    """What a tap sees of the image, in so many places."""
+    per_axis = zip(place, attrs["dilations"], sizes, attrs["strides"], strict=True)
+    return [
+        slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
+        for at, d, size, s in per_axis
+    ]
+
+
+def conv_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w = (accumulated(array, dtype) for array in arrays)
     x = np.pad(x, ((0, 0), (0, 0), *attrs["padding"]))
     groups, sizes = attrs["groups"], shape[2:]
@@ -100,14 +115,9 @@ def conv_reference(
     w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     result = np.zeros((shape[0], groups, w.shape[1], *sizes), x.dtype)
     for place in places(*(range(kernel) for kernel in w.shape[3:])):
-        spans: list[Any] = [
-            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
-            for at, d, size, s in zip(
-                place, attrs["dilations"], sizes, attrs["strides"], strict=True
-            )
-        ]
         # n batch, g group, c channel in, o channel out; the rest are places
-        result += np.einsum("ngc...,goc->ngo...", _at(x, spans), _at(w, place))
+        seen = _at(x, _spans(place, sizes, attrs))
+        result += np.einsum("ngc...,goc->ngo...", seen, _at(w, place))
     return rounded(result.reshape(shape), dtype)
 
 
@@ -146,15 +156,13 @@ _CONV_ATTRS = {
 }
 
 define(
-    OpDef(
-        "conv",
-        "convolution",
-        (2, 2),
-        _infer_conv,
-        conv_reference,
-        _CONV_ATTRS,
-        reduction=_conv_reduction,
-    )
+    "conv",
+    "convolution",
+    (2, 2),
+    _infer_conv,
+    conv_reference,
+    _CONV_ATTRS,
+    reduction=_conv_reduction,
 )
 
 
@@ -186,9 +194,7 @@ def _infer_transpose(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, product_dtype("conv_transpose", x, w)
 
 
-def _transpose_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _transpose_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w = (accumulated(array, dtype) for array in arrays)
     groups, sizes = attrs["groups"], x.shape[2:]
     x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *sizes)
@@ -198,13 +204,9 @@ def _transpose_reference(
     whole = [size + sum(pair) for size, pair in zip(shape[2:], padding, strict=True)]
     result = np.zeros((shape[0], groups, w.shape[2], *whole), x.dtype)
     for place in places(*(range(kernel) for kernel in w.shape[3:])):
-        spans: list[Any] = [
-            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
-            for at, d, size, s in zip(
-                place, attrs["dilations"], sizes, attrs["strides"], strict=True
-            )
-        ]
-        _at(result, spans)[...] += np.einsum("ngc...,gco->ngo...", x, _at(w, place))
+        _at(result, _spans(place, sizes, attrs))[...] += np.einsum(
+            "ngc...,gco->ngo...", x, _at(w, place)
+        )
     crop: list[Any] = [
         slice(before, before + size) for size, (before, _) in zip(shape[2:], padding, strict=True)
     ]
@@ -212,12 +214,10 @@ def _transpose_reference(
 
 
 define(
-    OpDef(
-        "conv_transpose",
-        "convolution",
-        (2, 2),
-        _infer_transpose,
-        _transpose_reference,
-        {**_CONV_ATTRS, "output_padding": is_ints},
-    )
+    "conv_transpose",
+    "convolution",
+    (2, 2),
+    _infer_transpose,
+    _transpose_reference,
+    {**_CONV_ATTRS, "output_padding": is_ints},
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -27,8 +27,10 @@ from arenite.ir.node import Node, Shape, intern, typed
 if TYPE_CHECKING:
     from arenite.ir.ops.access import Index, Reduction, Source
 
+P = ParamSpec("P")
 Attrs: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = NDArray[Any]
+Sizes: TypeAlias = tuple[int, ...]
 Interval: TypeAlias = tuple[Dim, Dim]
 Inferred: TypeAlias = tuple[Shape, DType]
 Check: TypeAlias = Callable[[object], bool]
@@ -58,7 +60,7 @@ class OpDef:
     family: str  # the file it is defined in: source, elementwise, movement, ...
     arity: tuple[int, int | None]  # fewest and most inputs
     infer: Callable[[tuple[Node, ...], Attrs], Inferred]
-    reference: Callable[[list[Array], Attrs, tuple[int, ...], DType], Array]
+    reference: Callable[[list[Array], Attrs, Sizes, DType], Array]
     attrs: Mapping[str, Check] = field(default_factory=dict)
     reads: Callable[[Node], tuple[Interval, ...]] = reads_all
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
@@ -90,18 +92,21 @@ class OpDef:
         """Whether it sums products over a space that is no value's shape."""
         return self.reduction is not None and self.family != "reduction"
 
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether it is there before anything runs: an argument, a state, a constant."""
-        return self.storage in ("given", "constant")
-
 
 OPS: dict[str, OpDef] = {}
 
 
-def define(op: OpDef) -> None:
-    assert op.name not in OPS, f"{op.name} is defined twice"
-    OPS[op.name] = op
+def _defining(make_op: Callable[P, OpDef]) -> Callable[P, None]:
+    def define(*args: P.args, **kwargs: P.kwargs) -> None:
+        """Add an op, given as an OpDef is."""
+        op = make_op(*args, **kwargs)
+        assert op.name not in OPS, f"{op.name} is defined twice"
+        OPS[op.name] = op
+
+    return define
+
+
+define = _defining(OpDef)
 
 
 def make(op: str, *inputs: Node, **attrs: Any) -> Node:

@@ -29,7 +29,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     need_dtype,
@@ -76,7 +76,7 @@ def _elementwise(
         need_kind(name, inputs[0], kinds)
         return inputs[0].shape, result or inputs[0].dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         # A bool result says nothing of the operands, whose own NumPy dtype is enough to widen them.
         operands = [_computed(array) for array in arrays]
         if precise:
@@ -86,7 +86,7 @@ def _elementwise(
 
     chooses = chooses or result == BOOL
     arities = (arity, arity)
-    define(OpDef(name, "elementwise", arities, infer, reference, cost=cost, chooses=chooses))
+    define(name, "elementwise", arities, infer, reference, cost=cost, chooses=chooses)
 
 
 def _computed(array: Array) -> Array:
@@ -190,16 +190,14 @@ def _infer_pow(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return inputs[0].shape, inputs[0].dtype
 
 
-def _pow_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _pow_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     base, exponent = (widened(array, dtype) for array in arrays)
     if dtype.kind is Kind.FLOAT:
         base, exponent = base.astype(np.float64), exponent.astype(np.float64)
     return rounded(_pow(base, exponent), dtype)
 
 
-define(OpDef("pow", "elementwise", (2, 2), _infer_pow, _pow_reference, cost=FUNCTION))
+define("pow", "elementwise", (2, 2), _infer_pow, _pow_reference, cost=FUNCTION)
 
 _elementwise("eq", 2, ANY, np.equal, result=BOOL)
 _elementwise("ne", 2, ANY, np.not_equal, result=BOOL)
@@ -221,14 +219,12 @@ def _infer_where(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 define(
-    OpDef(
-        "where",
-        "elementwise",
-        (3, 3),
-        _infer_where,
-        lambda arrays, attrs, shape, dtype: np.where(arrays[0], arrays[1], arrays[2]),
-        chooses=True,
-    )
+    "where",
+    "elementwise",
+    (3, 3),
+    _infer_where,
+    lambda arrays, attrs, shape, dtype: np.where(arrays[0], arrays[1], arrays[2]),
+    chooses=True,
 )
 
 
@@ -239,13 +235,11 @@ def _infer_cast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return inputs[0].shape, attrs["dtype"]
 
 
-def _cast_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _cast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(OpDef("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype}))
+define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype})
 
 
 def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -259,12 +253,8 @@ def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, target
 
 
-def _bitcast_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _bitcast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return reinterpreted(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(
-    OpDef("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})
-)
+define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})

@@ -22,7 +22,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     make,
@@ -67,9 +67,7 @@ def chosen_products(x: Array, weights: Array, chosen: Array) -> Array:
     return made
 
 
-def _experts_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _experts_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w, chosen = arrays
     depth = x.shape[-1]
     if attrs["dtype"].is_block:
@@ -80,13 +78,11 @@ def _experts_reference(
 
 
 define(
-    OpDef(
-        "matmul_experts",
-        "indexing",
-        (3, 3),
-        _infer_experts,
-        _experts_reference,
-        {"dtype": is_dtype},
-        work=lambda node: (node.shape, 2 * bounds(node.inputs[0].shape[-1])[1]),
-    )
+    "matmul_experts",
+    "indexing",
+    (3, 3),
+    _infer_experts,
+    _experts_reference,
+    {"dtype": is_dtype},
+    work=lambda node: (node.shape, 2 * bounds(node.inputs[0].shape[-1])[1]),
 )

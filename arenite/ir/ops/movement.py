@@ -28,7 +28,7 @@ from arenite.ir.ops.define import (
     Attrs,
     Inferred,
     Interval,
-    OpDef,
+    Sizes,
     define,
     is_dim_pairs,
     is_dims,
@@ -58,17 +58,15 @@ def _reshape_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "reshape",
-        "movement",
-        (1, 1),
-        _infer_reshape,
-        lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
-        {"shape": is_dims},
-        sources=_reshape_sources,
-        is_free=True,
-        keeps_order=True,
-    )
+    "reshape",
+    "movement",
+    (1, 1),
+    _infer_reshape,
+    lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
+    {"shape": is_dims},
+    sources=_reshape_sources,
+    is_free=True,
+    keeps_order=True,
 )
 
 
@@ -91,16 +89,14 @@ def _front_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "front",
-        "movement",
-        (2, 2),
-        _infer_front,
-        lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
-        {"axis": is_int},
-        lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
-        sources=_front_sources,
-    )
+    "front",
+    "movement",
+    (2, 2),
+    _infer_front,
+    lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
+    {"axis": is_int},
+    lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
+    sources=_front_sources,
 )
 
 
@@ -123,15 +119,13 @@ def _permute_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "permute",
-        "movement",
-        (1, 1),
-        _infer_permute,
-        lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
-        {"axes": is_ints},
-        sources=_permute_sources,
-    )
+    "permute",
+    "movement",
+    (1, 1),
+    _infer_permute,
+    lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
+    {"axes": is_ints},
+    sources=_permute_sources,
 )
 
 
@@ -153,16 +147,14 @@ def _expand_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "expand",
-        "movement",
-        (1, 1),
-        _infer_expand,
-        lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
-        {"shape": is_dims},
-        sources=_expand_sources,
-        is_free=True,
-    )
+    "expand",
+    "movement",
+    (1, 1),
+    _infer_expand,
+    lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
+    {"shape": is_dims},
+    sources=_expand_sources,
+    is_free=True,
 )
 
 
@@ -178,9 +170,7 @@ def _infer_pad(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(before + size + after for size, (before, after) in sizes), x.dtype
 
 
-def _pad_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _pad_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     padded = np.full(shape, np.asarray(attrs["value"]).astype(numpy_dtype(dtype)))
     inside = [
         slice(before, before + size)
@@ -204,16 +194,14 @@ def _pad_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "pad",
-        "movement",
-        (1, 1),
-        _infer_pad,
-        _pad_reference,
-        {"padding": is_dim_pairs, "value": is_number},
-        sources=_pad_sources,
-        is_pieced=True,
-    )
+    "pad",
+    "movement",
+    (1, 1),
+    _infer_pad,
+    _pad_reference,
+    {"padding": is_dim_pairs, "value": is_number},
+    sources=_pad_sources,
+    is_pieced=True,
 )
 
 
@@ -247,9 +235,7 @@ def _infer_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(shape), x.dtype
 
 
-def _slice_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _slice_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     bounds_of_axes = zip(attrs["start"], attrs["stop"], attrs["step"], strict=True)
     # Python reads a stop of -1 as the last element; here it is the place before the first.
     return arrays[0][tuple(slice(a, None if b < 0 else b, c) for a, b, c in bounds_of_axes)]
@@ -292,17 +278,15 @@ def _slice_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "slice",
-        "movement",
-        (1, 1),
-        _infer_slice,
-        _slice_reference,
-        {"start": is_dims, "stop": is_dims, "step": is_ints},
-        _slice_reads,
-        sources=_slice_sources,
-        is_free=True,
-    )
+    "slice",
+    "movement",
+    (1, 1),
+    _infer_slice,
+    _slice_reference,
+    {"start": is_dims, "stop": is_dims, "step": is_ints},
+    _slice_reads,
+    sources=_slice_sources,
+    is_free=True,
 )
 
 
@@ -340,16 +324,14 @@ def _concat_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "concat",
-        "movement",
-        (1, None),
-        _infer_concat,
-        lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
-        {"axis": is_int},
-        sources=_concat_sources,
-        is_pieced=True,
-    )
+    "concat",
+    "movement",
+    (1, None),
+    _infer_concat,
+    lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
+    {"axis": is_int},
+    sources=_concat_sources,
+    is_pieced=True,
 )
 
 
@@ -381,9 +363,7 @@ def _infer_window(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*shape, *sizes), x.dtype
 
 
-def _window_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _window_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     (x,) = arrays
     strides = list(x.strides)
     window_strides = []
@@ -426,17 +406,15 @@ def _window_sources(node: Node, index: Index) -> tuple[Source, ...]:
 
 
 define(
-    OpDef(
-        "window",
-        "movement",
-        (1, 1),
-        _infer_window,
-        _window_reference,
-        {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
-        _window_reads,
-        sources=_window_sources,
-        rereads=True,
-    )
+    "window",
+    "movement",
+    (1, 1),
+    _infer_window,
+    _window_reference,
+    {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
+    _window_reads,
+    sources=_window_sources,
+    rereads=True,
 )
 
 

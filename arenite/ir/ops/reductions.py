@@ -29,7 +29,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_int,
     is_ints,
@@ -68,19 +68,17 @@ def _reduction(name: str, op: str, kinds: tuple[Kind, ...], function: Callable[.
         kept = [size for axis, size in enumerate(x.shape) if axis not in attrs["axes"]]
         return tuple(kept), x.dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axes"])), dtype)
 
     define(
-        OpDef(
-            name,
-            "reduction",
-            (1, 1),
-            infer,
-            reference,
-            {"axes": is_ints},
-            reduction=lambda node: _reduced(node, op, tuple(sorted(node.attr("axes")))),
-        )
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        {"axes": is_ints},
+        reduction=lambda node: _reduced(node, op, tuple(sorted(node.attr("axes")))),
     )
 
 
@@ -121,23 +119,21 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
         axis: int = attrs["axis"]
         return x.shape[:axis] + x.shape[axis + 1 :], INT64
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         (x,) = arrays
         if x.shape[attrs["axis"]] == 0:
             return np.zeros(shape, np.int64)
         return np.asarray(function(_comparable(x), axis=attrs["axis"]), np.int64)
 
     define(
-        OpDef(
-            name,
-            "reduction",
-            (1, 1),
-            infer,
-            reference,
-            {"axis": is_int},
-            reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
-            chooses=True,
-        )
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        {"axis": is_int},
+        reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
+        chooses=True,
     )
 
 
@@ -163,10 +159,10 @@ def _scan(
         need_axis(name, attrs["axis"], x)
         return x.shape, x.dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axis"])), dtype)
 
-    define(OpDef(name, "scan", (1, 1), infer, reference, {"axis": is_int}, chooses=chooses))
+    define(name, "scan", (1, 1), infer, reference, {"axis": is_int}, chooses=chooses)
 
 
 _scan("cumsum", NUMBER, _accumulate(np.cumsum))

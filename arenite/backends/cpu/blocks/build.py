@@ -28,12 +28,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
-from arenite.ir.ops.access import (
-    coefficient,
-    linear,
-    space_vars,
-    substitute,
-)
+from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
 from arenite.schedule.kernel import Kernel
 
 #: What reading a weight counts as, in multiplications of bytes.

@@ -19,7 +19,7 @@ from arenite.ir.ops.attention import (
     viewed_operand,
     weights_of,
 )
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_int
 
 
 def _is_positive(value: object) -> bool:
@@ -32,9 +32,7 @@ def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*front, chunks, width + 2), float32 if dtype.bits < 32 else dtype
 
 
-def _parts_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _parts_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     """For each chunk of keys by itself: the sums of weights times values, the highest score as a
     power of two, the sum of weights. Attentions over chunks join without their scores."""
     scores, v = masked_scores(arrays, attrs)
@@ -53,16 +51,14 @@ def _operand(node: Node, value: Node) -> str | None:
 
 
 define(
-    OpDef(
-        "attention_parts",
-        "contraction",
-        (3, 6),
-        _infer_parts,
-        _parts_reference,
-        {**ATTRS, "chunk": _is_positive},
-        work=attention_work,
-        operand=_operand,
-        rereads=True,
-        reads_views=True,
-    )
+    "attention_parts",
+    "contraction",
+    (3, 6),
+    _infer_parts,
+    _parts_reference,
+    {**ATTRS, "chunk": _is_positive},
+    work=attention_work,
+    operand=_operand,
+    rereads=True,
+    reads_views=True,
 )

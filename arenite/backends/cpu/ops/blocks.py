@@ -42,7 +42,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     is_int,
@@ -91,13 +91,11 @@ def _infer_quantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 define(
-    OpDef(
-        "quantise_blocks",
-        "contraction",
-        (1, 1),
-        _infer_quantise,
-        lambda arrays, attrs, shape, dtype: quantised(arrays[0]),
-    )
+    "quantise_blocks",
+    "contraction",
+    (1, 1),
+    _infer_quantise,
+    lambda arrays, attrs, shape, dtype: quantised(arrays[0]),
 )
 
 
@@ -110,24 +108,13 @@ def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*experts, -(-columns // PANEL), form_of(w.dtype).panel_nbytes(depth)), uint8
 
 
-def _pack_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _pack_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     [raw] = arrays
     matrices = raw.reshape(-1, *raw.shape[-2:])
     return np.stack([packed_panels(one, attrs["dtype"]) for one in matrices]).reshape(shape)
 
 
-define(
-    OpDef(
-        "pack_blocks",
-        "contraction",
-        (1, 1),
-        _infer_pack,
-        _pack_reference,
-        {"dtype": is_dtype},
-    )
-)
+define("pack_blocks", "contraction", (1, 1), _infer_pack, _pack_reference, {"dtype": is_dtype})
 
 
 def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -152,9 +139,7 @@ def depth_of(quantised: Node) -> int:
     return words // RUN_WORDS * BLOCK
 
 
-def _packed_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _packed_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     words, panels = arrays
     x = numbers_meant(words)
     weights = panel_weights(panels, attrs["dtype"], shape[-1], x.shape[-1])
@@ -173,17 +158,15 @@ def _packed_reduction(node: Node) -> Reduction:
 
 
 define(
-    OpDef(
-        "matmul_packed",
-        "contraction",
-        (2, 2),
-        _infer_packed,
-        _packed_reference,
-        {"dtype": is_dtype, "columns": is_int},
-        reduction=_packed_reduction,
-        operand=lambda node, value: "matmul_packed reads it from memory",
-        multiplies_bytes=True,
-    )
+    "matmul_packed",
+    "contraction",
+    (2, 2),
+    _infer_packed,
+    _packed_reference,
+    {"dtype": is_dtype, "columns": is_int},
+    reduction=_packed_reduction,
+    operand=lambda node, value: "matmul_packed reads it from memory",
+    multiplies_bytes=True,
 )
 
 
@@ -203,7 +186,7 @@ def _infer_rows_of_panels(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 def _rows_of_panels_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+    arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType
 ) -> Array:
     panels, indices = arrays
     check_range("rows_of_panels", indices, attrs["columns"], 0)
@@ -211,14 +194,12 @@ def _rows_of_panels_reference(
 
 
 define(
-    OpDef(
-        "rows_of_panels",
-        "indexing",
-        (2, 2),
-        _infer_rows_of_panels,
-        _rows_of_panels_reference,
-        {"dtype": is_dtype, "columns": is_int, "depth": is_int},
-    )
+    "rows_of_panels",
+    "indexing",
+    (2, 2),
+    _infer_rows_of_panels,
+    _rows_of_panels_reference,
+    {"dtype": is_dtype, "columns": is_int, "depth": is_int},
 )
 
 
@@ -248,7 +229,7 @@ def _infer_packed_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 def _packed_experts_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+    arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType
 ) -> Array:
     words, panels, order, chosen = arrays
     x = numbers_meant(words)
@@ -261,14 +242,12 @@ def _packed_experts_reference(
 
 
 define(
-    OpDef(
-        "matmul_packed_experts",
-        "indexing",
-        (4, 4),
-        _infer_packed_experts,
-        _packed_experts_reference,
-        {"dtype": is_dtype, "columns": is_int, "choices": is_int},
-        work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
-        multiplies_bytes=True,
-    )
+    "matmul_packed_experts",
+    "indexing",
+    (4, 4),
+    _infer_packed_experts,
+    _packed_experts_reference,
+    {"dtype": is_dtype, "columns": is_int, "choices": is_int},
+    work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
+    multiplies_bytes=True,
 )

@@ -20,23 +20,23 @@ import numpy as np
 from arenite.backends.cpu.ops.channels_last import (
     LAST_ATTRS,
     PANEL,
-    channels_second,
     image_source,
+    last_reference,
     last_sizes,
     packed_operand,
 )
+from arenite.backends.cpu.ops.panels import product_shape
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node, typed
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.convolution import conv_reference
 from arenite.ir.ops.define import (
     INT32,
     OPS,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_int,
     make,
@@ -73,22 +73,10 @@ def _need_bytes(op: str, a: Node, panels: Node) -> None:
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     a, panels = inputs
     _need_bytes("matmul_bytes", a, panels)
-    columns: int = attrs["columns"]
-    shapes = f"matmul_bytes: a of shape {a.shape}, panels of shape {panels.shape}"
-    if a.ndim < 2 or panels.ndim != 4:
-        raise ShapeMismatch(f"{shapes}: a is [..., M, K], panels are [P, K/4, 16, 4]")
-    depth = a.shape[-1]
-    if not isinstance(depth, int) or depth < 1 or columns < 1:
-        raise ShapeMismatch(f"{shapes}: K is a fixed number, and {columns} columns are some")
-    wanted = (-(-columns // PANEL), -(-depth // WORD), PANEL, WORD)
-    if panels.shape != wanted:
-        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
-    return (*a.shape[:-1], columns), INT32
+    return product_shape("matmul_bytes", a, panels, attrs["columns"], WORD), INT32
 
 
-def _matmul_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     a, panels = arrays
     # [p, k, column, byte] to [k, byte, p, column]
     w = panels.transpose(1, 3, 0, 2)
@@ -124,18 +112,16 @@ def _matmul_reduction(node: Node) -> Reduction:
 
 
 define(
-    OpDef(
-        "matmul_bytes",
-        "contraction",
-        (2, 2),
-        _infer_matmul,
-        _matmul_reference,
-        {"columns": is_int},
-        reduction=_matmul_reduction,
-        operand=_operand,
-        is_packed=True,
-        multiplies_bytes=True,
-    )
+    "matmul_bytes",
+    "contraction",
+    (2, 2),
+    _infer_matmul,
+    _matmul_reference,
+    {"columns": is_int},
+    reduction=_matmul_reduction,
+    operand=_operand,
+    is_packed=True,
+    multiplies_bytes=True,
 )
 
 
@@ -173,9 +159,7 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (x.shape[0], *sizes, channels), INT32
 
 
-def _conv_bytes_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _conv_bytes_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = _unsigned(arrays[0]), arrays[1]
     groups, channels = panels.shape[0], attrs["channels"]
     # [g, p, *k, c, lane, byte] to [g, p, lane, c, byte, *k], without what fills up
@@ -184,10 +168,8 @@ def _conv_bytes_reference(
     w = w[:, : channels // groups, : x.shape[-1] // groups]
     w = w.reshape(channels, *w.shape[2:])
     x = np.pad(x, ((0, 0), *attrs["padding"], (0, 0)), constant_values=attrs["pad_value"])
-    inside = {**attrs, "groups": groups, "padding": ((0, 0),) * (x.ndim - 2)}
-    first = (shape[0], channels, *shape[1:-1])
-    made = conv_reference([channels_second(x), w], inside, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+    inside = {**attrs, "padding": ((0, 0),) * (x.ndim - 2)}
+    return last_reference(x, w, groups, inside, shape, dtype)
 
 
 def _conv_reduction(node: Node) -> Reduction:
@@ -225,16 +207,14 @@ def _filled(node: Node, image: Source) -> Source:
 
 
 define(
-    OpDef(
-        "conv_bytes",
-        "convolution",
-        (2, 2),
-        _infer_conv,
-        _conv_bytes_reference,
-        {**LAST_ATTRS, "channels": is_int, "pad_value": is_int},
-        reduction=_conv_reduction,
-        operand=_operand,
-        is_packed=True,
-        multiplies_bytes=True,
-    )
+    "conv_bytes",
+    "convolution",
+    (2, 2),
+    _infer_conv,
+    _conv_bytes_reference,
+    {**LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+    reduction=_conv_reduction,
+    operand=_operand,
+    is_packed=True,
+    multiplies_bytes=True,
 )

@@ -19,22 +19,21 @@ import numpy as np
 
 from arenite.dtype import DType
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import Dim, known_le
+from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import product_dtype
-from arenite.ir.ops.convolution import conv_reference
+from arenite.ir.ops.convolution import check_axes, conv_reference, window_sizes
 from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dim_pairs,
     is_int,
     is_ints,
 )
-from arenite.ir.ops.movement import window_count
 
 #: Output channels of one panel of packed weights.
 PANEL = 16
@@ -70,47 +69,29 @@ def _infer_last(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 def last_sizes(op: str, x: Node, kernel: Sequence[Dim], attrs: Attrs) -> list[Dim]:
     """Output places of a convolution with channels last."""
-    per_axis = (attrs["strides"], attrs["dilations"], attrs["padding"])
-    if any(len(given) != x.ndim - 2 for given in per_axis) or not (
-        all(number > 0 for given in per_axis[:2] for number in given)
-        and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
-    ):
-        raise ShapeMismatch(
-            f"{op}: x of shape {x.shape}: strides {attrs['strides']}, dilations "
-            f"{attrs['dilations']} (positive) and padding {attrs['padding']} (not negative) are "
-            f"not one each for {x.ndim - 2} spatial axes"
-        )
-    sizes: list[Dim] = []
-    for size, taps, stride, dilation, (before, after) in zip(
-        x.shape[1:-1], kernel, *per_axis, strict=True
-    ):
-        padded = size + before + after
-        if not known_le(1, taps) or not known_le(dilation * (taps - 1) + 1, padded):
-            raise ShapeMismatch(
-                f"{op}: a kernel of {dilation * (taps - 1) + 1} does not fit {padded} padded "
-                f"elements (x of shape {x.shape})"
-            )
-        sizes.append(window_count(padded, taps, stride, dilation))
-    return sizes
+    shapes = f"{op}: x of shape {x.shape}"
+    check_axes(shapes, x.ndim - 2, attrs)
+    return window_sizes(shapes, x.shape[1:-1], kernel, attrs)
 
 
-def channels_second(x: Array) -> Array:
-    """Channels second instead of last."""
-    return np.moveaxis(x, -1, 1)
-
-
-def _last_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+def last_reference(
+    x: Array, w: Array, groups: int, attrs: Attrs, shape: Sizes, dtype: DType
 ) -> Array:
+    """A convolution with channels last, by weights [O, C/groups, *K]."""
+    first = (shape[0], shape[-1], *shape[1:-1])
+    arrays = [np.moveaxis(x, -1, 1), w]
+    made = conv_reference(arrays, {**attrs, "groups": groups}, first, dtype)
+    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+
+
+def _last_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = arrays
     groups, channels = panels.shape[0], attrs["channels"]
     # [g, p, *k, c, lane] to [g, p, lane, c, *k], without the channels that fill up a panel
     w = np.moveaxis(panels, (-1, -2), (2, 3))
     w = w.reshape(groups, -1, *w.shape[3:])[:, : channels // groups]
     w = w.reshape(channels, *w.shape[2:])
-    first = (shape[0], channels, *shape[1:-1])
-    made = conv_reference([channels_second(x), w], {**attrs, "groups": groups}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+    return last_reference(x, w, groups, attrs, shape, dtype)
 
 
 def image_source(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim) -> Source:
@@ -169,17 +150,15 @@ def _last_reduction(node: Node) -> Reduction:
 LAST_ATTRS = {"strides": is_ints, "padding": is_dim_pairs, "dilations": is_ints}
 
 define(
-    OpDef(
-        "conv_last",
-        "convolution",
-        (2, 2),
-        _infer_last,
-        _last_reference,
-        {**LAST_ATTRS, "channels": is_int},
-        reduction=_last_reduction,
-        operand=packed_operand,
-        is_packed=True,
-    )
+    "conv_last",
+    "convolution",
+    (2, 2),
+    _infer_last,
+    _last_reference,
+    {**LAST_ATTRS, "channels": is_int},
+    reduction=_last_reduction,
+    operand=packed_operand,
+    is_packed=True,
 )
 
 
@@ -194,16 +173,9 @@ def _infer_depthwise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (x.shape[0], *sizes, x.shape[-1]), product_dtype("depthwise_last", x, w)
 
 
-def _depthwise_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _depthwise_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w = arrays
-    kernel = np.moveaxis(w, -1, 0)[:, None]
-    first = (shape[0], shape[-1], *shape[1:-1])
-    made = conv_reference(
-        [channels_second(x), kernel], {**attrs, "groups": w.shape[-1]}, first, dtype
-    )
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+    return last_reference(x, np.moveaxis(w, -1, 0)[:, None], w.shape[-1], attrs, shape, dtype)
 
 
 def _depthwise_reduction(node: Node) -> Reduction:
@@ -218,15 +190,13 @@ def _depthwise_reduction(node: Node) -> Reduction:
 
 
 define(
-    OpDef(
-        "depthwise_last",
-        "convolution",
-        (2, 2),
-        _infer_depthwise,
-        _depthwise_reference,
-        LAST_ATTRS,
-        reduction=_depthwise_reduction,
-        operand=runs_operand,
-        is_packed=True,
-    )
+    "depthwise_last",
+    "convolution",
+    (2, 2),
+    _infer_depthwise,
+    _depthwise_reference,
+    LAST_ATTRS,
+    reduction=_depthwise_reduction,
+    operand=runs_operand,
+    is_packed=True,
 )

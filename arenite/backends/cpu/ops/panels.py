@@ -14,17 +14,24 @@ from arenite.backends.cpu.ops.channels_last import PANEL, packed_operand
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import rounded
-from arenite.ir.node import Node
-from arenite.ir.ops.access import (
-    Index,
-    Reduction,
-    Source,
-    is_readable_in_place,
-    is_view,
-    summed,
-)
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.access import Index, Reduction, Source, is_readable_in_place, is_view, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_int
+
+
+def product_shape(op: str, a: Node, panels: Node, columns: int, word: int = 0) -> Shape:
+    """The shape of a product by panels, whose columns are words of K where these are given."""
+    shapes = f"{op}: a of shape {a.shape}, panels of shape {panels.shape}"
+    depth = a.shape[-1] if a.ndim > 1 else 0
+    if not isinstance(depth, int) or depth < 1 or columns < 1:
+        raise ShapeMismatch(
+            f"{shapes}: a is [..., M, K] with K a fixed number, and {columns} columns are some"
+        )
+    wanted = (-(-columns // PANEL), -(-depth // max(word, 1)), PANEL, *([word] if word else ()))
+    if panels.shape != wanted:
+        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
+    return (*a.shape[:-1], columns)
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -32,20 +39,10 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     dtype = product_dtype("matmul_panels", a, panels)
     if dtype.kind is not Kind.FLOAT:
         raise TypeMismatch(f"matmul_panels multiplies floats, not {a.dtype} and {panels.dtype}")
-    columns: int = attrs["columns"]
-    shapes = f"matmul_panels: a of shape {a.shape}, panels of shape {panels.shape}"
-    if a.ndim < 2 or panels.ndim != 3:
-        raise ShapeMismatch(f"{shapes}: a is [..., M, K], panels are [P, K, {PANEL}]")
-    depth = a.shape[-1]
-    if not isinstance(depth, int) or depth < 1 or columns < 1:
-        raise ShapeMismatch(f"{shapes}: K is a fixed number, and {columns} columns are some")
-    wanted = (-(-columns // PANEL), depth, PANEL)
-    if panels.shape != wanted:
-        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
-    return (*a.shape[:-1], columns), dtype
+    return product_shape("matmul_panels", a, panels, attrs["columns"]), dtype
 
 
-def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     a, panels = (accumulated(array, dtype) for array in arrays)
     w = panels.transpose(1, 0, 2).reshape(a.shape[-1], -1)[:, : attrs["columns"]]
     return rounded(np.matmul(a, w), dtype)
@@ -72,15 +69,13 @@ def _operand(node: Node, value: Node) -> str | None:
 
 
 define(
-    OpDef(
-        "matmul_panels",
-        "contraction",
-        (2, 2),
-        _infer,
-        _reference,
-        {"columns": is_int},
-        reduction=_reduction,
-        operand=_operand,
-        is_packed=True,
-    )
+    "matmul_panels",
+    "contraction",
+    (2, 2),
+    _infer,
+    _reference,
+    {"columns": is_int},
+    reduction=_reduction,
+    operand=_operand,
+    is_packed=True,
 )

@@ -22,7 +22,7 @@ from arenite.ir.element import rounded
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_dim_pairs, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim_pairs, is_int
 
 #: Outputs of a tile along a side, inputs of its patch, and products of a tile and channel.
 TILE, PATCH = 2, 4
@@ -58,7 +58,7 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (x.shape[0], *sizes, channels), dtype
 
 
-def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = (accumulated(array, dtype) for array in arrays)
     n, height, width, channels = shape
     weights = np.moveaxis(panels, 0, 3)  # [4, 4, C, P, 16]
@@ -103,15 +103,13 @@ def _reduction(node: Node) -> Reduction:
 
 
 define(
-    OpDef(
-        "conv_winograd",
-        "convolution",
-        (2, 2),
-        _infer,
-        _reference,
-        {"padding": is_dim_pairs, "channels": is_int},
-        reduction=_reduction,
-        operand=runs_operand,
-        is_packed=True,
-    )
+    "conv_winograd",
+    "convolution",
+    (2, 2),
+    _infer,
+    _reference,
+    {"padding": is_dim_pairs, "channels": is_int},
+    reduction=_reduction,
+    operand=runs_operand,
+    is_packed=True,
 )
