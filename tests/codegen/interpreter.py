@@ -31,6 +31,7 @@ MATHS: dict[str, Callable[..., Any]] = {
     "atanh": np.arctanh,
     "erf": math.erf,
     "erf1p": lambda x: math.erfc(-x),
+    "gelu": lambda x: x / 2 * math.erfc(-x * math.sqrt(0.5)),
     "sigmoid": lambda x: _sigmoid(x, np.float64(1)),
     "abs": np.abs,
     "sign": np.sign,

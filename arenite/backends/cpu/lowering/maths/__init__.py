@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.backends.cpu.lowering.maths.error_function import erf, erf1p
+from arenite.backends.cpu.lowering.maths.error_function import erf, erf1p, gelu
 from arenite.backends.cpu.lowering.maths.exponential import exp, exp2, expm1, sigmoid
 from arenite.backends.cpu.lowering.maths.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from arenite.backends.cpu.lowering.maths.inverse import acos, asin, atan
@@ -39,4 +39,5 @@ FLOAT_FUNCTIONS: dict[str, Callable[[Vec], Vec]] = {
     "atanh": atanh,
     "erf": erf,
     "erf1p": erf1p,
+    "gelu": gelu,
 }

@@ -135,7 +135,7 @@ def exp_times_power(x: Vec, power: int) -> Vec:
 def sigmoid(x: Vec) -> Vec:
     power = -24 if x.type.bits == 32 else -56
     unit = x.builder.constant(2.0**power, x.type)
-    return unit / (exp_times_power(-x, power) + unit)
+    return unit / (_exp_in_units(-x, power) + unit)
 
 
 def times_sigmoid(a: Vec, x: Vec) -> Vec:
@@ -143,7 +143,17 @@ def times_sigmoid(a: Vec, x: Vec) -> Vec:
     # A small power: what it takes from `a` may be lost, if that is almost a denormal itself.
     power = -8
     unit = 2.0**power
-    return (a * unit) / (exp_times_power(-x, power) + unit)
+    return (a * unit) / (_exp_in_units(-x, power) + unit)
+
+
+def _exp_in_units(x: Vec, power: int) -> Vec:
+    """exp(x) * 2^power, a little less exact, where 1 or more units are added to it: of float32 the
+    power is in the coefficients and costs nothing."""
+    if x.type.bits == 64:
+        return exp_times_power(x, power)
+    c = _constants(x)
+    n, r = _reduced(x.clamp(c.lowest, c.highest - power), c)
+    return scale(polynomial(r, [2.0**power * term for term in (1.0, 1.0, *c.exp)]), n)
 
 
 def exp_sum(high: Vec, low: Vec) -> Vec:
