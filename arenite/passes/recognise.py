@@ -17,7 +17,7 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import BOOL, make
+from arenite.ir.ops.define import BOOL, make, on_inputs
 from arenite.ir.ops.sources import full
 
 FLOAT32 = BY_NAME["float32"]
@@ -43,6 +43,9 @@ class _Spelled:
 
 def recognise(graph: Graph, has_kernel: Callable[[Node], bool]) -> Graph:
     """The graph with the op for every attention it spells out, if that has a kernel."""
+    found = {node: spelled for node in graph.nodes if (spelled := _spelled(node)) is not None}
+    if not found:
+        return graph
     users, outputs = graph.users(), set(graph.results)
     new: dict[Node, Node] = {}
     origins = graph.origins.subset(graph.everything)
@@ -50,8 +53,8 @@ def recognise(graph: Graph, has_kernel: Callable[[Node], bool]) -> Graph:
     for node in graph.nodes:
         made = node
         if any(new[value] is not value for value in node.inputs):
-            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
-        spelled = _spelled(node)
+            made = on_inputs(node, tuple(new[value] for value in node.inputs))
+        spelled = found.get(node)
         if spelled is not None and _is_private(node, spelled, users, outputs):
             attention = _made(node, spelled, new)
             made = attention if attention is not None and has_kernel(attention) else made

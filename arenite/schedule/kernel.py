@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Found, Var, product
@@ -37,8 +37,7 @@ class Role(Enum):
     ROW = "row"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     node: Node
     role: Role
 

@@ -7,7 +7,7 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from arenite.ir.dim import Dim, known_le, product
 from arenite.ir.graph import Graph
@@ -105,8 +105,7 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
     return {node: roots[node] for node in graph.nodes if node in roots}
 
 
-@dataclass(frozen=True, slots=True)
-class _Inlined:
+class _Inlined(NamedTuple):
     """What it takes to compute one element of a node anew."""
 
     behind: Node  # whose elements a chain of views shows, or a view that has several sources
@@ -124,21 +123,27 @@ class _Inlined:
         joins = op.is_pieced
         is_one = shown and len(node.inputs) == 1 and not is_in_memory(node.inputs[0])
         ops = 0 if shown or is_made_up(node) else op.cost
+        pieces = len(parts) if joins else 0
+        views = 0
+        is_flat = is_elementwise(node) or op.keeps_order
+        for part in parts:
+            ops += part.ops
+            pieces += part.pieces
+            views = max(views, part.views)
+            is_flat = is_flat and part.is_flat
         return _Inlined(
-            behind=parts[0].behind if is_one else node,
-            ops=ops + sum(part.ops for part in parts),
-            pieces=(len(parts) if joins else 0) + sum(part.pieces for part in parts),
-            views=shown + max((part.views for part in parts), default=0),
-            is_flat=(is_elementwise(node) or op.keeps_order)
-            and all(part.is_flat for part in parts),
-            is_pieced=joins or (shown and parts[0].is_pieced),
+            parts[0].behind if is_one else node,
+            ops,
+            pieces,
+            views + shown,
+            is_flat,
+            joins or (shown and parts[0].is_pieced),
         )
 
     def seen_from(self, below: _Inlined, kept: Node, node: Node) -> _Inlined:
         """Once `kept`, which took what `below` says, is written, and `node` is it or a view of
         it."""
-        return replace(
-            self,
+        return self._replace(
             behind=kept,
             ops=0,
             pieces=self.pieces - below.pieces,

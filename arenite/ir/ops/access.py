@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from arenite.ir.dim import Dim, Expr, Floordiv, LoopVar, Positive, Var, bounds, maximum, product
@@ -82,6 +83,7 @@ def summed(
     return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
 
 
+@lru_cache(1 << 10)
 def space_vars(space: Shape) -> tuple[Var, ...]:
     """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
     return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
@@ -105,7 +107,8 @@ def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
     return source.node is not node and OPS[source.node.op].storage != "made up"
 
 
-def reshaped_index(index: Index, shape: Sequence[Dim], inner_shape: Sequence[Dim]) -> Index:
+@lru_cache(1 << 10)
+def reshaped_index(index: Index, shape: tuple[Dim, ...], inner_shape: tuple[Dim, ...]) -> Index:
     """The index in `inner_shape` of the element at `index` of `shape`, row-major both.
 
     Axes are taken in groups of equal product, so that a symbolic size in one group is never

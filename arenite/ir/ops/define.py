@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node, Shape, intern, typed
+from arenite.ir.node import Node, Shape, intern, typed, with_inputs
 
 if TYPE_CHECKING:
     from arenite.ir.ops.access import Index, Reduction, Source
@@ -121,6 +121,15 @@ def make(op: str, *inputs: Node, **attrs: Any) -> Node:
     return intern(op, inputs, items, lambda: definition.infer(inputs, attrs))
 
 
+def on_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node on other inputs that have the types of its own: neither checked nor typed again.
+
+    What control flow makes may follow from more than types: a loop has rows for a known count."""
+    if OPS[node.op].family == "control":
+        return make(node.op, *inputs, **dict(node.attrs))
+    return with_inputs(node, inputs)
+
+
 def check_call(definition: OpDef, inputs: Sequence[Node], attrs: Attrs) -> None:
     """Number of inputs, names and types of attributes."""
     fewest, most = definition.arity
@@ -209,6 +218,8 @@ def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
 
 def broadcast(op: str, *shapes: Shape) -> Shape:
     """NumPy's rule: aligned at the end, a size of 1 stretches."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     ndim = max(map(len, shapes), default=0)
     result: list[Dim] = []
     for sizes in zip(*[(1,) * (ndim - len(s)) + s for s in shapes], strict=True):
