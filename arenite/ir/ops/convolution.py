@@ -55,9 +55,9 @@ def check_axes(shapes: str, n_spatial: int, attrs: Attrs) -> None:
         and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
     ):
         raise ShapeMismatch(
-            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']} (positive) and "
-            f"padding {attrs['padding']} (not negative) are not one each for {n_spatial} spatial "
-            "axes"
+            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']} and padding "
+            f"{attrs['padding']} are not one each for {n_spatial} spatial axes, where strides and "
+            "dilations are positive and padding is not negative"
         )
 
 
