@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arenite.backends.cpu.lowering.maths import FLOAT_FUNCTIONS
-from arenite.backends.cpu.lowering.maths.exponential import times_sigmoid
+from arenite.backends.cpu.lowering.maths.exponential import scale, times_sigmoid
 from arenite.backends.cpu.lowering.maths.inverse import atan2
 from arenite.backends.cpu.lowering.maths.power import float_power, integer_power
-from arenite.backends.cpu.lowering.maths.remainder import floor_divide, floor_mod, truncated_mod
+from arenite.backends.cpu.lowering.maths.remainder import (
+    exact_product,
+    floor_divide,
+    floor_mod,
+    truncated_mod,
+)
 from arenite.backends.cpu.lowering.numeric import ceil, floor, maximum, minimum, round_even, trunc
 from arenite.backends.cpu.lowering.vector import Vec
 from arenite.codegen import loop_ir as ir
@@ -67,6 +72,10 @@ def binary(op: str, a: Vec, b: Vec, dtype: DType) -> Vec:
             if is_signed:
                 return a.shr(inside.select(b, a.type.bits - 1), signed=True)
             return inside.select(a.shr(b, signed=False), 0)
+        case "mulhi":
+            wide = a.type.of("i", 2 * a.type.bits)
+            product = a.convert("zext", wide) * b.convert("zext", wide)
+            return product.shr(a.type.bits, signed=False).convert("trunc", a.type)
         case "pow":
             return integer_power(a, b, is_signed)
         case "div" | "fmod" | "floordiv" | "mod":
@@ -112,6 +121,9 @@ _FLOAT_BINARY: dict[str, Callable[[Vec, Vec], Vec]] = {
     "pow": float_power,
     "atan2": atan2,
     "times_sigmoid": times_sigmoid,
+    "copysign": Vec.with_sign_of,
+    "ldexp": scale,
+    "product_error": lambda a, b: exact_product(a, b)[1],
 }
 
 

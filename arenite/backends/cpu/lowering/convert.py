@@ -64,8 +64,12 @@ def to_memory(x: Vec, dtype: DType) -> Vec:
     return x.convert("zext", x.type.of("i", 8)) if dtype.kind is Kind.BOOL else x
 
 
-def cast(x: Vec, source: DType, target: DType) -> Vec:
+def cast(x: Vec, source: DType, target: DType, *, fits: bool = False) -> Vec:
     """The value as another dtype, by the rules of the loop IR."""
+    if fits:
+        op = "fptosi" if target.kind is Kind.SIGNED else "fptoui"
+        whole = x.convert(op, register_type(target, x.type.lanes))
+        return x.builder.emit(f"freeze {whole.type} {whole.text}", whole.type)
     if source == target:
         return x
     lanes = x.type.lanes

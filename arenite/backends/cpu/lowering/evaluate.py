@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from arenite.backends.cpu.lowering import arithmetic
-from arenite.backends.cpu.lowering.access import Access, load_vector
+from arenite.backends.cpu.lowering.access import Access, load_vector, table
 from arenite.backends.cpu.lowering.convert import (
     cast,
     from_memory,
@@ -20,6 +20,7 @@ from arenite.backends.cpu.lowering.convert import (
     narrow,
     register_type,
 )
+from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.scope import SCALAR, Info, Scope
 from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
 from arenite.codegen import affine
@@ -90,10 +91,16 @@ class Evaluator:
                 return arithmetic.unary(op, get(x, part), x.dtype)
             case ir.Binary(op, a, b):
                 return arithmetic.binary(op, get(a, part), get(b, part), a.dtype)
-            case ir.Select(cond, a, b):
+            case ir.Fma(a, b, c):
+                return fma(get(a, part), get(b, part), get(c, part))
+            case ir.Table(values, at, dtype):
+                return table(values, get(at, part), register_type(dtype, 1))
+            case ir.Select(
+                cond, a, b
+            ):  # Rare too: what is shared with others can't be branched over
                 return get(cond, part).select(get(a, part), get(b, part))
-            case ir.Cast(x, dtype):
-                return cast(get(x, part), x.dtype, dtype)
+            case ir.Cast(x, dtype, fits):
+                return cast(get(x, part), x.dtype, dtype, fits=fits)
             case ir.Bitcast(x, dtype):
                 value = get(x, part)
                 return value.convert("bitcast", register_type(dtype, value.type.lanes))
