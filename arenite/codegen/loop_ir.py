@@ -52,7 +52,7 @@ BOOL = BY_NAME["bool"]
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
     "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erf1p sigmoid floor ceil round trunc isnan isinf".split()
+    "asinh acosh atanh erf erf1p gelu sigmoid floor ceil round trunc isnan isinf".split()
 )
 #: `times_sigmoid` is a * sigmoid(b).
 FLOAT_BINARY_OPS = frozenset("atan2 times_sigmoid copysign ldexp product_error".split())

@@ -32,6 +32,7 @@ MATHS: dict[str, Callable[..., Any]] = {
     "atanh": np.arctanh,
     "erf": math.erf,
     "erf1p": lambda x: math.erfc(-x),
+    "gelu": lambda x: x / 2 * math.erfc(-x * math.sqrt(0.5)),
     "sigmoid": lambda x: _sigmoid(x, np.float64(1)),
     "abs": np.abs,
     "sign": np.sign,
@@ -55,7 +56,7 @@ FLOAT_BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "atan2": np.arctan2,
     "times_sigmoid": lambda a, x: _sigmoid(x, a),
     "copysign": np.copysign,
-    "ldexp": lambda a, b: np.ldexp(a, int(b)),
+    "ldexp": lambda a, b: np.ldexp(a, int(b)) if np.isfinite(b) else a * b,
     "product_error": lambda a, b: fma(a, b, -(a * b)),
 }
 
@@ -84,10 +85,10 @@ def run(
     return machine.error
 
 
-def call(function: ir.Function, *arguments: Scalar) -> Scalar:
-    """The value of a function of scalars."""
+def call(function: ir.Function, *arguments: Scalar, fused: bool = True) -> Scalar:
+    """The value of a function of scalars, on a device that has `fma` or not."""
     names = dict(zip((name.name for name in function.parameters), arguments, strict=True))
-    machine = _Machine({})
+    machine = _Machine({}, fused)
     with np.errstate(all="ignore"):
         for stmt in function.body:
             machine.statement(stmt, names)
@@ -95,8 +96,9 @@ def call(function: ir.Function, *arguments: Scalar) -> Scalar:
 
 
 class _Machine:
-    def __init__(self, arrays: dict[str, Array]) -> None:
+    def __init__(self, arrays: dict[str, Array], fused: bool = True) -> None:
         self.arrays = arrays
+        self.fused = fused
         self.error = 0
 
     def block(self, block: ir.Block, around: dict[str, Scalar]) -> None:
@@ -158,7 +160,8 @@ class _Machine:
             case ir.Binary(op, a, b):
                 return binary(op, self.value(a, names), self.value(b, names), a.dtype)
             case ir.Fma(a, b, c):
-                return fma(*(self.value(part, names) for part in (a, b, c)))
+                x, y, z = (self.value(part, names) for part in (a, b, c))
+                return fma(x, y, z) if self.fused else x * y + z
             case ir.Table(values, at, dtype):
                 place = int(self.value(at, names))
                 assert place >= 0, "an index in front of its table"
@@ -238,6 +241,7 @@ def cast(x: Scalar, source: DType, target: DType) -> Scalar:
         if math.isinf(wide):
             return numpy.type(limits.max if wide > 0 else limits.min)
         return numpy.type(min(max(int(wide), limits.min), limits.max))
-    if target.kind is Kind.FLOAT and target.bits < 32 and source.kind is not Kind.FLOAT:
+    is_single = source.kind is Kind.FLOAT and source.bits >= 32
+    if target.kind is Kind.FLOAT and target.bits < 32 and not is_single:
         return np.asarray(x).astype(np.float32).astype(numpy)[()]
     return np.asarray(x).astype(numpy)[()]
