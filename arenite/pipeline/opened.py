@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arenite.errors import DoesNotFit
-from arenite.memory.plan import MEMORY
 from arenite.pipeline.growth import Growth, GrowthSizes
 from arenite.pipeline.held import Held
 from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.segmented_plan import PlannedSegment
 from arenite.pipeline.sizes import Sized
 from arenite.pipeline.stages import AnySegment, Segment
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 
 #: Programs of segments that are kept open.
@@ -56,10 +56,10 @@ class Opened:
 class OpenSegments:
     """Programs by segment and capacities, the one entered last at the end."""
 
-    def __init__(self, threads: int | None, made_for: str = MEMORY, winograd: bool = True) -> None:
+    def __init__(self, threads: int | None, options: Options) -> None:
         self._threads = threads
-        self._made_for = made_for
-        self._winograd = winograd
+        #: The budget is that of all together.
+        self._options = replace(options, memory=None)
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
         self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], Opened] = OrderedDict()
         self.n_compiled = 0
@@ -76,15 +76,18 @@ class OpenSegments:
             self._sizes[segment] = found
         return found
 
-    def obtain(self, segment: AnySegment, sizes: Mapping[str, int], held: Held) -> Opened:
-        """The segment with room for these sizes, open and within the budget."""
+    def obtain(
+        self, segment: AnySegment, sizes: Mapping[str, int], held: Held, lent_nbytes: int = 0
+    ) -> Opened:
+        """The segment with room for these sizes, open and within the budget. Of its outputs
+        `lent_nbytes` go into arrays that are there."""
         about = self.sizes_of(segment)
         refusal: DoesNotFit | None = None
         widest = about.capacities(sizes)
         tighter = (tuple(map(min, widest, about.tight(sizes, slack))) for slack in (8, 0))
         for capacities in dict.fromkeys((widest, *tighter)):
             try:
-                return self._with_room(about, capacities, sizes, held)
+                return self._with_room(about, capacities, sizes, held, lent_nbytes)
             except DoesNotFit as problem:
                 refusal = problem
         assert refusal is not None
@@ -105,6 +108,7 @@ class OpenSegments:
         capacities: tuple[int, ...],
         sizes: Mapping[str, int],
         held: Held,
+        lent_nbytes: int,
     ) -> Opened:
         key = (about.segment, capacities)
         found = self._open.pop(key, None)
@@ -112,7 +116,7 @@ class OpenSegments:
             found = self._opened(about, capacities)
         if held.budget is not None:
             found.executable.keep_results(False)  # all of it is for what lives
-        outputs = found.sized.outputs_nbytes(sizes)
+        outputs = found.sized.outputs_nbytes(sizes) - lent_nbytes
         room = found.nbytes + outputs
         while self._open and not held.fits(room):
             self._close(next(iter(self._open)))
@@ -134,9 +138,7 @@ class OpenSegments:
         sized = about.sized(capacities)
         named = about.named(capacities)
         self.n_compiled += 1
-        executable = compile_graph(
-            sized.graph, threads=self._threads, plan=self._made_for, winograd=self._winograd
-        )
+        executable = compile_graph(sized.graph, self._options, threads=self._threads)
         return Opened(about.segment, sized, named, executable)
 
     def forget(self, segments: Iterable[AnySegment]) -> None:

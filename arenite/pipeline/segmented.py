@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,16 +20,17 @@ from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.outline import Port
-from arenite.memory.plan import MEMORY
 from arenite.pipeline.held import Held
 from arenite.pipeline.opened import Opened, OpenSegments
 from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
-from arenite.program.arguments import Arguments, check_room, check_targets, write_to
+from arenite.program.arguments import Arguments, check_room, check_targets
+from arenite.program.backend import backend_of
 from arenite.program.cached_kernel import Kernels
 from arenite.program.closing import Closing
+from arenite.program.options import USUAL, Options
 from arenite.program.threads import chosen_n_threads
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile
@@ -41,23 +43,21 @@ Array = NDArray[Any]
 
 
 class SegmentedExecutable(Closing):
-    """Call it with arrays, in the order of the graph's inputs. `memory` is the most bytes it may
-    take in all: arguments, states, arenas, and what is held between segments."""
+    """Call it with arrays, in the order of the graph's inputs. The budget of `options` is
+    for everything: arguments, states, arenas, and what is held between segments."""
 
     def __init__(
         self,
         graph: Graph,
+        options: Options = USUAL,
         threads: int | None = None,
-        memory: int | None = None,
-        plan: str = MEMORY,
-        winograd: bool = True,
     ) -> None:
         self.graph = graph
         self.threads = chosen_n_threads(threads)
-        self._memory = memory
+        self._options = options
         self._staging = Staging()
         self._frame = self._staging.frame(graph)
-        self._open = OpenSegments(self.threads, plan, winograd)
+        self._open = OpenSegments(self.threads, options)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
         self._arguments = Arguments(ports, graph.vars)
@@ -77,18 +77,24 @@ class SegmentedExecutable(Closing):
         """Compile what needs no size to be found: what does not fit is refused before a run."""
         given = sum(bounds(node.nbytes)[1] for node in self.graph.inputs)
         states = sum(array.nbytes for array in self._states.values())
-        held = Held(self._memory, lambda: 0, given + states)
+        held = Held(self._options.memory, lambda: 0, given + states)
         for segment in self._frame.segments:
             self._open.compile_first(segment, held)
 
     # Calling.
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
-        """Run; the outputs as new arrays, or copied into `out`."""
+        """Run; the outputs as new arrays, or written into `out`, as by an Executable. What does not
+        go into it ends the run as soon as its size is found, and states are as they were."""
         if out is not None:
             check_targets(out)
-        results = self._run(arrays, lambda opened, given: opened.executable(*given), out=out)
-        return results if out is None else write_to(out, results)
+
+        def enter(opened: Opened, given: list[Array], out: list[Array | None]) -> list[Array]:
+            if all(array is None for array in out):
+                return opened.executable(*given)
+            return opened.executable.run_into(given, out)
+
+        return self._run(arrays, enter, out=out)
 
     def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
         """What an Executable does without any check is never done here."""
@@ -104,7 +110,7 @@ class SegmentedExecutable(Closing):
         """Run launch by launch, every byte watched: see Executable.run_checked. States are read,
         and stay as they are."""
         return self._run(
-            arrays, lambda opened, given: opened.executable.run_checked(*given), keep_states=True
+            arrays, lambda opened, given, _: opened.executable.run_checked(*given), keep_states=True
         )
 
     def profile(self, *arrays: Any) -> Profile:
@@ -112,12 +118,12 @@ class SegmentedExecutable(Closing):
         segment runs twice, of which one run is timed."""
         made: list[tuple[int, Profile]] = []
 
-        def timed(opened: Opened, given: list[Array]) -> list[Array]:
+        def timed(opened: Opened, given: list[Array], _: list[Array | None]) -> list[Array]:
             made.append((opened.segment.number, opened.executable.profile(*given)))
             return opened.executable(*given)
 
         self._run(arrays, timed)
-        return joined(made)
+        return joined(made, backend_of(self._options.device).limits())
 
     def _run(
         self,
@@ -126,18 +132,18 @@ class SegmentedExecutable(Closing):
         keep_states: bool = False,
         out: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """The results, which are not written into `out`: what can't fit it is refused before."""
+        """The results, in `out` where that is given: what can't fit it is refused before."""
         with self._turn():
             given = self._arguments.fitting([np.asarray(array) for array in arrays])
             sizes = self._arguments.sizes(given) if self._arguments.is_open else {}
             if out is not None:
                 outputs = [(node.shape, node.dtype) for node in self.graph.outputs]
                 check_room(out, outputs, sizes)
-            held = Held(self._memory, lambda: self._open.nbytes)
+            held = Held(self._options.memory, lambda: self._open.nbytes)
             lent = [*given, *(self._states[node] for node in self.graph.states)]
             self._running = SegmentedRun(self._open, self._special, held, enter)
             try:
-                results = self._running.whole(self._frame, lent, sizes)
+                results = self._running.whole(self._frame, lent, sizes, out)
             finally:
                 self._peak_nbytes = max(self._peak_nbytes, held.peak_nbytes)
             n = len(self.graph.outputs)
@@ -217,12 +223,16 @@ class SegmentedExecutable(Closing):
     def plan(self) -> SegmentedPlan:
         planned = tuple(one.planned() for one in self._open)
         most = max((one.plan.peak_nbytes for one in planned), default=0)
-        return SegmentedPlan(planned, self.n_segments, max(self._peak_nbytes, most), self._memory)
+        return SegmentedPlan(
+            planned, self.n_segments, max(self._peak_nbytes, most), self._options.memory
+        )
 
     @property
     def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        return Kernels(kernel for one in self.executables for kernel in one.kernels)
+        kernels = [one.kernels for one in self.executables]
+        reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
+        return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])
 
     @property
     def passes(self) -> tuple[Record, ...]:

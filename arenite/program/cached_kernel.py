@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
-from arenite.ir.dim import Dim
+from arenite.dtype import DType
+from arenite.ir.dim import Dim, Var
 from arenite.ir.node import Origin
+from arenite.program.launch import Launch
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Compiled code that can be launched: where it begins in the code of its model."""
+    """Compiled code that can be launched: a function in the code of its model."""
 
     entry_point: str
     offset: int
+    image: bytes = field(default=b"", repr=False, compare=False)
+
+
+class KernelArray(NamedTuple):
+    """An array argument: what a kernel does with it, its dtype, and how many bytes it has."""
+
+    role: str  # "in", "out", "inout"
+    dtype: DType
+    nbytes: Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +48,51 @@ class ModuleText:
 @dataclass(frozen=True, slots=True, repr=False)
 class CachedKernel:
     """Prints as its loops. Launch sizes are symbolic and evaluated for each launch; offsets are
-    launch arguments."""
+    launch arguments, so a kernel survives another plan.
 
+    Called with buffers or arrays, in the order of `globals`, and values of its variables by name,
+    it is launched by itself: `kernel(x, out, n=5)`.
+    """
+
+    launch: Launch
     program: Program
     device: str
     code: str  # the loops, in a C-like form
-    entry_point: str
-    var_names: tuple[str, ...]  # positional: sizes behind the arrays in the window
-    globals: tuple[int, ...]  # values in the order of the kernel's array arguments
     outs: tuple[int, ...]
     ins: tuple[int, ...]  # all that is read: also results and scratch that are read back
-    host_parallel_safe: bool
+    arrays: tuple[KernelArray, ...]  # what it is given, in the order of `globals`
     global_size: tuple[Dim, Dim, Dim]
     local_size: tuple[Dim, Dim, Dim] | None
+    host_parallel_safe: bool  # whether launches of it may run side by side in one process
     module: ModuleText = field(default=ModuleText(b""), repr=False)
     reads_nbytes: Dim = 0
     writes_nbytes: Dim = 0
     arithmetic: Mapping[str, Dim] = field(default_factory=dict)  # operations, by what in
     border: str = ""
     origins: tuple[Origin, ...] = ()
+
+    @property
+    def entry_point(self) -> str:
+        """What it is called."""
+        return self.launch.name
+
+    @property
+    def globals(self) -> tuple[int, ...]:
+        """Values in the order of the kernel's array arguments."""
+        return tuple(map(int, self.launch.arrays))
+
+    @property
+    def var_names(self) -> tuple[str, ...]:
+        """Positional: sizes behind the arrays."""
+        return tuple(var.name for var in self.launch.sizes if isinstance(var, Var))
+
+    def __call__(self, *buffers: Any, **sizes: int) -> None:
+        """Launch it once, on its device, and wait for it; refuses what does not fit."""
+        from arenite.program.backend import backend_of
+        from arenite.program.kernel_call import checked_arguments
+
+        given = checked_arguments(self, buffers, sizes)
+        backend_of(self.device).launch(self, given, sizes)
 
     def __str__(self) -> str:
         return self.code
@@ -91,18 +129,31 @@ class CachedKernel:
 
 
 class Kernels(tuple[CachedKernel, ...]):
-    """All kernels of a program, which print as a table."""
+    """All kernels of a program, which print as a table; `named_reads` are the arguments, weights
+    and states that one reads."""
 
-    __slots__ = ()
+    named_reads: Callable[[CachedKernel], tuple[str, ...]]
+
+    def __new__(
+        cls,
+        kernels: Iterable[CachedKernel],
+        named_reads: Callable[[CachedKernel], tuple[str, ...]] = lambda kernel: (),
+    ) -> Self:
+        made = super().__new__(cls, kernels)
+        made.named_reads = named_reads
+        return made
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because", "origin"]
-        return [head] + [
+        from arenite.memory.tables import few
+
+        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because"]
+        return [[*head, "reads of", "origin"]] + [
             [
                 kernel.entry_point,
                 *map(str, (kernel.reads_nbytes, kernel.writes_nbytes, kernel.operations)),
                 str(kernel.global_size[0]),
                 kernel.border,
+                few(self.named_reads(kernel)),
                 ", ".join(map(str, kernel.origins[:1])),
             ]
             for kernel in self

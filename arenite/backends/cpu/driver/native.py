@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from arenite import locks
 from arenite.backends.cpu.compiling.loader import LoadedCode, load_code, map_memory
 from arenite.backends.cpu.driver import layout
 from arenite.backends.cpu.driver.layout import ArrayObject, Imports, Run, Worker
-from arenite.backends.cpu.driver.stamps import Stamps
 from arenite.backends.cpu.driver.team import MAX_THREADS, Team, TeamCode
 from arenite.backends.cpu.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
@@ -33,12 +32,15 @@ from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
 from arenite.program.table import LaunchTable, RuntimeKernel, aligned_empty
 
+if TYPE_CHECKING:
+    from arenite.backends.cpu.driver.stamps import Stamps
+
 POLL_SECONDS = 0.05
 REFRESH_EPOCHS = 2**30
 #: The sources whose text decides what the runtime image is.
 _SOURCES = (
     *("driver_ir", "entry_ir", "eval_ir", "guard_ir", "ir_text", "layout"),
-    *("quick_ir", "table", "team_ir", "wait_ir"),
+    *("quick_ir", "team_ir", "wait_ir", "../target", "../../../program/table"),
 )
 
 
@@ -325,7 +327,7 @@ def _sources() -> bytes:
     here = os.path.dirname(os.path.abspath(__file__))
     content = []
     try:
-        for name in ("../codegen/target", *_SOURCES):
+        for name in _SOURCES:
             with open(os.path.join(here, f"{name}.py"), "rb") as file:
                 content.append(file.read())
         return b"".join(content)
