@@ -127,7 +127,7 @@ class WebGpuAllocator(Allocator):
             end = -(-(offset + start + part.nbytes) // WORD_NBYTES) * WORD_NBYTES
             skipped = offset + start - first
             if skipped or end - first != part.nbytes:
-                words = bytearray(self._words(buffer, first, end - first))
+                words = bytearray(self.words(buffer, first, end - first))
                 words[skipped : skipped + part.nbytes] = part
                 part = memoryview(words)
             with self.failures(f"copy {part.nbytes} bytes to it"):
@@ -140,7 +140,7 @@ class WebGpuAllocator(Allocator):
             first = (offset + start) // WORD_NBYTES * WORD_NBYTES
             end = -(-(offset + start + part.nbytes) // WORD_NBYTES) * WORD_NBYTES
             skipped = offset + start - first
-            words = self._words(buffer, first, end - first)
+            words = self.words(buffer, first, end - first)
             part[:] = words[skipped : skipped + part.nbytes]
 
     def synchronize(self) -> None:
@@ -150,7 +150,7 @@ class WebGpuAllocator(Allocator):
         with self.failures("wait for it"):
             # The queue is done in order: what is copied last is there when all is done.
             words = self.device.create_buffer(size=WORD_NBYTES, usage=usage.COPY_SRC)
-            self._words(words, 0, WORD_NBYTES)
+            self.words(words, 0, WORD_NBYTES)
 
     @property
     def stats(self) -> AllocatorStats:
@@ -197,7 +197,7 @@ class WebGpuAllocator(Allocator):
             )
         return raw.buffer
 
-    def _words(self, buffer: Any, first: int, nbytes: int) -> memoryview:
+    def words(self, buffer: Any, first: int, nbytes: int) -> memoryview:
         """Whole words of a buffer, once everything before them in the queue is done."""
         import wgpu
 

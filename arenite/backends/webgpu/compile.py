@@ -17,24 +17,37 @@ from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.shader import FIRST_REGION, Shader
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.printer import kernel_text
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import DamagedCache
+from arenite.program.backend import Code, KernelCode, OnCompiled
+from arenite.program.cached_kernel import ModuleText
 
 _NAMELESS = "kernel"
 
 _pipelines: WeakKeyDictionary[WebGpuAllocator, dict[str, Any]] = WeakKeyDictionary()
 
 
-def compile_shaders(built: Mapping[int, Built]) -> tuple[bytes, dict[int, int]]:
-    """The shaders of kernels, each once however many kernels have it, and the place of each."""
+def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+    """The shaders of kernels, each once however many kernels have it."""
     shaders: dict[Shader, int] = {}
-    places: dict[int, int] = {}
+    kernels: dict[int, KernelCode] = {}
     for number, one in built.items():
-        assert isinstance(one.loops, ir.GroupKernel)
-        shader = replace(lower(one.loops), name=_NAMELESS)
-        places[number] = shaders.setdefault(shader, len(shaders))
+        loops = one.loops
+        assert isinstance(loops, ir.GroupKernel)
+        shader = replace(lower(loops), name=_NAMELESS)
+        kernels[number] = KernelCode(
+            "main",
+            shaders.setdefault(shader, len(shaders)),
+            kernel_text(loops),
+            ModuleText.of(shader.text),
+            global_size=(one.tiles, 1, 1),
+            local_size=(loops.threads, 1, 1),
+        )
+        if on_progress is not None:
+            on_progress(len(kernels), len(built))
     image = json.dumps([shader.to_json() for shader in shaders]).encode()
-    return image, places
+    return Code("webgpu", image, kernels)
 
 
 def shaders_of(image: bytes) -> list[Shader]:
@@ -46,13 +59,17 @@ def shaders_of(image: bytes) -> list[Shader]:
 
 
 def pipeline_of(
-    device: WebGpuAllocator, shader: Shader, bindings: Sequence[int], read_only: Sequence[bool]
+    device: WebGpuAllocator,
+    name: str,
+    shader: Shader,
+    bindings: Sequence[int],
+    read_only: Sequence[bool],
 ) -> Any:
     """The pipeline of a shader whose arrays lie in these of its regions."""
     text = shader.module(bindings, read_only)
     known = _pipelines.setdefault(device, {})
     if text not in known:
-        with device.failures(f"compile {shader.name}"):
+        with device.failures(f"compile {name}"):
             module = device.device.create_shader_module(code=text)
             layout = device.device.create_bind_group_layout(
                 entries=[_entry(0, "uniform"), *_storage_entries(shader, read_only)]

@@ -1,4 +1,4 @@
-"""A compiled program on a device: launches become dispatches, results come back when they are there.
+"""A compiled program on a device: launches become dispatches, results come back when they are done.
 
 In: shaders, launches, values and the plan. Out: a program that is called with arrays. A call writes
 the inputs, records every launch into one command buffer, has the results copied to memory that can
@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.webgpu.compile import pipeline_of, shaders_of
-from arenite.backends.webgpu.memory import Region, Regions, shape_of
-from arenite.backends.webgpu.shader import FIRST_REGION
+from arenite.backends.webgpu.compile import shaders_of
+from arenite.backends.webgpu.dispatch import Bound, Dispatch, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.failure import check_errors
+from arenite.backends.webgpu.memory import Regions, shape_of
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
-from arenite.errors import IndexOutOfRange, NotCompiled, RunFailed
+from arenite.errors import NotCompiled
 from arenite.ir.dim import evaluate
 from arenite.ir.outline import Outline
 from arenite.program.arguments import Arguments
-from arenite.program.assemble import LaunchSpec
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
 from arenite.program.lazy_sequence import LaterMapping
 from arenite.program.places import Places
 from arenite.program.resize import Resizer
@@ -37,17 +38,6 @@ Array = NDArray[Any]
 
 #: Bindings of variables whose dispatches are kept.
 MAX_BOUND = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """One launch, ready to be recorded; `number` is that of its error word."""
-
-    name: str
-    pipeline: Any
-    bind_group: Any
-    groups: tuple[int, int]
-    number: int
 
 
 class Pending:
@@ -68,7 +58,7 @@ class Pending:
                 self._mapped.sync_wait()
                 data = np.frombuffer(self._staging.read_mapped(copy=True), np.uint8)
                 self._staging.unmap()
-            self._program.check_errors(data)
+            check_errors(data.data, self._program.names)
             self._results = [output.array(data) for output in self._outputs]
         return self._results
 
@@ -105,8 +95,8 @@ class Loaded:
         )
         self._constants = _constants(outline, compiled)
         self.regions = Regions(device, compiled, self._constants)
-        self._names = [one.name for one in (*compiled.load, *compiled.launches)]
-        self._errors = self._buffer(len(self._names) * WORD_NBYTES, "STORAGE COPY_SRC COPY_DST")
+        self.names = [one.name for one in (*compiled.load, *compiled.launches)]
+        self._errors = new_buffer(self.device, len(self.names) * WORD_NBYTES, "STORAGE COPY_SRC COPY_DST")
         self._bound: OrderedDict[tuple[int, ...], list[Dispatch]] = OrderedDict()
         self._is_packed = False
 
@@ -128,7 +118,7 @@ class Loaded:
                     self._write(number, arrays[value.source])
             encoder = self.device.device.create_command_encoder()
             encoder.clear_buffer(self._errors)
-            self._record(encoder, dispatches)
+            record(encoder, dispatches)
             return self._copy_back(encoder, arrays, sizes)
 
     def profile(self, arrays: Sequence[Array]) -> list[tuple[str, float]]:
@@ -142,7 +132,7 @@ class Loaded:
             began = time.perf_counter()
             with self.device.failures(f"run {dispatch.name}"):
                 encoder = self.device.device.create_command_encoder()
-                self._record(encoder, [dispatch])
+                record(encoder, [dispatch])
                 self.device.device.queue.submit([encoder.finish()])
             self.device.synchronize()
             times.append((dispatch.name, time.perf_counter() - began))
@@ -152,24 +142,6 @@ class Loaded:
         """Let go of everything on the device."""
         self._bound.clear()
         del self.regions, self._errors
-
-    def check_errors(self, data: NDArray[np.uint8]) -> None:
-        """Raise for the first launch that has set its error word."""
-        words = data[: len(self._names) * WORD_NBYTES].view(np.uint32)
-        if words.any():
-            number = int(np.flatnonzero(words)[0])
-            code, name = int(words[number]), self._names[number]
-            if code == IndexOutOfRange.code:
-                raise IndexOutOfRange(f"kernel {name}: an index points outside of its axis")
-            raise RunFailed(f"kernel {name} ended with error {code}")
-
-    def _record(self, encoder: Any, dispatches: Sequence[Dispatch]) -> None:
-        compute = encoder.begin_compute_pass()
-        for dispatch in dispatches:
-            compute.set_pipeline(dispatch.pipeline)
-            compute.set_bind_group(0, dispatch.bind_group)
-            compute.dispatch_workgroups(*dispatch.groups)
-        compute.end()
 
     def _write(self, number: int, array: Array) -> None:
         if array.nbytes:
@@ -183,13 +155,13 @@ class Loaded:
         if not self._is_packed:
             places = self._resizer.places(self.compiled.plan)
             encoder = self.device.device.create_command_encoder()
-            self._record(encoder, self._bind(self.compiled.load, 0, places, {}))
+            record(encoder, self._bind(self.compiled.load, 0, places, {}))
             self.device.device.queue.submit([encoder.finish()])
             self._is_packed = True
 
     def _copy_back(self, encoder: Any, arrays: list[Array], sizes: Mapping[str, int]) -> Pending:
         values = self.compiled.values
-        end = len(self._names) * WORD_NBYTES
+        end = len(self.names) * WORD_NBYTES
         outputs: list[_Output] = []
         copies = []
         for number in self.compiled.outputs:
@@ -207,8 +179,8 @@ class Loaded:
                 if nbytes:
                     copies.append((number, end, nbytes))
                 end += nbytes
-        staging = self._buffer(max(end, WORD_NBYTES), "COPY_DST MAP_READ")
-        encoder.copy_buffer_to_buffer(self._errors, 0, staging, 0, len(self._names) * WORD_NBYTES)
+        staging = new_buffer(self.device, max(end, WORD_NBYTES), "COPY_DST MAP_READ")
+        encoder.copy_buffer_to_buffer(self._errors, 0, staging, 0, len(self.names) * WORD_NBYTES)
         offsets = self._resizer.places(self.compiled.plan).offset
         for number, at, nbytes in copies:
             region, first = self.regions.place(number, int(offsets[number]))
@@ -234,76 +206,21 @@ class Loaded:
         return found
 
     def _bind(
-        self, launches: Sequence[LaunchSpec], first: int, places: Places, sizes: Mapping[str, int]
+        self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]
     ) -> list[Dispatch]:
-        """Dispatches of launches, with their parameters in one buffer."""
-        widest = max((shader.n_parameters for shader in self.shaders), default=1) * WORD_NBYTES
-        stride = -(-widest // self.device.limits.uniform_alignment)
-        stride *= self.device.limits.uniform_alignment
-        words = np.zeros((len(launches), stride // WORD_NBYTES), np.int32)
-        pipelines: list[tuple[Any, list[Region], tuple[int, int]]] = []
-        for row, launch in enumerate(launches):
-            shader = self.shaders[launch.entry]
-            lies = [self.regions.place(int(v), int(places.offset[int(v)])) for v in launch.arrays]
-            used = list(dict.fromkeys(region.name for region, _ in lies))
-            by_name = {region.name: region for region, _ in lies}
-            regions = [by_name[name] for name in used]
-            bindings = [used.index(region.name) for region, _ in lies]
-            tiles = evaluate(launch.tiles, sizes)
-            parameters = [
-                *(at for _, at in lies),
-                *(evaluate(size, sizes) for size in launch.sizes),
-                tiles,
+        offsets = places.offset
+        bound = [
+            Bound(
+                launch.name,
+                self.shaders[launch.entry],
+                [self.regions.place(int(v), int(offsets[int(v)])) for v in launch.arrays],
+                [evaluate(size, sizes) for size in launch.sizes],
+                evaluate(launch.tiles, sizes),
                 first + row,
-            ]
-            words[row, : len(parameters)] = parameters
-            pipeline = pipeline_of(
-                self.device, shader, bindings, [region.read_only for region in regions]
             )
-            pipelines.append((pipeline, regions, self._groups(launch, tiles)))
-        parameters_buffer = self._buffer(max(words.nbytes, stride), "UNIFORM COPY_DST")
-        if words.nbytes:
-            self.device.device.queue.write_buffer(parameters_buffer, 0, words)
-        dispatches = []
-        for row, (pipeline, regions, groups) in enumerate(pipelines):
-            shader = self.shaders[launches[row].entry]
-            size = shader.n_parameters * WORD_NBYTES
-            entries = [
-                _bound(0, parameters_buffer, row * stride, -(-size // 16) * 16),
-                *([_bound(1, self._errors)] if shader.requires else []),
-                *(_bound(FIRST_REGION + k, region.gpu) for k, region in enumerate(regions)),
-            ]
-            group = self.device.device.create_bind_group(
-                layout=pipeline.get_bind_group_layout(0), entries=entries
-            )
-            if 0 not in groups:
-                name, number = launches[row].name, first + row
-                dispatches.append(Dispatch(name, pipeline, group, groups, number))
-        return dispatches
-
-    def _groups(self, launch: LaunchSpec, tiles: int) -> tuple[int, int]:
-        """So many groups along two axes, since one has a limit; what is too many ends at once."""
-        most = self.device.limits.groups
-        if tiles > most * most:
-            raise NotCompiled(
-                f"{launch.name} takes {tiles} groups; {self.device.name} starts {most} x {most}"
-            )
-        return (tiles, 1) if tiles <= most else (most, -(-tiles // most))
-
-    def _buffer(self, nbytes: int, usages: str) -> Any:
-        import wgpu
-
-        usage = 0
-        for name in usages.split():
-            usage |= getattr(wgpu.BufferUsage, name)
-        nbytes = -(-max(nbytes, 1) // 16) * 16
-        with self.device.failures(f"allocate {nbytes} bytes", nbytes):
-            return self.device.device.create_buffer(size=nbytes, usage=usage)
-
-
-def _bound(binding: int, buffer: Any, offset: int = 0, size: int | None = None) -> dict[str, Any]:
-    resource = {"buffer": buffer, "offset": offset, "size": buffer.size if size is None else size}
-    return {"binding": binding, "resource": resource}
+            for row, launch in enumerate(launches)
+        ]
+        return dispatches_of(self.device, bound, self._errors)
 
 
 def _constants(outline: Outline, compiled: Compiled) -> dict[int, Array]:

@@ -8,14 +8,14 @@ weights    constants, read-only; as many buffers as it takes, since a binding ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.device import Buffer
-from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
+from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.ir.dim import bounds, evaluate
@@ -32,14 +32,16 @@ class Region:
     """A buffer of the device, bound as a whole."""
 
     name: str
-    buffer: Buffer
-    read_only: bool
+    buffer: Buffer = field(compare=False)
+    gpu: Any = field(compare=False)  # wgpu's handle
+    read_only: bool = False
 
-    @property
-    def gpu(self) -> Any:
-        """wgpu's handle."""
-        self.buffer.ensure_allocated()
-        return self.buffer._allocated().buffer  # type: ignore[attr-defined]
+    @classmethod
+    def of(cls, name: str, buffer: Buffer, read_only: bool = False) -> Region:
+        """That of the whole storage of a buffer."""
+        raw = buffer.raw
+        assert isinstance(raw, GpuMemory)
+        return cls(name, buffer, raw.buffer, read_only)
 
 
 class Regions:
@@ -74,7 +76,7 @@ class Regions:
                 live=(),
             )
         shape = (max(WORD_NBYTES, _rounded(nbytes)),)
-        return Region(name, Buffer.allocate(self._device, uint8, shape), read_only)
+        return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
     def _place_weights(self, constants: Mapping[int, Array]) -> None:
         """Constants in as few buffers as their sizes let them, one after another."""

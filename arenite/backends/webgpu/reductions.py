@@ -70,10 +70,10 @@ def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
     return (
         name,
         f"""struct Found_{name} {{ best: {kind}, at: i32 }}
-fn better_{name}(best: {kind}, at: i32, value: {kind}, where: i32) -> Found_{name} {{
+fn better_{name}(best: {kind}, at: i32, value: {kind}, index: i32) -> Found_{name} {{
   let wins = {wins};
   let ties = {ties};
-  if (wins || (ties && where < at)) {{ return Found_{name}(value, where); }}
+  if (wins || (ties && index < at)) {{ return Found_{name}(value, index); }}
   return Found_{name}(best, at);
 }}
 var<workgroup> {name}_best: array<{kind}, {threads}>;
