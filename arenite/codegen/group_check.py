@@ -1,4 +1,4 @@
-"""Do the threads of a group keep out of each other's way? Barriers where they are needed and may be.
+"""Do the threads of a group keep out of each other's way? Barriers where they must and may be.
 
 In: a GroupKernel whose names and dtypes are right. Out: nothing, or a complaint. A walk over the
 statements, loops walked twice so that the end of a body meets its beginning:

@@ -1,10 +1,10 @@
 """Indices of 32 bits, where that is proven to change nothing.
 
 In: a GroupKernel over int64 indices, and the bounds of its sizes. Out: the same over int32; or
-NotCompiled with the expression that may not fit. Sums, differences and products may wrap on the way:
-modulo 2**32 they are right, and an index that is used to access an array lies inside it, so below
-2**31. What compares, divides, bounds a loop or leaves the integers needs its operands as they are:
-their ranges, by interval arithmetic, must fit.
+NotCompiled with the expression that may not fit. Sums, differences and products may wrap on the
+way: modulo 2**32 they are right, and an index that is used to access an array lies inside it, so
+below 2**31. What compares, divides, bounds a loop or leaves the integers needs its operands as they
+are: their ranges, by interval arithmetic, must fit.
 
     row * 768 + column     may wrap where a mask keeps it from being used
     row // 12 < n          row and n must fit

@@ -388,9 +388,9 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
         case Unary(op=op):
             return Unary(op, *parts)
         case Cast(dtype=dtype):
-            return Cast(*parts, dtype)
+            return Cast(parts[0], dtype)
         case Bitcast(dtype=dtype):
-            return Bitcast(*parts, dtype)
+            return Bitcast(parts[0], dtype)
         case Binary(op=op):
             return Binary(op, *parts)
         case Select():

@@ -62,5 +62,3 @@ def _on(gpu: WebGpuAllocator, buffer: Buffer) -> Buffer:
     copied = Buffer.allocate(gpu, buffer.dtype, buffer.shape)
     copied.copy_from(buffer)
     return copied
-
-

@@ -96,7 +96,9 @@ class Loaded:
         self._constants = _constants(outline, compiled)
         self.regions = Regions(device, compiled, self._constants)
         self.names = [one.name for one in (*compiled.load, *compiled.launches)]
-        self._errors = new_buffer(self.device, len(self.names) * WORD_NBYTES, "STORAGE COPY_SRC COPY_DST")
+        self._errors = new_buffer(
+            self.device, len(self.names) * WORD_NBYTES, "STORAGE COPY_SRC COPY_DST"
+        )
         self._bound: OrderedDict[tuple[int, ...], list[Dispatch]] = OrderedDict()
         self._is_packed = False
 

@@ -1,11 +1,11 @@
 """Products: a group computes a square of results, through shared memory.
 
-            columns 64                a step copies 64 x 16 of the left side and 16 x 64 of the right
-          ┌────┬────┬────┐           into shared memory, one element a thread and time; then each
-     rows │ 16 x 16      │           thread takes 4 rows and 4 columns of them for its 16 sums
-     64   │ threads,     │
-          │ 4 x 4 each   │           what lies outside of the matrices is 0, and is not stored
-          └──────────────┘
+         64 columns
+        ┌──────────────┐    a step copies 64 x 16 of the left side and 16 x 64 of the right into
+     64 │ 16 x 16      │    shared memory, one element a thread and time; then each thread takes 4
+   rows │ threads,     │    rows and 4 columns of them for its 16 sums
+        │ 4 x 4 each   │    what lies outside of the matrices is 0, and is not stored
+        └──────────────┘
 
 What the sides are made of is computed on the way in, what follows the product on the way out.
 """
@@ -125,7 +125,7 @@ class _Product(Builder):
         is_deep = _is_contiguous(place, depth.var)
         for k in range(SIDE * DEPTH // THREADS):
             element = ir.Name("thread") + k * THREADS
-            near, far = (DEPTH, SIDE) if is_deep else (SIDE, DEPTH)
+            near = DEPTH if is_deep else SIDE
             first, second = element % near, element // near
             in_depth, in_side = (first, second) if is_deep else (second, first)
             at, deep = _var(f"{array}{k}", own.size), _var(f"{array}{k}_deep", depth.size)

@@ -12,7 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import device
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.load import Loaded
+from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.memory import Region
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.check import check
+from arenite.device import Buffer
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import DeviceUnavailable
 from arenite.ir.graph import Graph
@@ -59,3 +66,25 @@ def loaded(outputs: Sequence[Node]) -> Loaded:
 
 def run(outputs: Sequence[Node], *arrays: Array) -> list[Array]:
     return loaded(outputs).run(arrays)
+
+
+def launch(
+    kernel: ir.GroupKernel, arrays: dict[str, Array], sizes: Sequence[int], tiles: int
+) -> None:
+    """Run loops that were written by hand; what they write is in the arrays afterwards."""
+    gpu = webgpu()
+    check(kernel)
+    buffers = {
+        name: Buffer.allocate(gpu, array.dtype, array.shape) for name, array in arrays.items()
+    }
+    for name, array in arrays.items():
+        buffers[name].copyin(array)
+    places = [(Region.of(array.name, buffers[array.name]), 0) for array in kernel.arrays]
+    errors = new_buffer(gpu, 4, "STORAGE COPY_SRC COPY_DST")
+    bound = Bound(kernel.name, lower(kernel), places, sizes, tiles, 0)
+    encoder = gpu.device.create_command_encoder()
+    record(encoder, dispatches_of(gpu, [bound], errors))
+    gpu.device.queue.submit([encoder.finish()])
+    check_errors(gpu.words(errors, 0, 4), [kernel.name])
+    for name, array in arrays.items():
+        buffers[name].copyout(array)

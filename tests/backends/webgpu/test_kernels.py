@@ -41,9 +41,17 @@ def matmul(a: Node, b: Node, transpose_a: bool = False, transpose_b: bool = Fals
 
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [((7, 1000), (1,)), ((300, 3), (1,)), ((300, 3), (0,)), ((6, 5, 70), (0, 2)), ((400_003,), (0,))],
+    [
+        ((7, 1000), (1,)),
+        ((300, 3), (1,)),
+        ((300, 3), (0,)),
+        ((6, 5, 70), (0, 2)),
+        ((400_003,), (0,)),
+    ],
 )
-def test_sums_over_rows_columns_and_everything(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def test_sums_over_rows_columns_and_everything(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
     webgpu()
     data = numbers(*shape)
     [total, most] = run([make(op, x(*shape), axes=axes) for op in ("sum", "max")], data)
