@@ -37,7 +37,7 @@ F32, F16 = BY_NAME["float32"], BY_NAME["float16"]
 #: Seconds of work before something is measured: a GPU at rest clocks down.
 WARM_S = 0.4
 #: Of results that are near the reference: relative, of the largest of them, by bytes of a float.
-BOUNDS = {4: 1e-4, 2: 1e-2}
+BOUNDS = {8: 1e-4, 4: 1e-4, 2: 1e-2}
 
 
 def program(nodes: list[Node], gpu: WebGpuAllocator) -> tuple[Graph, Loaded]:
