@@ -118,7 +118,8 @@ def seconds(loaded: Loaded, gpu: WebGpuAllocator, repeats: int) -> float:
     end = time.perf_counter() + (0 if gpu.is_cpu else WARM_S)
     while time.perf_counter() < end:
         took(repeats)
-    return min((took(repeats + 1) - took(1)) / repeats for _ in range(3))
+    many, alone = (min(took(n) for _ in range(3)) for n in (repeats + 1, 1))
+    return (many - alone) / repeats
 
 
 def timed(gpu: WebGpuAllocator) -> list[dict[str, Any]]:
@@ -128,7 +129,8 @@ def timed(gpu: WebGpuAllocator) -> list[dict[str, Any]]:
     def measure(name: str, node: Node, *arrays: Array, unit: str = "", amount: float = 0) -> None:
         _, loaded = program([node], gpu)
         loaded.run(arrays)
-        took = seconds(loaded, gpu, 2 if few else 100)
+        is_long = few and amount > 0
+        took = seconds(loaded, gpu, 1 if is_long else 100)
         rate = amount / took / 1e9 if amount else None
         rows.append({"what": name, "us": took * 1e6, "rate": rate, "unit": unit})
         loaded.close()
