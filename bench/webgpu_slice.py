@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arenite import device
 from arenite.backends.webgpu.dispatch import record
-from arenite.backends.webgpu.load import Loaded
+from arenite.backends.webgpu.load import WebGpuProgram
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
 from arenite.errors import NotCompiled
@@ -26,9 +26,9 @@ from arenite.ir import Node, constant, graph_input, make, reference
 from arenite.ir.compose.basic import add, binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.graph import Graph
-from arenite.ir.outline import Outline
-from arenite.pipeline.build import build
+from arenite.pipeline import compile_graph
 from arenite.program.options import Options
+from arenite.runtime.executable import Executable
 from tests.ir.op_examples import EXAMPLES, numbers
 
 Array = NDArray[Any]
@@ -40,9 +40,8 @@ WARM_S = 0.4
 BOUNDS = {8: 1e-4, 4: 1e-4, 2: 1e-2}
 
 
-def program(nodes: list[Node], gpu: WebGpuAllocator) -> tuple[Graph, Loaded]:
-    graph = Graph.of(nodes)
-    return graph, Loaded(Outline.of(graph), build(graph, Options(device="webgpu")), gpu)
+def program(node: Node) -> Executable:
+    return compile_graph(Graph.of([node]), Options(device="webgpu"))
 
 
 def random(*shape: int, seed: int = 0) -> Array:
@@ -72,7 +71,7 @@ def is_right(found: Array, wanted: Array) -> bool:
     return bool(np.allclose(one, other, rtol=bound, atol=bound * scale, equal_nan=True))
 
 
-def judged(gpu: WebGpuAllocator) -> dict[str, Any]:
+def judged() -> dict[str, Any]:
     """Ops and programs by what became of them."""
     programs: dict[str, Callable[[], Node]] = {
         op: example for op, example in EXAMPLES.items() if op not in ("size", "parameter")
@@ -92,7 +91,8 @@ def judged(gpu: WebGpuAllocator) -> dict[str, Any]:
         graph = Graph.of([node])
         arrays = [numbers(one) for one in graph.inputs]
         try:
-            [found] = program([node], gpu)[1].run(arrays)
+            with program(node) as one:
+                [found] = one(*arrays)
         except NotCompiled:
             refused.append(name)
             continue
@@ -101,9 +101,11 @@ def judged(gpu: WebGpuAllocator) -> dict[str, Any]:
     return {"right": len(right), "wrong": wrong, "refused": len(refused)}
 
 
-def seconds(loaded: Loaded, gpu: WebGpuAllocator, repeats: int) -> float:
+def seconds(one: Executable, gpu: WebGpuAllocator, repeats: int) -> float:
     """What one run of the launches takes on the device: of many, less what one alone takes."""
-    dispatches = loaded._dispatches({})
+    loaded = one._loaded
+    assert isinstance(loaded, WebGpuProgram)
+    dispatches = loaded.dispatches({})
 
     def took(n: int) -> float:
         encoder = gpu.device.create_command_encoder()
@@ -127,13 +129,12 @@ def timed(gpu: WebGpuAllocator) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def measure(name: str, node: Node, *arrays: Array, unit: str = "", amount: float = 0) -> None:
-        _, loaded = program([node], gpu)
-        loaded.run(arrays)
         is_long = few and amount > 0
-        took = seconds(loaded, gpu, 1 if is_long else 100)
+        with program(node) as one:
+            one(*arrays)
+            took = seconds(one, gpu, 1 if is_long else 100)
         rate = amount / took / 1e9 if amount else None
         rows.append({"what": name, "us": took * 1e6, "rate": rate, "unit": unit})
-        loaded.close()
 
     measure("a dispatch of 64 elements", make("neg", x(64)), random(64))
     # A CPU that stands in for a GPU takes minutes for what a GPU does in milliseconds.
@@ -156,28 +157,28 @@ def full_like(n: int) -> Node:
     return make("expand", make("full", value=1.0, shape=(1,), dtype=F32), shape=(n,))
 
 
-def round_trip(gpu: WebGpuAllocator) -> float:
+def round_trip() -> float:
     """Microseconds of a whole call: inputs there, one launch, results back."""
-    _, loaded = program([make("neg", x(64))], gpu)
     data = random(64)
-    loaded.run([data])
-    began = time.perf_counter()
-    for _ in range(50):
-        loaded.run([data])
-    return (time.perf_counter() - began) / 50 * 1e6
+    with program(make("neg", x(64))) as one:
+        one(data)
+        began = time.perf_counter()
+        for _ in range(50):
+            one(data)
+        return (time.perf_counter() - began) / 50 * 1e6
 
 
 def main() -> None:
     gpu = device.get("webgpu")
     assert isinstance(gpu, WebGpuAllocator)
     print(f"{gpu.adapter_name} ({gpu.driver})")
-    judgement = judged(gpu)
+    judgement = judged()
     print(
         f"{judgement['right']} programs right, {len(judgement['wrong'])} wrong "
         f"{judgement['wrong']}, {judgement['refused']} refused"
     )
     rows = timed(gpu)
-    call = round_trip(gpu)
+    call = round_trip()
     for row in rows:
         rate = "" if row["rate"] is None else f"{row['rate']:10.1f} {row['unit']}"
         print(f"  {row['what']:<28} {row['us']:12.1f} us {rate}")

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from arenite.errors import NotSupported
 
 if TYPE_CHECKING:
+    from arenite.backends.webgpu.load import WebGpuProgram
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
+    from arenite.ir.outline import Outline
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled, Trial
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.compiled import Compiled
+    from arenite.program.limits import Limits
     from arenite.program.options import Options
     from arenite.schedule import Kernel
 
@@ -48,6 +52,16 @@ class WebGpuBackend:
         from arenite.backends.webgpu.compile import compiled
 
         return compiled(built, on_progress)
+
+    def load(self, outline: Outline, compiled: Compiled, threads: int) -> WebGpuProgram:
+        from arenite.backends.webgpu.load import WebGpuProgram
+
+        return WebGpuProgram(outline, compiled)
+
+    def limits(self, n_workers: int = 1) -> Limits:
+        from arenite.backends.webgpu.limits import limits
+
+        return limits()
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]

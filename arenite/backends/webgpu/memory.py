@@ -18,7 +18,9 @@ from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
 from arenite.errors import DoesNotFit, NotCompiled
-from arenite.ir.dim import bounds, evaluate
+from arenite.ir.data import BufferSource, ConstantData
+from arenite.ir.dim import bounds
+from arenite.ir.outline import Outline
 from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
@@ -48,7 +50,7 @@ class Regions:
     """The regions of one program, and where in them its values are."""
 
     def __init__(
-        self, device: WebGpuAllocator, compiled: Compiled, constants: Mapping[int, Array]
+        self, device: WebGpuAllocator, compiled: Compiled, constants: Mapping[int, Constant]
     ) -> None:
         self._device = device
         self.arena = self._region("arena", compiled.plan.peak_nbytes)
@@ -78,13 +80,13 @@ class Regions:
         shape = (max(WORD_NBYTES, _rounded(nbytes)),)
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
-    def _place_weights(self, constants: Mapping[int, Array]) -> None:
+    def _place_weights(self, constants: Mapping[int, Constant]) -> None:
         """Constants in as few buffers as their sizes let them, one after another."""
         largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
         parts: list[dict[int, int]] = [{}]
         end = 0
-        for number, array in constants.items():
-            nbytes = _rounded(array.nbytes)
+        for number, constant in constants.items():
+            nbytes = _rounded(constant.nbytes)
             if end and end + nbytes > largest:
                 parts.append({})
                 end = 0
@@ -97,9 +99,21 @@ class Regions:
             region = self._region(f"weights{len(self.weights)}", nbytes, read_only=True)
             self.weights.append(region)
             for number, at in part.items():
-                array = constants[number]
-                region.buffer.view(at, array.nbytes).copyin(np.ascontiguousarray(array))
+                constant = constants[number]
+                if constant.nbytes:
+                    constant.copy_to(region.buffer.view(at, constant.nbytes))
                 self.weight_at[number] = (region, at)
+
+    def contents(self) -> dict[str, NDArray[np.uint8]]:
+        """All bytes that launches may write, by name of the region."""
+        written = (self.arena, self.io)
+        return {one.name: np.frombuffer(one.buffer.copyout(), np.uint8) for one in written}
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self.weights.clear()
+        self.weight_at.clear()
+        del self.arena, self.io
 
     def place(self, number: int, arena_offset: int) -> tuple[Region, int]:
         """The region of a value and the word in it that it begins at."""
@@ -120,6 +134,45 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def shape_of(compiled: Compiled, number: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a value for some sizes."""
-    return tuple(evaluate(dim, sizes) for dim in compiled.values[number].shape)
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An array that a program brings along, where it lies."""
+
+    source: Array | Buffer | BufferSource | ConstantData
+
+    def array(self) -> Array:
+        """Its elements."""
+        if isinstance(self.source, BufferSource | ConstantData):
+            return self.source.held()
+        assert isinstance(self.source, np.ndarray)
+        return self.source
+
+    @property
+    def nbytes(self) -> int:
+        storage = self._storage
+        return self.array().nbytes if storage is None else storage.nbytes
+
+    @property
+    def _storage(self) -> Buffer | None:
+        found = self.source.storage if isinstance(self.source, BufferSource) else None
+        return found if isinstance(found, Buffer) else None
+
+    def copy_to(self, target: Buffer) -> None:
+        """A file is read part by part, past its mapping, which may be cut short under us."""
+        storage = self._storage
+        if storage is None:
+            target.copyin(np.ascontiguousarray(self.array()))
+        else:
+            target.copy_from(storage)
+
+
+def constants_of(outline: Outline, compiled: Compiled) -> dict[int, Constant]:
+    """The constants of a program by number of their value, the graph's own or the program's."""
+    found: dict[int, Constant] = {}
+    for number in compiled.frame.numbers("constant"):
+        source = int(compiled.frame.sources[number])
+        own = source < 0
+        found[number] = Constant(
+            compiled.constants[-1 - source] if own else outline.constants[source]
+        )
+    return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arenite import device
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, record
 from arenite.backends.webgpu.failure import check_errors
-from arenite.backends.webgpu.load import Loaded
+from arenite.backends.webgpu.load import WebGpuProgram
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.memory import Region
 from arenite.codegen import loop_ir as ir
@@ -24,10 +24,10 @@ from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import DeviceUnavailable
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.outline import Outline
-from arenite.pipeline.build import build
+from arenite.pipeline import compile_anew, compile_graph
 from arenite.program.compiled import Compiled
 from arenite.program.options import Options
+from arenite.runtime.executable import Executable
 
 Array = NDArray[Any]
 
@@ -54,18 +54,26 @@ def webgpu() -> WebGpuAllocator:
     return found
 
 
-def compiled(outputs: Sequence[Node]) -> tuple[Outline, Compiled]:
-    """A program for WebGPU."""
-    graph = Graph.of(outputs)
-    return Outline.of(graph), build(graph, ON_WEBGPU)
+def compiled(outputs: Sequence[Node]) -> Compiled:
+    """A program for WebGPU, that is not loaded."""
+    return compile_anew(Graph.of(outputs), ON_WEBGPU)
 
 
-def loaded(outputs: Sequence[Node]) -> Loaded:
-    return Loaded(*compiled(outputs), webgpu())
+def executable(outputs: Sequence[Node]) -> Executable:
+    webgpu()
+    return compile_graph(Graph.of(outputs), ON_WEBGPU)
+
+
+def loaded(program: Executable) -> WebGpuProgram:
+    """What a program is on the device."""
+    found = program._loaded
+    assert isinstance(found, WebGpuProgram)
+    return found
 
 
 def run(outputs: Sequence[Node], *arrays: Array) -> list[Array]:
-    return loaded(outputs).run(arrays)
+    with executable(outputs) as program:
+        return program(*arrays)
 
 
 def launch(

@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from arenite.backends.webgpu.load import Loaded
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
@@ -17,9 +16,8 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import IndexOutOfRange, NotCompiled, RunFailed
 from arenite.ir import graph_input, make, reference
 from arenite.ir.graph import Graph
-from arenite.ir.outline import Outline
-from arenite.pipeline.build import build
-from tests.backends.webgpu.runner import ON_WEBGPU, compiled, launch, loaded, run, webgpu
+from arenite.pipeline import compile_graph
+from tests.backends.webgpu.runner import ON_WEBGPU, compiled, executable, launch, run, webgpu
 from tests.pipeline.trial import same, sample
 
 F32, F16, BF16, I32 = (BY_NAME[name] for name in ("float32", "float16", "bfloat16", "int32"))
@@ -40,7 +38,8 @@ def test_arithmetic_is_numpys_up_to_the_edges(name: str) -> None:
     nodes = [make(op, *inputs[: 1 if op in UNARY else 2]) for op in ops]
     nodes += [make("cast", inputs[0], dtype=BY_NAME[to]) for to in ("bool", "uint8", "int16")]
     graph = Graph(tuple(inputs), tuple(nodes))
-    found = Loaded(Outline.of(graph), build(graph, ON_WEBGPU), webgpu()).run(arrays)
+    with compile_graph(graph, ON_WEBGPU) as program:
+        found = program(*arrays)
     for node, one, wanted in zip(nodes, found, reference.evaluate(graph, arrays), strict=True):
         same(one, wanted, ULPS.get(node.op, 0) if dtype.kind is Kind.FLOAT else 0, node)
 
@@ -158,4 +157,4 @@ def test_what_one_binding_cannot_hold_is_refused_with_the_limit() -> None:
         pytest.skip("an array that fills a binding of this device is too large for this test")
     x = graph_input("x", 0, (count,), F32)
     with pytest.raises(DoesNotFit, match=f"binds {gpu.limits.binding_nbytes} at once"):
-        loaded([make("neg", x)])
+        executable([make("neg", x)])

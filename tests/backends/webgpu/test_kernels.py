@@ -16,7 +16,7 @@ from arenite.ir.compose.basic import add, binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
-from tests.backends.webgpu.runner import Array, loaded, run, webgpu
+from tests.backends.webgpu.runner import Array, executable, loaded, run, webgpu
 
 F32, F16, I32, BOOL = (BY_NAME[name] for name in ("float32", "float16", "int32", "bool"))
 
@@ -150,33 +150,34 @@ def network(rows: Dim) -> tuple[Node, Callable[[Array], Array]]:
 def test_a_network_of_two_layers_runs_again_and_again() -> None:
     webgpu()
     node, wanted = network(50)
-    program = loaded([node])
-    for seed in range(3):
-        data = numbers(50, 70, seed=seed)
-        near(program.run([data])[0], wanted(data))
-    assert len(program.regions.weights) == 1
+    with executable([node]) as program:
+        for seed in range(3):
+            data = numbers(50, 70, seed=seed)
+            near(program(data)[0], wanted(data))
+        assert len(loaded(program).regions.weights) == 1
+        program.verify()
+        np.testing.assert_array_equal(program(data)[0], program.run_checked(data)[0])
 
 
 def test_sizes_may_differ_from_call_to_call() -> None:
     webgpu()
     node, wanted = network(Var("n", 1, 200))
-    program = loaded([node])
-    n_shaders = len(program.shaders)
-    for rows in (3, 200, 1, 65, 3):
-        data = numbers(rows, 70, seed=rows)
-        near(program.run([data])[0], wanted(data))
-    assert len(program.shaders) == n_shaders
+    with executable([node]) as program:
+        for rows in (3, 200, 1, 65, 3):
+            data = numbers(rows, 70, seed=rows)
+            near(program(data)[0], wanted(data))
+        assert program.n_binds == 4
 
 
 def test_results_are_waited_for_later_and_keep_their_own_memory() -> None:
     webgpu()
     node, wanted = network(40)
-    program = loaded([node])
-    given = [numbers(40, 70, seed=seed) for seed in range(4)]
-    pending = [program.start([data]) for data in given]
-    for data, one in reversed([*zip(given, pending, strict=True)]):
-        near(one.result()[0], wanted(data))
-        assert one.result() is one.result()
+    with executable([node]) as program:
+        given = [numbers(40, 70, seed=seed) for seed in range(4)]
+        pending = [loaded(program).start([data], {}) for data in given]
+        for data, one in reversed([*zip(given, pending, strict=True)]):
+            near(one.result()[0], wanted(data))
+            assert one.result() is one.result()
 
 
 def test_bytes_and_halves_are_written_beside_what_others_write() -> None:
@@ -204,8 +205,7 @@ def test_more_groups_than_one_axis_has() -> None:
 def test_outputs_that_are_inputs_or_constants_are_copies() -> None:
     webgpu()
     data, weights = numbers(3, 4), numbers(2, 2, seed=1)
-    program = loaded([x(3, 4), constant(weights), make("neg", x(3, 4))])
-    [same, held, negative] = program.run([data])
+    [same, held, negative] = run([x(3, 4), constant(weights), make("neg", x(3, 4))], data)
     np.testing.assert_array_equal(same, data)
     np.testing.assert_array_equal(held, weights)
     np.testing.assert_array_equal(negative, -data)
@@ -216,8 +216,8 @@ def test_a_kernel_is_launched_by_itself_on_buffers_of_the_device() -> None:
     from arenite.device import Buffer
 
     gpu = webgpu()
-    program = loaded([make("add", x(Var("n", 1, 99)), x(Var("n", 1, 99), index=1))])
-    [kernel] = program.compiled.kernels
+    program = executable([make("add", x(Var("n", 1, 99)), x(Var("n", 1, 99), index=1))])
+    [kernel] = program.kernels
     assert kernel.local_size == (256, 1, 1)
     a, b = numbers(30), numbers(30, seed=1)
     out = Buffer.allocate(gpu, F32, (30,))
