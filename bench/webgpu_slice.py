@@ -85,7 +85,9 @@ def judged() -> dict[str, Any]:
         "sum of 1000003": lambda: make("sum", x(1_000_003), axes=(0,)),
         "float16": lambda: make("cast", softmax(x(61, 5), 1), dtype=F16),
     }
-    right, wrong, refused = [], [], []
+    right: list[str] = []
+    wrong: list[str] = []
+    refused: list[str] = []
     for name, make_node in programs.items():
         node = make_node()
         graph = Graph.of([node])

@@ -72,9 +72,15 @@ class WebGpuProgram:
         device = get(self.compiled.options.device)
         assert isinstance(device, WebGpuAllocator)
         self.device = device
-        self.regions = Regions(device, self.compiled, self._constants)
+        self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
+
+    @property
+    def regions(self) -> Regions:
+        """Its memory, until it is closed."""
+        assert self._regions is not None
+        return self._regions
 
     # Running.
 
@@ -326,7 +332,7 @@ class WebGpuProgram:
 
     def close(self) -> None:
         self._bound.clear()
-        self.regions.close()
+        self._regions = None
 
 
 def _refuse(compiled: Compiled) -> None:

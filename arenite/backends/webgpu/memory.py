@@ -109,12 +109,6 @@ class Regions:
         written = (self.arena, self.io)
         return {one.name: np.frombuffer(one.buffer.copyout(), np.uint8) for one in written}
 
-    def close(self) -> None:
-        """Let go of the memory."""
-        self.weights.clear()
-        self.weight_at.clear()
-        del self.arena, self.io
-
     def place(self, number: int, arena_offset: int) -> tuple[Region, int]:
         """The region of a value and the word in it that it begins at."""
         if number in self.weight_at:
