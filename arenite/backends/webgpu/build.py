@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check
@@ -94,6 +95,7 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
     narrow = narrow_indices(loops, sizes)
     check(narrow)
+    lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
     return narrow
 
 
