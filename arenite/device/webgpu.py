@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from arenite import locks
@@ -248,7 +248,10 @@ def open_device(name: str) -> WebGpuAllocator:
 def _adapters(name: str) -> list[Any]:
     try:
         import wgpu
+        from wgpu.backends.wgpu_native.extras import set_instance_extras
 
+        with suppress(RuntimeError):  # someone else has opened wgpu before us
+            set_instance_extras(backends=["Primary"])  # looking for OpenGL takes as long again
         found = wgpu.gpu.enumerate_adapters_sync()
     except ImportError:
         raise DeviceUnavailable(

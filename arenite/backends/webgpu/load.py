@@ -30,8 +30,7 @@ from arenite.ir.dim import evaluate
 from arenite.ir.outline import Outline
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
-from arenite.program.places import Places
-from arenite.program.resize import Resizer
+from arenite.program.places import Places, Resizer
 from arenite.program.steps import StepKind
 from arenite.program.value_spec import copy_name
 
