@@ -28,6 +28,7 @@ from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
 from arenite.ir.dim import evaluate
 from arenite.ir.outline import Outline
+from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
 from arenite.program.places import Places, Resizer
@@ -87,13 +88,16 @@ class WebGpuProgram:
         return None  # every call is of the same kind here
 
     def run(
-        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array] | None = None
+        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None = None
     ) -> list[Array]:
+        if out is not None:
+            outputs = [self.compiled.values[number] for number in self.compiled.outputs]
+            check_room(out, [(value.shape, value.dtype) for value in outputs], sizes)
         self._is_cancelled = False
         results = self.start(arrays, sizes).result()
         if self._is_cancelled:
             raise RunCancelled("the run was cancelled; the Executable can be called again")
-        return results
+        return results if out is None else write_to(out, results, [None] * len(out), "")
 
     def start(self, arrays: list[Array], sizes: dict[str, int]) -> Pending:
         """Begin a run; its results can be asked for later."""
