@@ -5,13 +5,15 @@ The judge is NumPy in float64.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
-from arenite.ir import Var, constant, graph_input, make
+from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import add, binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.dim import Dim
@@ -213,8 +215,6 @@ def test_outputs_that_are_inputs_or_constants_are_copies() -> None:
 
 
 def test_a_kernel_is_launched_by_itself_on_buffers_of_the_device() -> None:
-    from arenite.device import Buffer
-
     gpu = webgpu()
     program = executable([make("add", x(Var("n", 1, 99)), x(Var("n", 1, 99), index=1))])
     [kernel] = program.kernels
@@ -228,3 +228,49 @@ def test_a_kernel_is_launched_by_itself_on_buffers_of_the_device() -> None:
     on_host = np.zeros(30, np.float32)
     kernel(a, b, on_host, n=30)
     np.testing.assert_array_equal(on_host, a + b)
+
+
+def test_what_depends_on_weights_alone_is_computed_once() -> None:
+    weights = numbers(64, 30)
+    program = executable([matmul(x(9, 64), softmax(buffer(weights), 1))])
+    assert len(program.load_kernels) == 1
+    power = np.exp(weights.astype(np.float64))
+    data = numbers(9, 64, seed=1)
+    for _ in range(2):
+        near(program(data)[0], data @ (power / power.sum(1, keepdims=True)))
+
+
+def test_sizes_may_be_zero() -> None:
+    n = Var("n", 0, 100)
+    rows, total = make("neg", x(n, 3)), make("sum", x(n, 3), axes=(0,))
+    with executable([rows, total]) as program:
+        for size in (0, 100, 0):
+            data = numbers(size, 3)
+            [negative, summed] = program(data)
+            np.testing.assert_array_equal(negative, -data)
+            near(summed, data.astype(np.float64).sum(0), 1e-4)
+
+
+def test_threads_run_programs_of_one_device_side_by_side() -> None:
+    gpu = webgpu()
+    node, wanted = network(40)
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            with executable([node]) as program:
+                for k in range(5):
+                    data = numbers(40, 70, seed=100 * seed + k)
+                    near(program(data)[0], wanted(data))
+                    bytes_ = Buffer.allocate(gpu, "uint8", (1001,))
+                    bytes_.copyin(bytes([k]) * 1001)
+                    assert bytes_.copyout() == bytes([k]) * 1001
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
