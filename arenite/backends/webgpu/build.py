@@ -3,7 +3,7 @@
 In: a kernel of a schedule. Out: a GroupKernel with int32 indices, checked; NotCompiled with the
 reason for what is not done here yet.
 
-    maps              all points counted through, a stretch of them a group
+    maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
     products          a group a square of results, through shared memory (`product.py`)
     all else          as the neutral builders cut it
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.map import THREADS, build_map
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check
@@ -22,20 +23,14 @@ from arenite.codegen.index_width import narrow_indices
 from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import build_special, is_special
-from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, ceildiv, product, variables
+from arenite.ir.dim import bounds, variables
 from arenite.schedule.access import is_elementwise, is_view
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import MADE_UP
 
-#: Threads of a group; every device has as many.
-THREADS = 256
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
-#: Elements that one thread of a map makes at the most, and groups from which on it makes more.
-MOST_PER_THREAD = 16
-MANY_GROUPS = 4096
 
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
@@ -66,7 +61,7 @@ def _cut(kernel: Kernel) -> Built:
         if not is_known and node.op not in _REDUCTIONS:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
-        return _Map(kernel).build()
+        return build_map(kernel)
     return build_product(kernel) or _Rows(kernel).build()
 
 
@@ -97,25 +92,6 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
     check(narrow)
     lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
     return narrow
-
-
-class _Map(Builder):
-    """Points counted through: every result is written in its own order."""
-
-    def build(self) -> Built:
-        axes = self.nest.axes
-        n_points = product([axis.size for axis in axes])
-        most = bounds(n_points)[1]
-        per_thread = min(MOST_PER_THREAD, max(1, most // (THREADS * MANY_GROUPS)))
-        length = THREADS * per_thread
-        scope = Scope()
-        self._name_rows(scope, axes)
-        self._row(scope)
-        first = ir.Name("tile") * length
-        last = ir.Binary("min", first + length, index_expr(n_points))
-        loop = ir.For("row", first, last, scope.block, vector=True)
-        built = self._kernel(ceildiv(n_points, length), (loop,))
-        return replace(built, loops=grouped(built.loops, THREADS))
 
 
 class _Rows(Builder):
