@@ -53,7 +53,7 @@ def dispatches_of(
     stride = -(-widest // max(alignment, 16)) * max(alignment, 16)
     words = np.zeros((len(launches), stride // WORD_NBYTES), np.int32)
     for row, one in enumerate(launches):
-        parameters = [*(at for _, at in one.places), *one.sizes, one.tiles, one.number]
+        parameters = [*(at for _, at in one.places), *one.sizes, one.tiles, one.number, 0]
         words[row, : len(parameters)] = parameters
     parameters_buffer = new_buffer(device, words.nbytes, "UNIFORM COPY_DST")
     with device.failures("bind launches"):

@@ -7,9 +7,11 @@ floats below 32 bits are their bits in a u32 until they are cast.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +19,14 @@ from arenite.codegen import loop_ir as ir
 from arenite.dtype import DType, Kind
 from arenite.errors import NotCompiled
 
-_SMALL_FLOATS = {"float16": "f16", "bfloat16": "bf16"}
+if TYPE_CHECKING:
+    from arenite.backends.webgpu.maths import Functions
+
 _COMPARISONS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
-#: Of float32, and near enough: within a few units in the last place of what they are.
-_BUILTIN = frozenset("exp exp2 log log2 sqrt floor ceil round trunc abs".split())
-_CALLED = {"sign": "sign_f32", "isnan": "is_nan", "isinf": "is_inf", "sigmoid": "sigmoid_f32"}
+_ROUNDED = {"add": "sum", "sub": "sum", "mul": "product", "div": "product"}
+#: Functions of float32 that WGSL has, and as exactly.
+_NATIVE = frozenset("sqrt floor ceil round trunc abs".split())
 
 
 def type_of(dtype: DType) -> str:
@@ -35,33 +39,39 @@ def type_of(dtype: DType) -> str:
         return "i32"
     if dtype.name == "float32":
         return "f32"
-    if dtype.kind is Kind.FLOAT and dtype.name not in _SMALL_FLOATS:
-        raise NotCompiled(f"{dtype} is not done on WebGPU yet; float16 and bfloat16 are")
     return "u32"
 
 
 class Expressions:
-    """Writes the expressions of one kernel; `lines` is where what comes before them goes."""
+    """Writes expressions; `lines` is where what comes before them goes."""
 
-    def __init__(self, kernel: ir.GroupKernel, identifier: Callable[[str], str]) -> None:
+    def __init__(
+        self, shared: Collection[str], identifier: Callable[[str], str], functions: Functions
+    ) -> None:
         self.identifier = identifier
-        self.shared = {array.name for array in kernel.shared}
-        self.functions: set[str] = set()
+        self.shared = shared
+        self.functions = functions
         self.lines: list[str] = []
         self._uses: Mapping[int, int] = {}
         self._named: dict[int, str] = {}
+        self._rounded: dict[str, str] = {}
         self._n_names = 0
 
-    def begin(self, *roots: ir.Expr) -> None:
-        """A statement with these expressions follows: parts they share are written once."""
+    def statement(self, roots: Sequence[ir.Expr], indent: str) -> list[str]:
+        """The texts of a statement's expressions; parts that they share are written once, before
+        them."""
+        first = len(self.lines)
         self._named = {}
         uses = Counter(id(part) for expr in ir.walk(*roots) for part in ir.children(expr))
         uses.update(id(root) for root in roots)
         self._uses = uses
+        texts = [self.text(root) for root in roots]
+        self.lines[first:] = [indent + line for line in self.lines[first:]]
+        return texts
 
-    def call(self, function: str, *arguments: str) -> str:
-        self.functions.add(function)
-        return f"{function}({', '.join(arguments)})"
+    def call(self, helper: str, *arguments: str) -> str:
+        self.functions.helpers.add(helper)
+        return f"{helper}({', '.join(arguments)})"
 
     def fresh(self) -> str:
         self._n_names += 1
@@ -91,14 +101,40 @@ class Expressions:
             case ir.Unary(op, x):
                 return self._unary(op, x)
             case ir.Binary(op, a, b):
-                return self.binary(op, a.dtype, self.text(a), self.text(b))
+                return self.binary(op, a.dtype, self._held(op, a), self._held(op, b))
+            case ir.Fma(a, b, c):
+                return f"fma({self.text(a)}, {self.text(b)}, {self._held('add', c)})"
             case ir.Select(cond, a, b):
                 return f"select({self.text(b)}, {self.text(a)}, {self.text(cond)})"
-            case ir.Cast(x, dtype):
-                return self.cast(self.text(x), x.dtype, dtype)
+            case ir.Cast(x, dtype, fits):
+                return self._cast(self.text(x), x.dtype, dtype, fits)
+            case ir.Table():
+                return self._table(expr)
             case ir.Bitcast(x, dtype):
                 return self._bitcast(self.text(x), x.dtype, dtype)
         raise NotCompiled(f"WebGPU has no {type(expr).__name__} yet")
+
+    def define(self, name: str, value: ir.Expr) -> None:
+        """A name stands for a value from now on."""
+        self._rounded[name] = self._rounding(value)
+
+    def _rounding(self, value: ir.Expr) -> str:
+        """Which kind of rounded float a value is: a sum, a product, or neither."""
+        match value:
+            case ir.Name(name):
+                return self._rounded.get(name, "")
+            case ir.Binary(op) if value.dtype == ir.FLOAT32:
+                return _ROUNDED.get(op, "")
+            case ir.Fma():
+                return "sum"
+        return ""
+
+    def _held(self, op: str, operand: ir.Expr) -> str:
+        """An operand. Drivers take (x + y) - x for y, which it is not once it is rounded: what is
+        rounded twice is held between, by a word of the parameters that they do not know."""
+        text = self.text(operand)
+        kind = self._rounding(operand)
+        return self.call("held", text) if kind and kind == _ROUNDED.get(op) else text
 
     def constant(self, value: bool | int | float, dtype: DType) -> str:
         kind = type_of(dtype)
@@ -158,57 +194,37 @@ class Expressions:
 
     def _unary(self, op: str, x: ir.Expr) -> str:
         text, kind = self.text(x), type_of(x.dtype)
-        if kind == "f32":
-            return self._float_function(op, text)
         if op == "neg":
-            return self.wrapped(f"({self.zero(x.dtype)} - {text})", x.dtype)
+            zero = self.zero(x.dtype)
+            return f"(-{text})" if kind == "f32" else self.wrapped(f"({zero} - {text})", x.dtype)
         if op == "not":
             return f"(!{text})" if kind == "bool" else self.wrapped(f"(~{text})", x.dtype)
-        if op == "abs":
-            return text if kind == "u32" else self.wrapped(f"abs({text})", x.dtype)
-        if op == "sign":
-            return f"min({text}, 1u)" if kind == "u32" else f"sign({text})"
-        raise NotCompiled(f"{op} of {x.dtype} is not done on WebGPU yet")
-
-    def _float_function(self, op: str, text: str) -> str:
-        if op == "neg":
-            return f"(-{text})"
-        if op == "reciprocal":
-            return f"(1.0f / {text})"
-        if op == "rsqrt":
-            return f"(1.0f / sqrt({text}))"
-        if op in _CALLED:
-            return self.call(_CALLED[op], text)
-        if op in _BUILTIN:
+        if op == "isnan":
+            return self.call("is_nan", text)
+        if kind == "f32" and op in _NATIVE:
             return f"{op}({text})"
-        raise NotCompiled(f"{op} of float32 is not done on WebGPU yet")
+        return f"{self.functions.op(op, x.dtype)}({text})"
 
     def binary(self, op: str, dtype: DType, a: str, b: str) -> str:
         """An operation on values that are written already."""
         kind = type_of(dtype)
         if op in _COMPARISONS or op == "ne":
             return self._comparison(op, kind, a, b)
-        if op in ("max", "min"):
-            if kind == "f32":
-                return self.call(f"{op}_f32", a, b)
-            return (
-                f"({a} {'|' if op == 'max' else '&'} {b})" if kind == "bool" else f"{op}({a}, {b})"
-            )
-        if kind == "bool":
-            return f"({a} != {b})" if op == "xor" else f"({a} {_PLAIN[op]} {b})"
-        if kind == "f32":
-            return self._float_binary(op, a, b)
         if op in _PLAIN:
-            return self.wrapped(f"({a} {_PLAIN[op]} {b})", dtype)
+            if kind == "bool" and op == "xor":
+                return f"({a} != {b})"
+            plain = f"({a} {_PLAIN[op]} {b})"
+            return plain if kind in ("bool", "f32") else self.wrapped(plain, dtype)
         if op in ("shift_left", "shift_right"):
             return self._shift(op, dtype, kind, a, b)
-        if op in ("div", "fmod") and b.removesuffix("i").removesuffix("u").isdecimal():
-            sign = "/" if op == "div" else "%"
-            if int(b[:-1]) > 0:
-                return f"({a} {sign} {b})"
-        if kind == "u32":
-            op = {"floordiv": "div", "mod": "fmod"}.get(op, op)
-        return self.wrapped(self.call(f"{op}_{kind}", a, b), dtype)
+        is_divided = op in ("div", "fmod")
+        if is_divided and ((kind == "f32" and op == "div") or _is_positive(b)):
+            return f"({a} {'/' if op == 'div' else '%'} {b})"
+        if op == "div":
+            return self.wrapped(self.call(f"div_{kind}", a, b), dtype)
+        if op in ("max", "min") and kind in ("i32", "u32"):
+            return f"{op}({a}, {b})"
+        return f"{self.functions.op(op, dtype)}({a}, {b})"
 
     def _comparison(self, op: str, kind: str, a: str, b: str) -> str:
         if op == "ne":
@@ -216,13 +232,6 @@ class Expressions:
         if kind == "bool" and op != "eq":
             a, b = f"u32({a})", f"u32({b})"
         return f"({a} {_COMPARISONS[op]} {b})"
-
-    def _float_binary(self, op: str, a: str, b: str) -> str:
-        if op in _PLAIN or op == "div":
-            return f"({a} {_PLAIN.get(op, '/')} {b})"
-        if op == "times_sigmoid":
-            return f"({a} * {self.call('sigmoid_f32', b)})"
-        raise NotCompiled(f"{op} of float32 is not done on WebGPU yet")
 
     def _shift(self, op: str, dtype: DType, kind: str, a: str, b: str) -> str:
         by = b if kind == "u32" else f"bitcast<u32>({b})"
@@ -240,32 +249,26 @@ class Expressions:
             return f"extractBits({text}, 0u, {dtype.bits}u)"
         return f"({text} & {2**dtype.bits - 1:#x}u)"
 
-    def cast(self, text: str, source: DType, target: DType) -> str:
+    def _cast(self, text: str, source: DType, target: DType, fits: bool) -> str:
         if source == target:
             return text
         old, new = type_of(source), type_of(target)
-        if source.kind is Kind.FLOAT and source.bits < 32:
-            text = self.call(f"from_{_SMALL_FLOATS[source.name]}", text)
-            return self.cast(text, ir.FLOAT32, target)
-        if target.kind is Kind.FLOAT and target.bits < 32:
-            text = text if old == "f32" else self.cast(text, source, ir.FLOAT32)
-            return self.call(f"to_{_SMALL_FLOATS[target.name]}", text)
-        if new == "bool":
-            return f"(!({text} == {self.zero(source)}))"
-        if old == "bool" or new == "f32":
-            return f"{new}({text})"
-        if old == "f32":
-            return self._to_integer(text, target)
-        converted = text if old == new else f"bitcast<{new}>({text})"
-        return self.wrapped(converted, target)
+        is_small = any(one.kind is Kind.FLOAT and one.bits < 32 for one in (source, target))
+        if is_small or new == "bool" or old == "bool" or (old == "f32" and not fits):
+            return f"{self.functions.cast(source, target)}({text})"
+        if "f32" in (old, new):
+            converted = f"{new}({text})"
+        else:
+            converted = text if old == new else f"bitcast<{new}>({text})"
+        return converted if new == "f32" else self.wrapped(converted, target)
 
-    def _to_integer(self, text: str, target: DType) -> str:
-        if target.kind is Kind.UNSIGNED:
-            greatest = 2**target.bits - 1
-            return self.call("to_u32", text, f"{float(2**target.bits)!r}f", f"{greatest}u")
-        high = 2 ** (target.bits - 1)
-        ends = (f"f32({-float(high)!r})", f"{float(high)!r}f", f"i32({-high})", f"{high - 1}i")
-        return self.call("to_i32", text, *ends)
+    def _table(self, table: ir.Table) -> str:
+        kind = type_of(table.dtype)
+        values = ", ".join(self.constant(value, table.dtype) for value in table.values)
+        name = f"table_{hashlib.sha256(values.encode()).hexdigest()[:12]}"
+        whole = f"array<{kind}, {len(table.values)}>"
+        self.functions.texts[name] = f"var<private> {name}: {whole} = {whole}({values});"
+        return f"{name}[u32({self.text(table.index)})]"
 
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
         old, new = type_of(source), type_of(target)
@@ -277,3 +280,8 @@ class Expressions:
             if target.kind is not Kind.FLOAT
             else (f"({converted} & {2**target.bits - 1:#x}u)")
         )
+
+
+def _is_positive(text: str) -> bool:
+    """Whether it is a constant integer above 0."""
+    return text[:-1].isdecimal() and text[-1] in "iu" and int(text[:-1]) > 0

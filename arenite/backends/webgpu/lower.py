@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
+from arenite.backends.webgpu.maths import Functions
 from arenite.backends.webgpu.reductions import combine_text, neutral, search_text
 from arenite.backends.webgpu.shader import Shader
 from arenite.codegen import loop_ir as ir
@@ -34,7 +35,9 @@ class _Lowering:
     def __init__(self, kernel: ir.GroupKernel) -> None:
         self.kernel = kernel
         self.names: dict[str, str] = {}
-        self.write = Expressions(kernel, self.identifier)
+        self.functions = Functions()
+        shared = {array.name for array in kernel.shared}
+        self.write = Expressions(shared, self.identifier, self.functions)
         self.depth = 1
         self.loop = 0  # whether a vector loop is around
         self.dtypes: dict[str, DType] = {}  # of accumulators
@@ -58,7 +61,7 @@ class _Lowering:
         for size in kernel.sizes:
             self.names[size] = f"{_PARAMETERS}.size_{self.identifier(size)}"
             fields.append(f"{self.names[size].removeprefix(_PARAMETERS + '.')}: i32")
-        fields += ["tiles: i32", "error_at: u32"]
+        fields += ["tiles: i32", "error_at: u32", "zero: u32"]
         tile = self.identifier(kernel.tile_var)
         shared = [
             f"var<workgroup> {self.identifier(s.name)}: array<{type_of(s.dtype)}, {s.count}>;"
@@ -70,7 +73,8 @@ class _Lowering:
             f"struct Parameters {{ {', '.join(fields)} }}",
             f"@group(0) @binding(0) var<uniform> {_PARAMETERS}: Parameters;",
             *shared,
-            *texts_of(self.write.functions),
+            *texts_of(self.functions.helpers),
+            *self.functions.texts.values(),
             *self.group_functions.values(),
             f"@compute @workgroup_size({kernel.threads})",
             "fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,",
@@ -97,12 +101,7 @@ class _Lowering:
 
     def expression(self, *roots: ir.Expr) -> list[str]:
         """Texts of a statement's expressions; what they need stands before."""
-        first = len(self.write.lines)
-        self.write.begin(*roots)
-        texts = [self.write.text(root) for root in roots]
-        indent = "  " * self.depth
-        self.write.lines[first:] = [indent + line for line in self.write.lines[first:]]
-        return texts
+        return self.write.statement(roots, "  " * self.depth)
 
     def block(self, block: ir.Block) -> None:
         names = dict(self.names)
@@ -147,7 +146,7 @@ class _Lowering:
             kinds = [type_of(self.dtypes[name]) for name in _named(change)]
             function, text = search_text(change.op, kinds[0], threads)
             if kinds[0] == "f32":
-                self.write.functions.add("is_nan")
+                self.functions.helpers.add("is_nan")
             self.group_functions[function] = text
             found = self.write.fresh()
             self.line(f"let {found} = {function}(lane, {', '.join(own)});")
@@ -167,6 +166,7 @@ class _Lowering:
         match stmt:
             case ir.Let(name, value):
                 [text] = self.expression(value)
+                self.write.define(name, value)
                 self.names.pop(name, None)
                 self.line(f"let {self.identifier(name)} = {text};")
             case ir.Store():
@@ -263,7 +263,7 @@ class _Lowering:
         kind = type_of(self.dtypes[stmt.best])
         function, text = search_text(stmt.op, kind, self.kernel.threads)
         if kind == "f32":
-            self.write.functions.add("is_nan")
+            self.functions.helpers.add("is_nan")
         self.group_functions[function] = text
         held = self.write.fresh()
         self.line(f"let {held} = better_{function}({best}, {at}, {value}, {where});")

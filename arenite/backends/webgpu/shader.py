@@ -4,7 +4,7 @@ In: text that knows arrays by functions, and the region of each array. Out: whol
 is one buffer of the device and one binding, however many arrays lie in it, so that two that share
 bytes are seen as what they are; where an array begins is a parameter, counted in words.
 
-    binding 0   parameters: where each array begins, sizes, tiles, where the error goes
+    binding 0   parameters: where each array begins, sizes, tiles, where the error goes, and a 0
     binding 1   error words, one a launch
     binding 2.. the regions a launch uses, in the order they are first used
 """
@@ -34,7 +34,7 @@ class Shader:
 
     @property
     def n_parameters(self) -> int:
-        return len(self.arrays) + self.n_sizes + 2
+        return len(self.arrays) + self.n_sizes + 3
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
