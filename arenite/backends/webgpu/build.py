@@ -17,7 +17,7 @@ from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.check import check
+from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
 from arenite.codegen.kernels.build import Builder
@@ -34,9 +34,6 @@ COLUMN_THREADS = 64
 
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
-
-_ELEMENTS = frozenset("bool int8 uint8 int16 uint16 int32 uint32 float16 bfloat16 float32".split())
-
 
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
@@ -67,7 +64,7 @@ def _cut(kernel: Kernel) -> Built:
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if node.dtype.name not in _ELEMENTS:
+        if not is_storable(node.dtype) or node.dtype.bits > 32:
             what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
             raise NotCompiled(
                 f"{node.op} of {node.dtype}: elements of {what} are not done on WebGPU yet; cast "
