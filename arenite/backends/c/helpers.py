@@ -1,0 +1,174 @@
+"""Functions of C for the ops that C's operators don't mean exactly: wrapping, rounding down,
+saturating, NaN.
+
+In: names such as `floordiv_i64` or `max_f32`, as expressions use them. Out: their definitions, each
+behind those it calls. A definition is a template: {T} the type, {U} an unsigned type in which
+arithmetic wraps, {f} the suffix of the C library's functions.
+"""
+
+from __future__ import annotations
+
+import re
+
+from arenite.backends.c.c_types import suffix, value_type
+from arenite.backends.c.conversions import conversion
+from arenite.dtype import BY_NAME, DType, Kind
+
+_UNARY, _BINARY = "{T} a", "{T} a, {T} b"
+
+#: Parameters, and what is returned; of signed integers first, where it differs.
+_SIGNED: dict[str, tuple[str, str]] = {
+    "neg": (_UNARY, "return ({T})(0u - ({U})a);"),
+    "abs": (_UNARY, "return a < 0 ? neg_{s}(a) : a;"),
+    "sign": (_UNARY, "return ({T})((a > 0) - (a < 0));"),
+    "shift_right": (
+        _BINARY,
+        "const bool inside = b >= 0 && b < {bits};\n"
+        "return a < 0 ? ({T})(inside ? ~(~a >> b) : -1) : ({T})(inside ? a >> b : 0);",
+    ),
+    "div": (_BINARY, "return b == 0 ? 0 : b == -1 ? neg_{s}(a) : ({T})(a / b);"),
+    "fmod": (_BINARY, "return b == 0 || b == -1 ? 0 : ({T})(a % b);"),
+    "floordiv": (
+        _BINARY,
+        "const {T} rest = fmod_{s}(a, b);\n"
+        "return ({T})(div_{s}(a, b) - (rest != 0 && (rest < 0) != (b < 0)));",
+    ),
+    "mod": (
+        _BINARY,
+        "const {T} rest = fmod_{s}(a, b);\n"
+        "return ({T})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);",
+    ),
+    "pow": (
+        _BINARY,
+        "if (b < 0) return ({T})(a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0);\n"
+        "{U} power = 1, base = ({U})a;\n"
+        "for ({T} left = b; left > 0; left = ({T})(left >> 1)) {{\n"
+        "    if (left & 1) power *= base;\n"
+        "    base *= base;\n"
+        "}}\n"
+        "return ({T})power;",
+    ),
+}
+_UNSIGNED: dict[str, tuple[str, str]] = {
+    "neg": (_UNARY, "return ({T})(0u - ({U})a);"),
+    "sign": (_UNARY, "return a != 0;"),
+    "shift_right": (_BINARY, "return b < {bits} ? ({T})(a >> b) : 0;"),
+    "div": (_BINARY, "return b == 0 ? 0 : ({T})(a / b);"),
+    "fmod": (_BINARY, "return b == 0 ? 0 : ({T})(a % b);"),
+    "pow": (
+        _BINARY,
+        "{U} power = 1, base = a;\n"
+        "for ({T} left = b; left > 0; left = ({T})(left >> 1)) {{\n"
+        "    if (left & 1) power *= base;\n"
+        "    base *= base;\n"
+        "}}\n"
+        "return ({T})power;",
+    ),
+}
+_INTEGER: dict[str, tuple[str, str]] = {
+    "add": (_BINARY, "return ({T})(({U})a + ({U})b);"),
+    "sub": (_BINARY, "return ({T})(({U})a - ({U})b);"),
+    "mul": (_BINARY, "return ({T})(({U})a * ({U})b);"),
+    "shift_left": (_BINARY, "return ({U})b < {bits} ? ({T})(({U})a << b) : 0;"),
+    "max": (_BINARY, "return a > b ? a : b;"),
+    "min": (_BINARY, "return a < b ? a : b;"),
+}
+_FLOAT: dict[str, tuple[str, str]] = {
+    "max": (_BINARY, "return a > b || a != a ? a : b;"),
+    "min": (_BINARY, "return a < b || a != a ? a : b;"),
+    "sign": (_UNARY, "return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a;"),
+    "sigmoid": (
+        _UNARY,
+        "const {T} power = exp{f}(a < 0 ? a : -a);\nreturn (a < 0 ? power : 1) / (1 + power);",
+    ),
+    "times_sigmoid": (_BINARY, "return a * sigmoid_{s}(b);"),
+    "mod": (
+        _BINARY,
+        "const {T} rest = fmod{f}(a, b);\n"
+        "if (rest == 0) return copysign{f}(0, b);\n"
+        "return (rest < 0) != (b < 0) ? rest + b : rest;",
+    ),
+    "floordiv": (
+        _BINARY,
+        "if (b == 0) return a / b;\n"
+        "const {T} rest = fmod{f}(a, b);\n"
+        "const {T} quotient = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
+        "if (quotient == 0) return copysign{f}(0, a / b);\n"
+        "const {T} below = floor{f}(quotient);\n"
+        "return quotient - below > ({T})0.5 ? below + 1 : below;",
+    ),
+    # Where the target has no instruction for it, two roundings.
+    "multiply_add": (
+        "{T} a, {T} b, {T} c",
+        "#ifdef FP_FAST_FMA{F}\nreturn fma{f}(a, b, c);\n#else\nreturn a * b + c;\n#endif",
+    ),
+}
+_TABLES = {Kind.SIGNED: _SIGNED, Kind.UNSIGNED: _UNSIGNED}
+
+_DTYPES = {suffix(d): d for d in BY_NAME.values() if d.bits % 8 == 0 and not d.is_block}
+
+
+class Helpers:
+    """The functions a program uses, in the order of their definitions."""
+
+    def __init__(self, freestanding: bool = False) -> None:
+        self.freestanding = freestanding
+        self._texts: dict[str, str] = {}
+
+    def use(self, name: str) -> str:
+        """The name, whose definition is from now on part of the text."""
+        if name not in self._texts:
+            text = definition(name)
+            for inner in dict.fromkeys(re.findall(r"\b[a-z0-9_]+(?=\()", text)):
+                if inner != name and is_helper(inner):
+                    self.use(inner)
+            self._texts[name] = text
+        return name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._texts)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._texts.values())
+
+
+def is_helper(name: str) -> bool:
+    try:
+        definition(name)
+    except KeyError:
+        return False
+    return True
+
+
+def definition(name: str) -> str:
+    """The C of one function; KeyError where there is none of the name."""
+    made = conversion(name)
+    if made is not None:
+        return made
+    op, dtype = _parsed(name)
+    if dtype.kind is Kind.FLOAT:
+        parameters, body = _FLOAT[op]
+    else:
+        parameters, body = _TABLES[dtype.kind].get(op) or _INTEGER[op]
+    values = {
+        "T": value_type(dtype),
+        "U": "uint64_t" if dtype.bits == 64 else "uint32_t",
+        "s": suffix(dtype),
+        "bits": dtype.bits,
+        "f": "f" if dtype.bits == 32 else "",
+        "F": "F" if dtype.bits == 32 else "",
+    }
+    return function(value_type(dtype), name, parameters.format(**values), body.format(**values))
+
+
+def _parsed(name: str) -> tuple[str, DType]:
+    op, _, of = name.rpartition("_")
+    return op, _DTYPES[of]
+
+
+def function(returned: str, name: str, parameters: str, body: str) -> str:
+    """A definition, indented, but for lines of the preprocessor."""
+    lines = [line if line.startswith("#") else f"    {line}" for line in body.split("\n")]
+    return "\n".join([f"static inline {returned} {name}({parameters}) {{", *lines, "}", ""])
