@@ -9,11 +9,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from arenite.backends.c.header import header
@@ -32,6 +34,11 @@ STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
+#: What is missing where there is no compiler.
+needs_compiler = pytest.mark.skipif(
+    not COMPILERS, reason="neither gcc nor clang is on the PATH: apt-get install gcc"
+)
+
 
 class CProgram:
     """One program, compiled to an executable in a folder of its own."""
@@ -48,8 +55,8 @@ class CProgram:
         self.options = options or SourceOptions("trial", memory="caller")
         self.compiled = compiled or compiled_c(graph, self.options.freestanding)
         self.layout = Layout(self.compiled, self.outline, self.options)
-        self._folder = tempfile.TemporaryDirectory(prefix="arenite-trial-")
-        self.folder = Path(self._folder.name)
+        self.folder = Path(tempfile.mkdtemp(prefix="arenite-trial-"))
+        weakref.finalize(self, shutil.rmtree, self.folder)
         name = self.options.name
         (self.folder / f"{name}.h").write_text(header(self.layout))
         (self.folder / f"{name}.c").write_text(source(self.layout))
