@@ -235,6 +235,11 @@ class Buffer:
         self._storage.make_known()
         return raw.address + self._offset
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written through this handle, once there is memory."""
+        return self._is_read_only or (self.is_allocated and self._allocated().read_only)
+
     def ensure_allocated(self) -> None:
         """Allocate the storage where it is not yet; many threads may ask, one allocates."""
         self._storage.ensure()

@@ -16,40 +16,35 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import DamagedCache, NotSupported
 from arenite.ir.outline import Outline
-from arenite.memory.plan import MEMORY, MemoryPlan
+from arenite.memory.plan import MemoryPlan
 from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
 from arenite.pipeline.outlines import fits
 from arenite.program import cache
 from arenite.program.compiled import Compiled
+from arenite.program.options import USUAL, Options
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from arenite.backends.cpu.compiling.pool import OnCompiled
     from arenite.ir.graph import Graph
     from arenite.ir.node import Node
+    from arenite.program.backend import OnCompiled
 
 log = logging.getLogger("arenite.pipeline")
 
 
 def compile_graph(
     graph: Graph | Outline,
+    options: Options = USUAL,
     *,
     threads: int | None = None,
-    memory: int | None = None,
-    plan: str = MEMORY,
-    winograd: bool = True,
     on_progress: OnCompiled | None = None,
 ) -> Executable:
-    """An Executable for this machine: from the cache, where it has been compiled before.
-
-    `memory` is the most bytes it may take in all, inputs and outputs among them, `plan` what its
-    plan is made for: "memory", or "concurrency"; `winograd` whether convolutions may be done by
-    that method. While code is made, `on_progress(done, total)` hears of kernels.
-    """
-    found = saved_program(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
+    """An Executable for a device of this machine: from the cache, where it has been compiled
+    before. While code is made, `on_progress(done, total)` hears of kernels."""
+    found = saved_program(graph, options, threads=threads)
     if found is not None:
         return found
     outline = Outline.of(graph)
@@ -58,29 +53,23 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(outline.graph, memory, plan, winograd, on_progress))
+        built.append(compile_anew(outline.graph, options, on_progress))
         return built[0].sections()
 
-    key = _key("model", outline, memory, plan, winograd)
-    sections = cache.default().obtain(key, build_sections)
+    sections = cache.default().obtain(_key("model", outline, options), build_sections)
     try:
         program = built[0] if built else Compiled.from_sections(sections)
     except DamagedCache:
-        program = compile_anew(outline.graph, memory, plan, winograd)
+        program = compile_anew(outline.graph, options)
     return Executable(outline, program, threads)
 
 
 def saved_program(
-    graph: Graph | Outline,
-    *,
-    threads: int | None = None,
-    memory: int | None = None,
-    plan: str = MEMORY,
-    winograd: bool = True,
+    graph: Graph | Outline, options: Options = USUAL, *, threads: int | None = None
 ) -> Executable | None:
     """What `compile_graph` makes, where the cache has it; what there is of no use is dropped."""
     outline = Outline.of(graph)
-    key = _key("model", outline, memory, plan, winograd)
+    key = _key("model", outline, options)
     store = cache.default()
     sections = store.get(key)
     if sections is None:
@@ -98,20 +87,20 @@ def saved_program(
     return Executable(outline, program, threads)
 
 
-def plan_graph(graph: Graph | Outline) -> MemoryPlan:
+def plan_graph(graph: Graph | Outline, options: Options = USUAL) -> MemoryPlan:
     """The plan an Executable would have, without making its code; kept in the cache too."""
     outline = Outline.of(graph)
     store = cache.default()
-    compiled = store.get(_key("model", outline, None))
+    compiled = store.get(_key("model", outline, options))
     if compiled is not None:
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
-    key = _key("plan", outline, None)
+    key = _key("plan", outline, options)
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import draft
 
-        return {"plan": draft(outline.graph).plan.to_json().encode()}
+        return {"plan": draft(outline.graph, options).plan.to_json().encode()}
 
     sections = store.obtain(key, build_sections, needs=("plan",))
     return MemoryPlan.from_json(bytes(sections["plan"]).decode())
@@ -119,29 +108,23 @@ def plan_graph(graph: Graph | Outline) -> MemoryPlan:
 
 def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:
     """The answer to a question about a graph, found once and kept in the cache."""
-    key = cache.key_of(_key("fact", Outline.of(graph), None), question)
+    key = cache.key_of(_key("fact", Outline.of(graph), USUAL), question)
     sections = cache.default().obtain(key, lambda: {"fact": find().encode()}, needs=("fact",))
     return bytes(sections["fact"]).decode()
 
 
-def _key(
-    kind: str, outline: Outline, memory: int | None, plan: str = MEMORY, winograd: bool = True
-) -> str:
-    asked = (str(memory), plan, str(winograd), str(choices_of(outline)))
-    return cache.key_of(kind, outline.digest(), *asked, *identity())
+def _key(kind: str, outline: Outline, options: Options) -> str:
+    chosen = choices_of(outline, options)
+    return cache.key_of(kind, outline.digest(), repr(options), str(chosen), *identity(options))
 
 
 def compile_anew(
-    graph: Graph,
-    memory: int | None = None,
-    plan: str = MEMORY,
-    winograd: bool = True,
-    on_progress: OnCompiled | None = None,
+    graph: Graph, options: Options = USUAL, on_progress: OnCompiled | None = None
 ) -> Compiled:
     """Compile without looking at the cache."""
     from arenite.pipeline.build import build
 
-    return build(graph, memory, plan, winograd, on_progress)
+    return build(graph, options, on_progress)
 
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:

@@ -2,139 +2,139 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite import passes
-from arenite.backends.cpu.build import build_all, nameless_texts
-from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
-from arenite.backends.cpu.compiling.link import CodeImage
-from arenite.backends.cpu.compiling.pool import OnCompiled, host_target
-from arenite.backends.cpu.lowering import lower
-from arenite.backends.cpu.target import Target
-from arenite.codegen import loop_ir as ir
+from arenite.codegen.chosen import build_all
 from arenite.codegen.kernels.built import Built
-from arenite.errors import CompileFailed, DoesNotFit
-from arenite.ir.dim import Dim, Var, bounds, product
+from arenite.errors import DoesNotFit
+from arenite.ir.dim import Dim, Var
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
-from arenite.memory.plan import MEMORY
+from arenite.passes import Pass
 from arenite.pipeline.choices import all_choices
 from arenite.pipeline.load import load_kernels
 from arenite.pipeline.planning import planned
 from arenite.pipeline.program import refuse_cut
-from arenite.pipeline.steps import Lowered, LoweredLaunch, lowered
-from arenite.program.assemble import LaunchSpec
-from arenite.program.cached_kernel import CachedKernel, ModuleText, Program
+from arenite.pipeline.steps import Lowered, lowered
+from arenite.program.backend import Code, KernelCode, OnCompiled, backend_of
+from arenite.program.cached_kernel import CachedKernel, KernelArray, Program
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
+from arenite.program.options import USUAL, Options
 from arenite.program.skeleton import shared_of
+from arenite.program.value_spec import ValueSpec
 from arenite.schedule import Kernel, fuse
-from arenite.schedule.roots import CONTRACTIONS
 
-#: Stands for the name of a kernel where that does not count.
-_NAMELESS = "this_kernel"
-
-#: What a core does in a nanosecond, for estimates alone.
-OPERATIONS_A_NS = 16
-PRODUCT_OPERATIONS_A_NS = 64
-MAP_COST_A_NS = 32
-NBYTES_A_NS = 16
+#: Of values.
+Numbers: TypeAlias = tuple[int, ...]
+#: Passes, what they make of a graph, and how its kernels are to be cut.
+_Way: TypeAlias = tuple[tuple[Pass, ...], Graph, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A program with its plan, before any code is made."""
+    """A program with its plan, before any code is made; `passes` are those its graph went
+    through."""
 
+    passes: tuple[Pass, ...]
     built: dict[int, Built]
-    sizes: dict[str, Var]
     program: Lowered
     plan: MemoryPlan
 
 
-def draft(
-    graph: Graph, memory: int | None = None, made_for: str = MEMORY, winograd: bool = True
-) -> Draft:
-    """Everything of a program but its code; `memory` is the most bytes it may take in all,
-    `made_for` what its plan is made for, `winograd` whether convolutions may be done so."""
+def draft(graph: Graph, options: Options = USUAL) -> Draft:
+    """Everything of a program but its code."""
     refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
+    refusal: DoesNotFit | None = None
+    for way, simplified, choices in _ways(graph, options):
+        try:
+            return _drafted(graph, way, simplified, choices, options)
+        except DoesNotFit as problem:
+            refusal = problem
+    assert refusal is not None
+    raise refusal
+
+
+def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
+    """The quickest first; where memory is short, those that take less: what tuning has chosen may
+    need more scratch than the usual, and some passes memory for packed weights."""
     choices = all_choices()
-    is_faster = winograd and host_target().has_fma  # else there are no register tiles
-    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
-    ways = [(simplified, choices)]
-    if memory is not None:
-        # What tuning has chosen may need more scratch than the usual, Winograd larger weights, and
-        # panels memory beside that of a file.
-        if choices:
-            ways.append((simplified, {}))
-        if any(node.op == "conv_winograd" for node in simplified.everything):
-            ways.append((passes.run(graph, passes.WITHOUT_WINOGRAD)[0], {}))
-        if any(node.op == "matmul_panels" for node in simplified.everything):
-            ways.append((passes.run(graph, passes.IN_PLACE)[0], {}))
-    for way in ways[:-1]:
-        with suppress(DoesNotFit):
-            return _drafted(graph, *way, memory, made_for)
-    return _drafted(graph, *ways[-1], memory, made_for)
+    quickest, *others = backend_of(options.device).ways(options)
+    simplified, _ = passes.run(graph, quickest)
+    yield quickest, simplified, choices
+    if options.memory is None:
+        return
+    if choices:
+        yield quickest, simplified, {}
+    tried = {simplified.results}
+    for way in others:
+        simplified, _ = passes.run(graph, way)
+        if simplified.results not in tried:
+            tried.add(simplified.results)
+            yield way, simplified, {}
 
 
 def _drafted(
     graph: Graph,
+    way: tuple[Pass, ...],
     simplified: Graph,
     choices: Mapping[str, str],
-    memory: int | None,
-    made_for: str,
+    options: Options,
 ) -> Draft:
-    host = host_target()
+    backend = backend_of(options.device)
     schedule = fuse(simplified)
-    built = build_all(schedule.kernels, host, choices)
+    built = build_all(schedule.kernels, backend.build, choices)
     scratch = {number: one.scratch for number, one in built.items()}
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
-    program = lowered(graph, schedule, scratch, load_kernels(schedule, built), given)
-    specs = [_launch(launch, built[launch.kernel.number], 0, sizes) for launch in program.launches]
-    plan = planned(program, shared_of(specs), memory, made_for)
+
+    def record(kernel: Kernel, reads: Numbers, writes: Numbers, scratch: Numbers) -> Launch:
+        one = built[kernel.number]
+        return Launch(
+            kernel.name,
+            0,
+            (*reads, *writes, *scratch),
+            reads,
+            (*writes, *scratch),
+            _sizes(one, sizes)[:-1],
+            one.tiles,
+            backend.estimated_ns(kernel),
+        )
+
+    program = lowered(graph, schedule, scratch, record, load_kernels(schedule, built), given)
+    plan = planned(program, shared_of(program.launches), options.memory, options.plan)
     plan.verify()
-    return Draft(built, sizes, program, plan)
+    return Draft(way, built, program, plan)
 
 
 def build(
-    graph: Graph,
-    memory: int | None = None,
-    made_for: str = MEMORY,
-    winograd: bool = True,
-    on_progress: OnCompiled | None = None,
+    graph: Graph, options: Options = USUAL, on_progress: OnCompiled | None = None
 ) -> Compiled:
-    """Compile; `memory` is the most bytes it may take in all, `made_for` what its plan is made for,
-    `winograd` whether convolutions may be done so. `on_progress(done, total)` hears how many
-    kernels are compiled."""
-    host = host_target()
-    drafted = draft(graph, memory, made_for, winograd)
-    built, sizes, program = drafted.built, drafted.sizes, drafted.program
-    # Layers repeat: kernels that read the same, but for the name, are compiled once.
-    texts = nameless_texts(built, _NAMELESS)
-    distinct = {text: built[n].loops for n, text in texts.items()}
-    functions: dict[str, tuple[str, str]] = {}
-    code = _linked(distinct, functions, host, on_progress) if distinct else None
-    entries = {} if code is None else code.entries
-    packed = {name: ModuleText.of(module) for name, module in functions.values()}
+    """Compile; `on_progress(done, total)` hears how many kernels are compiled."""
+    backend = backend_of(options.device)
+    drafted = draft(graph, options)
+    built, program = drafted.built, drafted.program
+    code = backend.compile(built, on_progress)
 
-    def ready(launch: LoweredLaunch) -> tuple[LaunchSpec, CachedKernel]:
-        number = launch.kernel.number
-        one, text = built[number], texts[number]
-        name = functions[text][0]
-        spec = _launch(launch, one, entries[name], sizes)
-        code = text.replace(_NAMELESS, launch.kernel.name)
-        return spec, _cached(launch.kernel, one, spec, name, packed[name], code)
+    def ready(launch: Launch, kernel: Kernel) -> CachedKernel:
+        part = code.kernels[kernel.number]
+        values = [program.values[int(value)] for value in launch.arrays]
+        found = launch._replace(entry=part.entry)
+        return _cached(found, kernel, built[kernel.number], part, code, values)
 
-    at_load = [ready(launch) for launch in program.load]
-    in_runs = [ready(launch) for launch in program.launches]
+    at_load = [ready(*one) for one in zip(program.load, program.load_kernels, strict=True)]
+    in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]
     return Compiled(
-        image=b"" if code is None else code.image,
-        load_kernels=tuple(kernel for _, kernel in at_load),
-        load=tuple(spec for spec, _ in at_load),
-        kernels=tuple(kernel for _, kernel in in_runs),
-        launches=tuple(spec for spec, _ in in_runs),
+        options=options,
+        passes=tuple(one.name for one in drafted.passes),
+        image=code.image,
+        load_kernels=tuple(at_load),
+        load=tuple(kernel.launch for kernel in at_load),
+        kernels=tuple(in_runs),
+        launches=tuple(kernel.launch for kernel in in_runs),
         values=tuple(program.values),
         outputs=tuple(program.outputs),
         constants=tuple(program.constants),
@@ -147,105 +147,39 @@ def build(
     )
 
 
-def _function(loops: ir.LoopKernel, host: Target) -> tuple[str, str]:
-    """The name of a kernel's function, which follows from its code and so is the same in every
-    program; and the module it is in, with nothing else."""
-    module = lower.lower(replace(loops, name=_NAMELESS), host)
-    name = f"kernel_{hashlib.sha256(module.encode()).hexdigest()[:24]}"
-    return name, module.replace(f"@{_NAMELESS}", f"@{name}")
-
-
-def _linked(
-    distinct: Mapping[str, ir.LoopKernel],
-    functions: dict[str, tuple[str, str]],
-    host: Target,
-    on_progress: OnCompiled | None,
-) -> CodeImage:
-    """The code of all kernels, whose functions are made on the way: the first are compiled while
-    others are still written. A failure names kernels as people know them."""
-    n_twins = n_told = 0  # other loops, the same function
-
-    def tell(n_done: int) -> None:
-        nonlocal n_told
-        if on_progress is not None and n_done > n_told:
-            n_told = n_done
-            on_progress(n_done, len(distinct))
-
-    def modules() -> Iterator[str]:
-        nonlocal n_twins
-        names: set[str] = set()
-        # The longest first, so that it is not the one all others wait for at the end.
-        for text, loops in sorted(distinct.items(), key=lambda item: -len(item[0])):
-            name, module = functions[text] = _function(loops, host)
-            if name in names:
-                n_twins += 1
-            else:
-                names.add(name)
-                yield module
-
-    if on_progress is not None:
-        on_progress(0, len(distinct))
-    try:
-        image = linked_kernels(modules(), host, lambda done, _: tell(done + n_twins))
-    except CompileFailed as failure:
-        named = {functions[text][0]: distinct[text].name for text in functions}
-        known = [f"{name} is {kernel}" for name, kernel in named.items() if name in str(failure)]
-        raise type(failure)("; ".join([str(failure), *known])) from None
-    tell(len(distinct))
-    return image
-
-
 def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
     """What a kernel is given beside arrays: sizes, and how many tiles there are."""
     return (*(variables[name] for name in built.loops.sizes), built.tiles)
 
 
-def _launch(
-    launch: LoweredLaunch, built: Built, entry: int, sizes: Mapping[str, Var]
-) -> LaunchSpec:
-    return LaunchSpec(
-        launch.kernel.name,
-        entry,
-        (*launch.reads, *launch.writes, *launch.scratch),
-        launch.reads,
-        (*launch.writes, *launch.scratch),
-        _sizes(built, sizes)[:-1],
-        built.tiles,
-        estimated_ns(launch.kernel, lambda dim: bounds(dim)[1]),
-    )
-
-
-def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
-    """What a launch is estimated to take."""
-    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
-    a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
-    return max(
-        size_of(kernel.operations) // a_ns,
-        size_of(product(kernel.space)) * kernel.map_cost // MAP_COST_A_NS,
-        size_of(kernel.reads_nbytes + kernel.writes_nbytes) // NBYTES_A_NS,
-    )
-
-
 def _cached(
-    kernel: Kernel, built: Built, launch: LaunchSpec, function: str, module: ModuleText, code: str
+    launch: Launch,
+    kernel: Kernel,
+    built: Built,
+    part: KernelCode,
+    code: Code,
+    values: Sequence[ValueSpec],
 ) -> CachedKernel:
+    arrays = built.loops.arrays
     return CachedKernel(
-        program=Program(function, launch.entry),
-        device="cpu",
-        code=code,
-        entry_point=kernel.name,
-        var_names=tuple(var.name for var in launch.sizes if isinstance(var, Var)),
-        globals=tuple(int(value) for value in launch.arrays),
-        outs=tuple(int(value) for value in launch.writes[: len(kernel.outputs)]),
+        launch=launch,
+        program=Program(part.function, launch.entry, code.image),
+        device=code.device,
+        code=part.text,
+        outs=tuple(map(int, launch.writes[: len(kernel.outputs)])),
         ins=tuple(
             int(value)
-            for value, array in zip(launch.arrays, built.loops.arrays, strict=True)
+            for value, array in zip(launch.arrays, arrays, strict=True)
             if array.role != "out"  # results and scratch that are read back are read
         ),
-        host_parallel_safe=True,
-        global_size=(built.tiles, 1, 1),
-        local_size=None,
-        module=module,
+        arrays=tuple(
+            KernelArray(array.role, value.dtype, value.nbytes)
+            for array, value in zip(arrays, values, strict=True)
+        ),
+        global_size=part.global_size,
+        local_size=part.local_size,
+        host_parallel_safe=part.host_parallel_safe,
+        module=part.module,
         reads_nbytes=kernel.reads_nbytes,
         writes_nbytes=kernel.writes_nbytes,
         arithmetic=kernel.arithmetic,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arenite.ir.outline import Outline
 from arenite.pipeline.identity import identity
 from arenite.program import cache
+from arenite.program.options import USUAL, Options
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
@@ -50,17 +51,18 @@ def all_choices() -> dict[str, str]:
     return {}
 
 
-def choices_of(graph: Graph | Outline) -> dict[str, str]:
+def choices_of(graph: Graph | Outline, options: Options = USUAL) -> dict[str, str]:
     """Those of them that are about kernels of this graph."""
     chosen = all_choices()
     if not chosen:
         return {}
-    key = cache.key_of("kernels of a graph", graph.digest(), *identity())
+    asked = (repr(options), *identity(options))
+    key = cache.key_of("kernels of a graph", graph.digest(), *asked)
     found = _read(key)
     if found is None:
         from arenite.pipeline.contents import contents_of
 
-        found = dict.fromkeys(contents_of(Outline.of(graph).graph), True)
+        found = dict.fromkeys(contents_of(Outline.of(graph).graph, options), True)
         _write(key, found)
     return {content: chosen[content] for content in found if content in chosen}
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arenite import passes
-from arenite.backends.cpu.build import content_of
-from arenite.backends.cpu.choose import build
-from arenite.backends.cpu.compiling.pool import host_target
+from arenite.codegen.chosen import content_of
 from arenite.codegen.kernels.built import Built
 from arenite.ir.graph import Graph
+from arenite.program.backend import backend_of
+from arenite.program.options import Options
 from arenite.schedule import Kernel, fuse
 
 
-def contents_of(graph: Graph) -> list[str]:
-    """What these kernels do, hashed, each once: those with and those without Winograd's method."""
+def contents_of(graph: Graph, options: Options) -> list[str]:
+    """What these kernels do, hashed, each once, in whichever way the graph is compiled."""
     found: dict[str, None] = {}
-    for way in (passes.PASSES, passes.WITHOUT_WINOGRAD):
+    for way in backend_of(options.device).ways(options):
         simplified, _ = passes.run(graph, way)
-        found |= dict.fromkeys(content for _, _, content in tunable(simplified))
+        found |= dict.fromkeys(content for _, _, content in tunable(simplified, options))
     return list(found)
 
 
-def tunable(simplified: Graph) -> Iterator[tuple[Kernel, Built, str]]:
+def tunable(simplified: Graph, options: Options) -> Iterator[tuple[Kernel, Built, str]]:
     """The kernels of a graph after all passes that have choices, as usual, with their content."""
-    host = host_target()
+    backend = backend_of(options.device)
     for kernel in fuse(simplified).kernels:
-        built = build(kernel, host)
+        built = backend.build(kernel)
         if len(built.choices) > 1:
             yield kernel, built, content_of(built.loops)

@@ -7,8 +7,9 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 
-from arenite.backends.cpu.identity import compiler_identity, host_identity
 from arenite.program import cache
+from arenite.program.backend import backend_of
+from arenite.program.options import USUAL, Options
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Where graphs come from, and what makes code of them.
@@ -21,9 +22,10 @@ _FOLDERS = {
 }
 
 
-def identity() -> tuple[bytes, str, str]:
-    """Parts of every key under which code, or what was measured of it, is kept."""
-    return (_sources("programs"), compiler_identity(), host_identity())
+def identity(options: Options = USUAL) -> tuple[bytes | str, ...]:
+    """Parts of every key under which code, or what was measured of it, is kept: our sources, the
+    device, its driver and its limits."""
+    return (_sources("programs"), options.device, *backend_of(options.device).identity())
 
 
 def graph_sources() -> bytes:

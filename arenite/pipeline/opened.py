@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arenite.errors import DoesNotFit
-from arenite.memory.plan import MEMORY
 from arenite.pipeline.growth import Growth, GrowthSizes
 from arenite.pipeline.held import Held
 from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.segmented_plan import PlannedSegment
 from arenite.pipeline.sizes import Sized
 from arenite.pipeline.stages import AnySegment, Segment
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 
 #: Programs of segments that are kept open.
@@ -56,10 +56,10 @@ class Opened:
 class OpenSegments:
     """Programs by segment and capacities, the one entered last at the end."""
 
-    def __init__(self, threads: int | None, made_for: str = MEMORY, winograd: bool = True) -> None:
+    def __init__(self, threads: int | None, options: Options) -> None:
         self._threads = threads
-        self._made_for = made_for
-        self._winograd = winograd
+        #: The budget is that of all together.
+        self._options = replace(options, memory=None)
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
         self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], Opened] = OrderedDict()
         self.n_compiled = 0
@@ -134,9 +134,7 @@ class OpenSegments:
         sized = about.sized(capacities)
         named = about.named(capacities)
         self.n_compiled += 1
-        executable = compile_graph(
-            sized.graph, threads=self._threads, plan=self._made_for, winograd=self._winograd
-        )
+        executable = compile_graph(sized.graph, self._options, threads=self._threads)
         return Opened(about.segment, sized, named, executable)
 
     def forget(self, segments: Iterable[AnySegment]) -> None:

@@ -56,12 +56,14 @@ def planned(
 def _details(program: Lowered) -> dict[ValueId, str]:
     """Dtype and shape of each value, and the place in a model or a source that it comes from."""
     places: dict[int, str] = {}
-    for launch in (*program.load, *program.launches):
-        for origin in launch.kernel.origins[:1]:
+    launches = (*program.load, *program.launches)
+    kernels = (*program.load_kernels, *program.kernels)
+    for launch, kernel in zip(launches, kernels, strict=True):
+        for origin in kernel.origins[:1]:
             file = PurePath(origin.file).name
             place = origin.name or (f"{file}:{origin.line}" if origin.line else file)
-            for number in (*launch.writes, *launch.scratch):
-                places.setdefault(number, f", from {place}")
+            for number in launch.writes:
+                places.setdefault(int(number), f", from {place}")
     return {
         spec.name: f"{spec.dtype.name} [{', '.join(map(str, spec.shape))}]{places.get(number, '')}"
         for number, spec in enumerate(program.values)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from arenite.errors import NotCompiled
 from arenite.ir.ops.unbounded import CUTTING
-from arenite.memory.plan import MEMORY
 from arenite.pipeline import compile_graph
+from arenite.program.options import USUAL, Options
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
@@ -17,19 +17,14 @@ if TYPE_CHECKING:
 
 
 def compile_program(
-    graph: Graph,
-    *,
-    threads: int | None = None,
-    memory: int | None = None,
-    plan: str = MEMORY,
-    winograd: bool = True,
+    graph: Graph, options: Options = USUAL, *, threads: int | None = None
 ) -> Executable | SegmentedExecutable:
     """An Executable for this machine, or one in segments where no plan can be made before a run."""
     if _cutting(graph) is not None:
         from arenite.pipeline.segmented import SegmentedExecutable
 
-        return SegmentedExecutable(graph, threads, memory, plan, winograd)
-    return compile_graph(graph, threads=threads, memory=memory, plan=plan, winograd=winograd)
+        return SegmentedExecutable(graph, options, threads)
+    return compile_graph(graph, options, threads=threads)
 
 
 def refuse_cut(graph: Graph, to_do: str) -> None:

@@ -19,7 +19,6 @@ from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.outline import Port
-from arenite.memory.plan import MEMORY
 from arenite.pipeline.held import Held
 from arenite.pipeline.opened import Opened, OpenSegments
 from arenite.pipeline.segmented_plan import SegmentedPlan
@@ -29,6 +28,7 @@ from arenite.pipeline.stages import Staging
 from arenite.program.arguments import Arguments, check_room, check_targets, write_to
 from arenite.program.cached_kernel import Kernels
 from arenite.program.closing import Closing
+from arenite.program.options import USUAL, Options
 from arenite.program.threads import chosen_n_threads
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile
@@ -41,23 +41,21 @@ Array = NDArray[Any]
 
 
 class SegmentedExecutable(Closing):
-    """Call it with arrays, in the order of the graph's inputs. `memory` is the most bytes it may
-    take in all: arguments, states, arenas, and what is held between segments."""
+    """Call it with arrays, in the order of the graph's inputs. The budget of `options` is
+    for everything: arguments, states, arenas, and what is held between segments."""
 
     def __init__(
         self,
         graph: Graph,
+        options: Options = USUAL,
         threads: int | None = None,
-        memory: int | None = None,
-        plan: str = MEMORY,
-        winograd: bool = True,
     ) -> None:
         self.graph = graph
         self.threads = chosen_n_threads(threads)
-        self._memory = memory
+        self._memory = options.memory
         self._staging = Staging()
         self._frame = self._staging.frame(graph)
-        self._open = OpenSegments(self.threads, plan, winograd)
+        self._open = OpenSegments(self.threads, options)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
         self._arguments = Arguments(ports, graph.vars)

@@ -13,9 +13,9 @@ and cells. One step is one tick.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -28,6 +28,7 @@ from arenite.ir.ops.control import is_always, trip_size
 from arenite.memory import Value
 from arenite.pipeline.values import Book, Scope
 from arenite.program.compiled import functions_of
+from arenite.program.launch import Launch
 from arenite.program.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
 from arenite.program.table import Ins
 from arenite.program.value_spec import ValueSpec
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
     from arenite.pipeline.windows import Windows
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredLaunch:
-    """A kernel with the numbers of its values."""
-
-    kernel: Kernel
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    scratch: tuple[int, ...]
+#: The launch of a kernel with these values: those it reads, writes and has as scratch.
+Record: TypeAlias = Callable[[Kernel, tuple[int, ...], tuple[int, ...], tuple[int, ...]], Launch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +47,10 @@ class Lowered:
     """A program, before it is known where anything lies."""
 
     values: list[ValueSpec]
-    load: list[LoweredLaunch]  # run once, before all else
-    launches: list[LoweredLaunch]
+    load: list[Launch]  # run once, before all else
+    load_kernels: list[Kernel]  # of these launches
+    launches: list[Launch]
+    kernels: list[Kernel]
     steps: list[Step]
     cells: list[Cell]
     constants: list[NDArray[Any]]  # made while compiling
@@ -74,13 +71,15 @@ def lowered(
     graph: Graph,
     schedule: Schedule,
     scratch: Mapping[int, Sequence[Scratch]],
+    record: Record,
     load: frozenset[int] = frozenset(),
     sizes: Iterable[Dim] = (),
 ) -> Lowered:
-    """The program of a schedule of `graph`; `scratch` is what kernels need, by their number, `load`
-    the numbers of those that run once, `sizes` what launches are given."""
+    """The program of a schedule of `graph`; `scratch` is what kernels need, by their number,
+    `record` makes their launches, `load` are the numbers of those that run once, `sizes`
+    what launches are given."""
     late = dict.fromkeys(size for size in sizes if found_in(size))
-    return _Lowering(graph, scratch, load, tuple(late)).run(schedule)
+    return _Lowering(graph, scratch, record, load, tuple(late)).run(schedule)
 
 
 class _Lowering:
@@ -88,15 +87,19 @@ class _Lowering:
         self,
         graph: Graph,
         scratch: Mapping[int, Sequence[Scratch]],
+        record: Record,
         load: frozenset[int],
         late: tuple[Dim, ...],
     ) -> None:
         self.book = Book(graph)
         self.steps: list[Step] = []
-        self.launches: list[LoweredLaunch] = []
-        self.at_load: list[LoweredLaunch] = []
+        self.launches: list[Launch] = []
+        self.kernels: list[Kernel] = []
+        self.at_load: list[Launch] = []
+        self.load_kernels: list[Kernel] = []
         self.late: dict[Dim, int] = {}
         self._scratch = scratch
+        self._record = record
         self._load = load
         self._late = late
         self._n_constructs = 0
@@ -129,7 +132,9 @@ class _Lowering:
         return Lowered(
             values=self.book.values,
             load=self.at_load,
+            load_kernels=self.load_kernels,
             launches=self.launches,
+            kernels=self.kernels,
             steps=self.steps,
             cells=self.book.cells,
             constants=self.book.constants,
@@ -199,12 +204,14 @@ class _Lowering:
             if output in fresh and self.book.values[theirs].kind == "work" and same_loop:
                 self.book.takes_over.setdefault(mine, []).append(theirs)
         self.book.touch(self._tick, *reads, *writes, *scratch)
-        launch = LoweredLaunch(kernel, reads, writes, scratch)
+        launch = self._record(kernel, reads, writes, scratch)
         if kernel.number in self._load:
             self.at_load.append(launch)
+            self.load_kernels.append(kernel)
         else:
             self.steps.append(Step(StepKind.LAUNCH, len(self.launches)))
             self.launches.append(launch)
+            self.kernels.append(kernel)
 
     def _branch(self, branch: Branch, scope: Scope) -> None:
         name = self._construct("branch")

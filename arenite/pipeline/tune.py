@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from arenite import passes
-from arenite.backends.cpu.compiling.pool import host_target
 from arenite.backends.cpu.driver.limits import limits
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Var, bounds, evaluate
@@ -24,8 +24,9 @@ from arenite.ir.graph import Graph
 from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
 from arenite.pipeline.contents import tunable
 from arenite.pipeline.program import refuse_cut
-from arenite.pipeline.trial import Trial
 from arenite.pipeline.tuning import Tried, Tuning
+from arenite.program.backend import Backend, Trial, backend_of
+from arenite.program.options import USUAL, Options
 from arenite.program.threads import chosen_n_threads
 from arenite.schedule import Kernel
 
@@ -86,29 +87,29 @@ class _Clock:
 
 def tune_graph(
     graph: Graph,
+    options: Options = USUAL,
     *,
     threads: int | None = None,
     sizes: Sequence[Bindings] = (),
     seconds: float | None = None,
-    winograd: bool = True,
     on_progress: OnProgress | None = None,
 ) -> Tuning:
     """Tune the kernels of a graph; programs with these kernels are from now on cut as was best.
 
     `threads` are those measured beside one, as many as the process may keep busy if not given;
     `sizes` values of the variables by name, of which several may be given; `seconds` about how long
-    it may take: the heaviest kernels are tuned first; `winograd` whether the kernels are those of
-    programs that may do convolutions so. What was measured before is not measured again.
+    it may take: the heaviest kernels are tuned first. What was measured before is not
+    measured again.
     """
     _check(graph, sizes, seconds)
     n_threads = chosen_n_threads(threads)
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
-    is_faster = winograd and host_target().has_fma
-    simplified, _ = passes.run(graph, passes.PASSES if is_faster else passes.WITHOUT_WINOGRAD)
+    backend = backend_of(options.device)
+    simplified, _ = passes.run(graph, backend.ways(options)[0])
     variables = (*simplified.vars, *simplified.found)
     bindings = _bindings(variables, sizes)
-    subjects = _subjects(simplified, variables, bindings)
+    subjects = _subjects(simplified, options, variables, bindings)
     program_nbytes = sum(bounds(node.nbytes)[1] for node in simplified.constants)
     tried: list[Tried] = []
     choices: dict[str, str] = {}
@@ -116,7 +117,7 @@ def tune_graph(
     for subject in subjects:
         if on_progress is not None:
             on_progress(subject.kernel.name, n_done, len(subjects))
-        found = _times(subject, counts, program_nbytes, clock)
+        found = _times(subject, backend, counts, program_nbytes, clock)
         if found is None:
             continue
         is_usual = found.chosen == subject.choices[0]
@@ -165,12 +166,15 @@ def _condition(bindings: Bindings, used: Container[str], n_threads: int) -> str:
 
 
 def _subjects(
-    simplified: Graph, variables: Sequence[Var], bindings: tuple[Bindings, ...]
+    simplified: Graph,
+    options: Options,
+    variables: Sequence[Var],
+    bindings: tuple[Bindings, ...],
 ) -> list[_Subject]:
     """Distinct kernels that can be cut in several ways, those that take longest first."""
     found: dict[str, _Subject] = {}
     by_symbol = {var.symbol: var for var in variables}
-    for kernel, built, content in tunable(simplified):
+    for kernel, built, content in tunable(simplified, options):
         own = {name: by_symbol[name] for name in built.loops.sizes}
         before = found.get(content)
         found[content] = _Subject(
@@ -185,7 +189,7 @@ def _subjects(
 
 
 def _times(
-    subject: _Subject, counts: Sequence[int], program_nbytes: int, clock: _Clock
+    subject: _Subject, backend: Backend, counts: Sequence[int], program_nbytes: int, clock: _Clock
 ) -> KernelTimes | None:
     """What a kernel takes: as measured before, else measured now; None where there is no time."""
     used = {var.name for var in subject.variables.values()}
@@ -195,9 +199,8 @@ def _times(
     found = times_of(subject.content, about, subject.choices, len(conditions))
     if found is not None or clock.is_over:
         return found
-    with Trial(
-        subject.kernel, host_target(), subject.variables, subject.bindings, program_nbytes
-    ) as trial:
+    kernel, variables, bindings = subject.kernel, subject.variables, subject.bindings
+    with closing(backend.trial(kernel, variables, bindings, program_nbytes)) as trial:
         search = _Search(trial, subject.choices, conditions, clock)
         found = search.result()
     if search.is_whole:

@@ -19,11 +19,13 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
-from arenite.hazards import BufferRange, Launch, Role, order
+from arenite import hazards
+from arenite.hazards import BufferRange, Role, order
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
-from arenite.program.data_order import Touches, apart, pointed_to
+from arenite.program.data_order import apart, pointed_to
+from arenite.program.launch import Launch
 from arenite.program.steps import StepKind
 
 #: Launches before a position: all below a floor, and floor + k for each bit k.
@@ -54,10 +56,7 @@ class Windows:
         self._targets: dict[ValueId, tuple[int, ...]] = {
             number: value.targets for number, value in enumerate(program.values) if value.targets
         }
-        self._launches = [
-            Touches(one.kernel.name, one.reads, (*one.writes, *one.scratch))
-            for one in program.launches
-        ]
+        self._launches = program.launches
         self._names = [value.name for value in program.values]
         self._blocks = [
             self._block(first, stop, tick)
@@ -116,11 +115,11 @@ class Windows:
         added = 0
         for block in self._blocks:
             inside = self._launches[block.first : block.stop]
-            placed = [Launch(one.name, tuple(self._placed(one, plan))) for one in inside]
+            placed = [hazards.Launch(one.name, tuple(self._placed(one, plan))) for one in inside]
             added += sum(not block.is_before(edge.before, edge.after) for edge in order(placed))
         return added
 
-    def _placed(self, launch: Touches, plan: MemoryPlan) -> list[BufferRange]:
+    def _placed(self, launch: Launch, plan: MemoryPlan) -> list[BufferRange]:
         found = []
         for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes)):
             for value in pointed_to(values, lambda v: self._targets.get(v, ())):

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.ir.dim import Dim, bounds, evaluate
+from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
+from arenite.program.launch import Launch
 from arenite.program.places import Place, Places
 from arenite.program.skeleton import Skeleton, laid_out
 from arenite.program.steps import straight
@@ -26,39 +27,19 @@ from arenite.program.table import Flag, LaunchTable
 from arenite.program.waits import WaitBook
 
 if TYPE_CHECKING:
-    from arenite.hazards import Launch
-
-#: Estimated work from which a launch is shared among workers, whatever is around it.
-SHARED_FROM_NS = 5_000
-
-
-class LaunchSpec(NamedTuple):
-    """One launch: its code and the values and sizes it gets."""
-
-    name: str
-    entry: int  # offset in the code
-    arrays: tuple[ValueId, ...]
-    reads: tuple[ValueId, ...]
-    writes: tuple[ValueId, ...]
-    sizes: tuple[Dim, ...]
-    tiles: Dim
-    cost_ns: int
-
-    @property
-    def is_shared(self) -> bool:
-        return self.cost_ns >= SHARED_FROM_NS and bounds(self.tiles)[1] > 1
+    from arenite import hazards
 
 
 class Assembly:
     """The launches of one program, laid out once; bound anew for each plan and each size."""
 
-    def __init__(self, launches: Sequence[LaunchSpec], skeleton: Skeleton, waits: WaitBook) -> None:
+    def __init__(self, launches: Sequence[Launch], skeleton: Skeleton, waits: WaitBook) -> None:
         self.launches = launches
         self.skeleton = skeleton
         self.waits = waits
 
     @classmethod
-    def straight(cls, launches: Sequence[LaunchSpec], io: Mapping[ValueId, int]) -> Assembly:
+    def straight(cls, launches: Sequence[Launch], io: Mapping[ValueId, int]) -> Assembly:
         """Of launches alone, for one plan; `io` are the values outside of the arena."""
         skeleton = laid_out(launches, io, straight(len(launches)), (), {}, {})
         return cls(launches, skeleton, WaitBook(skeleton, np.zeros((0, 0), np.int64)))
@@ -81,7 +62,7 @@ class Assembly:
         """The launch at a tick."""
         return {tick: k for k, tick in enumerate(self.skeleton.ticks.tolist())}
 
-    def hazards(self, places: Mapping[ValueId, Place]) -> list[Launch]:
+    def hazards(self, places: Mapping[ValueId, Place]) -> list[hazards.Launch]:
         """What each launch touches, on final addresses; what it may touch, through a pointer."""
         from arenite.program.touched import touched
 

@@ -12,7 +12,7 @@ that runs. Everything before that is the same for all devices; a back end is one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,6 +20,8 @@ from arenite.errors import DeviceUnavailable
 
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
+    from arenite.device import Buffer
+    from arenite.ir.dim import Dim, Var
     from arenite.passes import Pass
     from arenite.program.cached_kernel import CachedKernel, ModuleText
     from arenite.program.options import Options
@@ -39,13 +41,37 @@ class KernelCode(NamedTuple):
     entry: int
     text: str  # its loops, as a person reads them
     module: ModuleText
+    global_size: tuple[Dim, Dim, Dim]
+    local_size: tuple[Dim, Dim, Dim] | None = None
+    host_parallel_safe: bool = True
 
 
 class Code(NamedTuple):
     """What compiling leaves: bytes to be loaded, and the part of each kernel, by its number."""
 
+    device: str
     image: bytes
     kernels: Mapping[int, KernelCode]
+
+
+class Trial(Protocol):
+    """Programs of one kernel by choice; cases are sets of sizes."""
+
+    def add(self, choices: Sequence[str]) -> None:
+        """Compile the kernel in these ways, where it is not yet."""
+        ...
+
+    def seconds(self, choice: str, case: int, threads: int) -> float:
+        """What a launch takes."""
+        ...
+
+    def result(self, choice: str, case: int, threads: int) -> bytes:
+        """The bytes that a run leaves behind."""
+        ...
+
+    def close(self) -> None:
+        """Give its memory back."""
+        ...
 
 
 class Backend(Protocol):
@@ -70,8 +96,30 @@ class Backend(Protocol):
         the reason, for what this device can't do."""
         ...
 
+    def estimated_ns(self, kernel: Kernel) -> int:
+        """What a launch may take, at the largest sizes: decides what is shared among workers."""
+        ...
+
     def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
         """The code of these kernels."""
+        ...
+
+    def launch(
+        self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
+    ) -> None:
+        """Run a kernel by itself, with arguments that were checked."""
+        ...
+
+    def trial(
+        self,
+        kernel: Kernel,
+        variables: Mapping[str, Var],
+        bindings: Sequence[Mapping[str, int]],
+        program_nbytes: int,
+    ) -> Trial:
+        """One kernel alone in a program, to be cut in several ways. `variables` are those of the
+        kernel by symbol, `bindings` values of them by name, once for each case;
+        `program_nbytes` is what a run of the whole program reads."""
         ...
 
     def assembly(self, kernel: CachedKernel) -> str:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from arenite.ir.dim import Dim
+from arenite.dtype import DType
+from arenite.ir.dim import Dim, Var
 from arenite.ir.node import Origin
+from arenite.program.launch import Launch
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Compiled code that can be launched: where it begins in the code of its model."""
+    """Compiled code that can be launched: a function in the code of its model."""
 
     entry_point: str
     offset: int
+    image: bytes = field(default=b"", repr=False, compare=False)
+
+
+class KernelArray(NamedTuple):
+    """An array argument: what a kernel does with it, its dtype, and how many bytes it has."""
+
+    role: str  # "in", "out", "inout"
+    dtype: DType
+    nbytes: Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +48,51 @@ class ModuleText:
 @dataclass(frozen=True, slots=True, repr=False)
 class CachedKernel:
     """Prints as its loops. Launch sizes are symbolic and evaluated for each launch; offsets are
-    launch arguments."""
+    launch arguments, so a kernel survives another plan.
 
+    Called with buffers or arrays, in the order of `globals`, and values of its variables by name,
+    it is launched by itself: `kernel(x, out, n=5)`.
+    """
+
+    launch: Launch
     program: Program
     device: str
     code: str  # the loops, in a C-like form
-    entry_point: str
-    var_names: tuple[str, ...]  # positional: sizes behind the arrays in the window
-    globals: tuple[int, ...]  # values in the order of the kernel's array arguments
     outs: tuple[int, ...]
     ins: tuple[int, ...]  # all that is read: also results and scratch that are read back
-    host_parallel_safe: bool
+    arrays: tuple[KernelArray, ...]  # what it is given, in the order of `globals`
     global_size: tuple[Dim, Dim, Dim]
     local_size: tuple[Dim, Dim, Dim] | None
+    host_parallel_safe: bool  # whether launches of it may run side by side in one process
     module: ModuleText = field(default=ModuleText(b""), repr=False)
     reads_nbytes: Dim = 0
     writes_nbytes: Dim = 0
     arithmetic: Mapping[str, Dim] = field(default_factory=dict)  # operations, by what in
     border: str = ""
     origins: tuple[Origin, ...] = ()
+
+    @property
+    def entry_point(self) -> str:
+        """What it is called."""
+        return self.launch.name
+
+    @property
+    def globals(self) -> tuple[int, ...]:
+        """Values in the order of the kernel's array arguments."""
+        return tuple(map(int, self.launch.arrays))
+
+    @property
+    def var_names(self) -> tuple[str, ...]:
+        """Positional: sizes behind the arrays."""
+        return tuple(var.name for var in self.launch.sizes if isinstance(var, Var))
+
+    def __call__(self, *buffers: Any, **sizes: int) -> None:
+        """Launch it once, on its device, and wait for it; refuses what does not fit."""
+        from arenite.program.backend import backend_of
+        from arenite.program.kernel_call import checked_arguments
+
+        given = checked_arguments(self, buffers, sizes)
+        backend_of(self.device).launch(self, given, sizes)
 
     def __str__(self) -> str:
         return self.code

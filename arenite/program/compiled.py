@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,19 +28,20 @@ from arenite.memory.flat import flattened, unflattened
 from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from arenite.program.frame import Frame, prepared
 from arenite.program.lazy_sequence import Later, LaterMapping
+from arenite.program.options import Options
 from arenite.program.steps import Cell, HostSpec, Pointer, Step, written
 from arenite.program.value_spec import ValueSpec, value_from_json, value_to_json
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.ir.ops.host import HostFunction
-    from arenite.program.assemble import LaunchSpec
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.launch import Launch
     from arenite.program.program_json import Objects
 
 T = TypeVar("T")
 
-SCHEMA = 6
+SCHEMA = 7
 #: What reading bytes that are no program raises.
 _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
 
@@ -49,11 +50,13 @@ _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zli
 class Compiled:
     """One program: `outputs` are numbers of values."""
 
+    options: Options
+    passes: tuple[str, ...]  # that its graph went through, by name
     image: bytes
     load_kernels: Sequence[CachedKernel]
-    load: Sequence[LaunchSpec]  # run once, in this order, before the first run
+    load: Sequence[Launch]  # run once, in this order, before the first run
     kernels: Sequence[CachedKernel]
-    launches: Sequence[LaunchSpec]
+    launches: Sequence[Launch]
     values: Sequence[ValueSpec]
     outputs: tuple[int, ...]
     constants: tuple[NDArray[Any], ...]
@@ -100,6 +103,8 @@ class Compiled:
         shown = {*frame.numbers("input", "output"), *self.outputs}
         about = {
             "schema": SCHEMA,
+            "options": asdict(self.options),
+            "passes": self.passes,
             "frame": frame.data(),
             "lengths": [len(some) for some in (self.load, self.launches, self.steps, self.cells)],
             "outputs": self.outputs,
@@ -165,12 +170,11 @@ class Compiled:
             from arenite.program.program_json import kernels_from_json
 
             text = zlib.decompress(sections["kernels"])
-            found = kernels_from_json(json.loads(text), sections["llvm"])
-            if len(found) != n_load + n_launches:
-                raise DamagedCache(f"{len(found)} kernels for {n_load + n_launches} launches")
-            return found
+            return kernels_from_json(json.loads(text), program, sections["llvm"])
 
         program = cls(
+            options=Options(**data["options"]),
+            passes=tuple(map(str, data["passes"])),
             image=bytes(sections["code"]),
             load_kernels=Later(n_load, lambda: kernels()[:n_load]),
             load=later("load", n_load),

@@ -7,34 +7,16 @@ edges between them are those that no placement of values can do without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
 
-from arenite.hazards import BufferRange, Launch, Role
+from arenite import hazards
+from arenite.hazards import BufferRange, Role
 from arenite.memory import ValueId
-
-
-class Touching(Protocol):
-    """What is launched, with the values it touches."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def reads(self) -> Sequence[ValueId]: ...
-    @property
-    def writes(self) -> Sequence[ValueId]: ...
-
-
-class Touches(NamedTuple):
-    """A launch by name, before it has code."""
-
-    name: str
-    reads: tuple[ValueId, ...]
-    writes: tuple[ValueId, ...]
+from arenite.program.launch import Launch
 
 
 def apart(
-    launches: Iterable[Touching], targets: Mapping[ValueId, Sequence[ValueId]]
-) -> list[Launch]:
+    launches: Iterable[Launch], targets: Mapping[ValueId, Sequence[ValueId]]
+) -> list[hazards.Launch]:
     """Hazards over values apart; `targets` is what values that are pointers may point to."""
 
     def targets_of(value: ValueId) -> Sequence[ValueId]:
@@ -49,7 +31,7 @@ def apart(
         ]
 
     return [
-        Launch(
+        hazards.Launch(
             launch.name,
             (*ranges(launch.reads, Role.READ), *ranges(launch.writes, Role.WRITE)),
         )

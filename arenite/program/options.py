@@ -17,3 +17,7 @@ class Options:
     plan: str = MEMORY
     winograd: bool = True
     device: str = "cpu"
+
+
+#: Nothing was asked for.
+USUAL = Options()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.ir.dim import Dim
 from arenite.ir.node import Origin
-from arenite.program.assemble import LaunchSpec
-from arenite.program.cached_kernel import CachedKernel, ModuleText, Program
+from arenite.program.cached_kernel import CachedKernel, KernelArray, ModuleText, Program
 from arenite.program.dim_json import dim_from_json, dim_to_json
+from arenite.program.launch import Launch
 from arenite.program.steps import Cell, Step, StepKind
 from arenite.program.value_spec import (
     ValueSpec,
@@ -34,8 +34,8 @@ NAME = "\0"
 class Objects:
     """What of a program is read when it is looked at."""
 
-    load: tuple[LaunchSpec, ...]
-    launches: tuple[LaunchSpec, ...]
+    load: tuple[Launch, ...]
+    launches: tuple[Launch, ...]
     values: tuple[ValueSpec, ...]
     steps: tuple[Step, ...]
     cells: tuple[Cell, ...]
@@ -80,11 +80,14 @@ def joined_modules(kernels: Sequence[CachedKernel]) -> bytes:
     return b"".join(module.packed for module in dict.fromkeys(one.module for one in kernels))
 
 
-def kernels_from_json(data: Mapping[str, Any], joined: memoryview) -> tuple[CachedKernel, ...]:
+def kernels_from_json(
+    data: Mapping[str, Any], program: Compiled, joined: memoryview
+) -> tuple[CachedKernel, ...]:
     modules = _modules(data["modules"], joined)
+    launches = (*program.load, *program.launches)
     return tuple(
-        _kernel_from_json(kernel, modules[module], data["codes"])
-        for kernel, module in zip(data["kernels"], data["module_of"], strict=True)
+        _kernel_from_json(kernel, launch, program, modules[module], data["codes"])
+        for kernel, launch, module in zip(data["kernels"], launches, data["module_of"], strict=True)
     )
 
 
@@ -110,7 +113,7 @@ def _cell_from_json(data: list[Any]) -> Cell:
     return Cell(address=int(content)) if kind == "address" else Cell()
 
 
-def _launch_to_json(launch: LaunchSpec) -> list[Any]:
+def _launch_to_json(launch: Launch) -> list[Any]:
     return [
         launch.name,
         launch.entry,
@@ -123,9 +126,9 @@ def _launch_to_json(launch: LaunchSpec) -> list[Any]:
     ]
 
 
-def _launch_from_json(data: list[Any]) -> LaunchSpec:
+def _launch_from_json(data: list[Any]) -> Launch:
     name, entry, arrays, reads, writes, sizes, tiles, cost_ns = data
-    return LaunchSpec(
+    return Launch(
         str(name),
         int(entry),
         tuple(map(int, arrays)),
@@ -144,15 +147,14 @@ def _nameless(kernel: CachedKernel) -> str:
 
 def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "name": kernel.entry_point,
         "function": kernel.program.entry_point,
-        "offset": kernel.program.offset,
         "code": codes[_nameless(kernel)],
-        "vars": kernel.var_names,
-        "globals": kernel.globals,
         "outs": kernel.outs,
         "ins": kernel.ins,
-        "tiles": dim_to_json(kernel.global_size[0]),
+        "roles": [array.role for array in kernel.arrays],
+        "global": dims_to_json(kernel.global_size),
+        "local": None if kernel.local_size is None else dims_to_json(kernel.local_size),
+        "parallel": kernel.host_parallel_safe,
         "reads": dim_to_json(kernel.reads_nbytes),
         "writes": dim_to_json(kernel.writes_nbytes),
         "arithmetic": {name: dim_to_json(dim) for name, dim in kernel.arithmetic.items()},
@@ -170,20 +172,27 @@ def _modules(sizes: list[int], joined: memoryview) -> list[ModuleText]:
 
 
 def _kernel_from_json(
-    data: dict[str, Any], module: ModuleText, codes: Sequence[str]
+    data: dict[str, Any],
+    launch: Launch,
+    program: Compiled,
+    module: ModuleText,
+    codes: Sequence[str],
 ) -> CachedKernel:
+    values = [program.values[int(number)] for number in launch.arrays]
     return CachedKernel(
-        program=Program(str(data["function"]), int(data["offset"])),
-        device="cpu",
-        code=str(codes[data["code"]]).replace(NAME, str(data["name"])),
-        entry_point=str(data["name"]),
-        var_names=tuple(map(str, data["vars"])),
-        globals=tuple(map(int, data["globals"])),
+        launch=launch,
+        program=Program(str(data["function"]), launch.entry, program.image),
+        device=program.options.device,
+        code=str(codes[data["code"]]).replace(NAME, launch.name),
         outs=tuple(map(int, data["outs"])),
         ins=tuple(map(int, data["ins"])),
-        host_parallel_safe=True,
-        global_size=(dim_from_json(data["tiles"]), 1, 1),
-        local_size=None,
+        arrays=tuple(
+            KernelArray(str(role), value.dtype, value.nbytes)
+            for role, value in zip(data["roles"], values, strict=True)
+        ),
+        global_size=_three(data["global"]),
+        local_size=None if data["local"] is None else _three(data["local"]),
+        host_parallel_safe=bool(data["parallel"]),
         module=module,
         reads_nbytes=dim_from_json(data["reads"]),
         writes_nbytes=dim_from_json(data["writes"]),
@@ -191,3 +200,8 @@ def _kernel_from_json(
         border=str(data["border"]),
         origins=tuple(Origin(str(f), int(line), str(n)) for f, line, n in data["origins"]),
     )
+
+
+def _three(data: list[Any]) -> tuple[Dim, Dim, Dim]:
+    x, y, z = map(dim_from_json, data)
+    return x, y, z

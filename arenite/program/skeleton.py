@@ -34,7 +34,7 @@ from arenite.program.table import (
 )
 
 if TYPE_CHECKING:
-    from arenite.program.assemble import LaunchSpec
+    from arenite.program.launch import Launch
 
 #: For estimates: trips of a loop that finds out while running, and an iteration by itself.
 UNKNOWN_TRIPS = 1_000
@@ -45,7 +45,7 @@ FIRST_IO = 2
 FOLLOWING_FROM_NS = 500
 
 
-def shared_of(launches: Sequence[LaunchSpec]) -> list[bool]:
+def shared_of(launches: Sequence[Launch]) -> list[bool]:
     """Which launches workers share: long ones, and of shorter ones those that are cut like a shared
     one whose results they read, for these lie in the workers' caches."""
     found: list[bool] = []
@@ -141,7 +141,7 @@ _SCALARS = Skeleton._fields[:6]
 
 
 def laid_out(
-    launches: Sequence[LaunchSpec],
+    launches: Sequence[Launch],
     io: Mapping[ValueId, int],
     steps: Sequence[Step],
     cells: Sequence[Cell],
@@ -158,7 +158,7 @@ class _Layout:
 
     def __init__(
         self,
-        launches: Sequence[LaunchSpec],
+        launches: Sequence[Launch],
         io: Mapping[ValueId, int],
         steps: Sequence[Step],
         cells: Sequence[Cell],

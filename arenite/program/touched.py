@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arenite.hazards import BufferRange, Launch, Role
+from arenite import hazards
+from arenite.hazards import BufferRange, Role
 from arenite.memory import ValueId
-from arenite.program.data_order import Touching, pointed_to
+from arenite.program.data_order import pointed_to
+from arenite.program.launch import Launch
 from arenite.program.places import Place
 
 #: The storage id of the arena in hazard ranges; values outside have others.
 ARENA = 0
 
 
-def touched(launches: Iterable[Touching], places: Mapping[ValueId, Place]) -> list[Launch]:
+def touched(launches: Iterable[Launch], places: Mapping[ValueId, Place]) -> list[hazards.Launch]:
     """What each launch touches; what it may touch, through a pointer."""
     return [
-        Launch(
+        hazards.Launch(
             launch.name,
             tuple(
                 one

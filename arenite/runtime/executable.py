@@ -18,19 +18,20 @@ from arenite import locks
 from arenite.backends.cpu.driver.layout import END
 from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder, Binding
+from arenite.backends.cpu.execution.failure import error_of
 from arenite.backends.cpu.execution.handover import Handover
+from arenite.backends.cpu.execution.hosts import HostCalls
 from arenite.backends.cpu.execution.load_step import LoadStep, OnPacked
 from arenite.errors import InvalidArgument, RunCancelled, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
 from arenite.program.arguments import Arguments, check_targets, write_to
 from arenite.program.assemble import Assembly
+from arenite.program.backend import backend_of
 from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
 from arenite.program.places import Places
 from arenite.program.threads import chosen_n_threads
-from arenite.runtime.failure import error_of
-from arenite.runtime.hosts import HostCalls
 from arenite.runtime.state import HeldState, States
 
 if TYPE_CHECKING:
@@ -127,15 +128,12 @@ class Executable(Closing):
     @cached_property
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
-        from arenite.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD, run
+        from arenite.passes import run
 
-        def has(op: str) -> bool:
-            return any(one.entry_point.startswith(op) for one in self.kernels)
-
-        made = run(self.graph, PASSES if has("conv_winograd") else WITHOUT_WINOGRAD)[1]
-        is_packed = any(node.op == "matmul_panels" for node in made[-1].graph.everything)
-        # Where memory was short, weights are read where they lie.
-        return made if has("matmul_panels") or not is_packed else run(self.graph, IN_PLACE)[1]
+        options, names = self.compiled.options, self.compiled.passes
+        ways = backend_of(options.device).ways(options)
+        way = next(way for way in ways if tuple(one.name for one in way) == names)
+        return run(self.graph, way)[1]
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -319,7 +317,7 @@ class Executable(Closing):
         if self._assembly.skeleton.is_straight and not self._binder.state_numbers:
             return
         from arenite.backends.cpu.driver.table_check import check_table
-        from arenite.runtime.dataflow import check_dataflow, given_values
+        from arenite.backends.cpu.execution.dataflow import check_dataflow, given_values
 
         check_table(table)
         given = given_values(self.compiled, self.graph.states)
@@ -354,7 +352,7 @@ class Executable(Closing):
         """Run launch by launch on memory of its own; UndeclaredAccess names a kernel that touches
         bytes it does not declare. States are read, and stay as they are. Slow: for tests and for
         debugging."""
-        from arenite.runtime.checked import BoundPart, BoundProgram, run_checked
+        from arenite.backends.cpu.execution.checked import BoundPart, BoundProgram, run_checked
 
         with self._turn(), self._binder.files.reading(self._fail):
             self._check_failure()

@@ -21,6 +21,7 @@ from arenite.ir.node import Node
 from arenite.memory.amounts import parse_nbytes
 from arenite.program.arguments import check_targets, no_size
 from arenite.program.closing import Closing
+from arenite.program.options import Options
 from arenite.program.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.signature import Signature
@@ -45,6 +46,7 @@ def compile(  # noqa: A001 - the word for what it does
     memory: int | str | None = None,
     plan: str = "memory",
     winograd: bool = True,
+    device: str = "cpu",
 ) -> CompiledFunction:
     """Compile a function of tensors for arguments of these types.
 
@@ -57,7 +59,7 @@ def compile(  # noqa: A001 - the word for what it does
     as can be, though work may have to wait for bytes, or "concurrency", only where no work waits
     that data would let run; the plan prints what it costs. Without `winograd` convolutions of 3x3
     taps are summed product by product, which takes longer; it rounds less from some 64 channels on,
-    and more below (`docs/stability.md`).
+    and more below (`docs/stability.md`). `device` is what the program runs on.
 
     `arenite.static` is the spec of an argument that decides structure: an axis, a permutation, a
     mode. Its values are numbers, bools, strings, None and tuples of them; an array comes to the
@@ -67,7 +69,8 @@ def compile(  # noqa: A001 - the word for what it does
     if threads is not None and type(threads) is not int:
         raise InvalidArgument(f"threads is a whole number, not {threads!r}")
     signature = Signature.of(function, specs)
-    source = _Source(function, signature, threads, parse_nbytes(memory), plan, winograd)
+    options = Options(parse_nbytes(memory), plan, winograd, device)
+    source = _Source(function, signature, threads, options)
     return CompiledFunction(source)
 
 
@@ -78,9 +81,7 @@ class _Source:
     function: Callable[..., Any]
     signature: Signature
     threads: int | None
-    memory: int | None  # bytes
-    plan: str  # what it is made for
-    winograd: bool
+    options: Options
 
     def compile_for(self, values: tuple[Any, ...]) -> Variant:
         """Trace the function with these values of its static arguments, and compile it."""
@@ -97,13 +98,7 @@ class _Source:
         unknown = SizeReader([node.shape for node in inputs], graph.vars).missing
         if unknown:
             raise BoundsError(no_size(unknown[0]))
-        executable = compile_program(
-            graph,
-            threads=self.threads,
-            memory=self.memory,
-            plan=self.plan,
-            winograd=self.winograd,
-        )
+        executable = compile_program(graph, self.options, threads=self.threads)
         # One in segments is called and looked at in the same way.
         return Variant(values, cast("Executable", executable), structure)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from arenite.errors import InvalidArgument
 from arenite.ir.graph import Graph
 from arenite.pipeline.segmented import SegmentedExecutable
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from arenite.tensor.compile import compile as compile_function
 
@@ -56,10 +57,10 @@ def tune(
     def tuned(graph: Graph, left: float | None) -> Tuning:
         return tune_graph(
             graph,
+            Options(winograd=winograd),
             threads=threads,
             sizes=sizes,
             seconds=left,
-            winograd=winograd,
             on_progress=on_progress,
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import DType, Kind

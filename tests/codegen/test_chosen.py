@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from arenite import ir
-from arenite.backends.cpu.build import build_all, build_chosen, form_of, nameless_texts
-from arenite.backends.cpu.compiling.pool import host_target
+from arenite.backends.cpu.backend import BACKEND
+from arenite.codegen.chosen import build_all, build_chosen, form_of, nameless_texts
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
@@ -33,11 +33,11 @@ def layers(x: Tensor, n: int) -> Tensor:
 
 def test_repeated_layers_are_built_once_and_read_the_same() -> None:
     kernels = kernels_of(layers(spec((12, 16)).argument("x", 0), 6))
-    built = build_all(kernels, host_target(), {})
+    built = build_all(kernels, BACKEND.build, {})
     assert len({id(one.loops.body) for one in built.values()}) <= len(kernels) // 4
     texts = nameless_texts(built, "this_kernel")
     for kernel in kernels:
-        alone = build_chosen(kernel, host_target(), {})
+        alone = build_chosen(kernel, BACKEND.build, {})
         assert kernel_text(built[kernel.number].loops) == kernel_text(alone.loops)
         assert texts[kernel.number].replace("this_kernel", kernel.name) == kernel_text(alone.loops)
         assert (built[kernel.number].tiles, built[kernel.number].scratch) == (

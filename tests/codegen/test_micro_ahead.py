@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import named
 from arenite.dtype import BY_NAME

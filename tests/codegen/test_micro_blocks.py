@@ -21,7 +21,7 @@ from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.blocks.experts import ExpertsKernel
 from arenite.backends.cpu.blocks.kernel import BlocksKernel
 from arenite.backends.cpu.blocks.runs import RunsKernel
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.compiling import llvm
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen import loop_ir as ir

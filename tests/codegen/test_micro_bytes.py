@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from arenite import ir
 from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.bytes.kernel import BytesKernel
-from arenite.backends.cpu.choose import build
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var

@@ -17,9 +17,9 @@ import pytest
 
 from arenite import ir
 from arenite.backends.cpu import target as targets
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.bytes import tile as bytes_tile
 from arenite.backends.cpu.bytes.kernel import BytesKernel
-from arenite.backends.cpu.choose import build
 from arenite.backends.cpu.compiling.llvm import assembly, compile_object
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.lowering.vector import Vec

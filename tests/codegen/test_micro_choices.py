@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir, passes
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.cut import ConvSizes, cut_conv
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, Cut, Layout, cut
 from arenite.backends.cpu.gemm.choices import conv_ways, depthwise_ways, product_ways

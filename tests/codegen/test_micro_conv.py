@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
 from arenite.backends.cpu.conv.kernel import ConvKernel
 from arenite.backends.cpu.gemm.kernel import MicroKernel

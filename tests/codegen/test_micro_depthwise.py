@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.depthwise import DepthwiseKernel
 from arenite.backends.cpu.target import named
 from arenite.codegen.kernels.built import Built

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from arenite import ir
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.bytes.kernel import BytesKernel
-from arenite.backends.cpu.choose import build
 from arenite.backends.cpu.conv.kernel import ConvKernel
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.backends.cpu.target import named

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite.backends.cpu import target as targets
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.blocking import Cut, Layout, as_slices, cut
 from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
 from arenite.backends.cpu.gemm.slices import SlicedKernel

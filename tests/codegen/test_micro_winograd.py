@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from arenite import ir
 from arenite.backends.cpu import target
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.winograd import WinogradKernel
 from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
 from arenite.dtype import BY_NAME

@@ -22,6 +22,7 @@ from arenite.ir.graph import Graph, topological
 from arenite.passes import PASSES, apply, run
 from arenite.passes.panels import MOST_ROWS, panels
 from arenite.pipeline import compile_graph
+from arenite.program.options import Options
 from arenite.tensor import Tensor
 
 Array = NDArray[Any]
@@ -139,7 +140,7 @@ def test_a_budget_without_room_for_panels_leaves_weights_where_they_are() -> Non
     with compile_graph(graph) as packed:
         enough = packed.plan.total_nbytes  # panels are padded
     for memory, is_packed_now in ((enough, True), (enough - 1, False)):
-        with compile_graph(graph, memory=memory) as program:
+        with compile_graph(graph, Options(memory=memory)) as program:
             assert (
                 "packed" in {slot.region for slot in program.plan.slots.values()}
             ) == is_packed_now

@@ -21,6 +21,7 @@ from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
 from arenite.passes import PASSES, run
 from arenite.pipeline import compile_graph
+from arenite.program.options import Options
 from arenite.tensor import Tensor
 
 Array = NDArray[Any]
@@ -158,16 +159,19 @@ def test_under_a_budget_that_the_larger_weights_do_not_fit() -> None:
     w = np.random.default_rng(1).standard_normal((96, 96, 3, 3)).astype(np.float32)
     x = np.random.default_rng(2).standard_normal((1, 96, 20, 20)).astype(np.float32)
     graph = Graph.of([given(*x.shape).conv(w, padding=1).node])
-    with compile_graph(graph) as by_winograd, compile_graph(graph, winograd=False) as direct:
+    with (
+        compile_graph(graph) as by_winograd,
+        compile_graph(graph, Options(winograd=False)) as direct,
+    ):
         large, small = by_winograd.plan.total_nbytes, direct.plan.total_nbytes
         [want] = direct(x)
         [other] = by_winograd(x)
     assert small < large
     assert want.tobytes() != other.tobytes()
     for memory, result in ((large, other), (large - 1, want), (small, want)):
-        with compile_graph(graph, memory=memory) as program:
+        with compile_graph(graph, Options(memory=memory)) as program:
             assert program.plan.total_nbytes <= memory
             [got] = program(x)
         assert got.tobytes() == result.tobytes()
     with pytest.raises(DoesNotFit):
-        compile_graph(graph, memory=small - 64)
+        compile_graph(graph, Options(memory=small - 64))

@@ -16,6 +16,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.regions import loop
 from arenite.pipeline import compile_anew
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from arenite.schedule import Kernel, Loop, fuse
 from tests.pipeline.trial import run_poisoned
@@ -153,7 +154,7 @@ def test_rows_are_written_in_place_where_that_is_right(
     verify(graph)
     assert expected is None or is_in_place(graph) == expected
     for threads, plan in ((1, "memory"), (2, "memory"), (2, "concurrency")):
-        program = compile_anew(graph, None, plan)
+        program = compile_anew(graph, Options(plan=plan))
         with Executable(graph, program, threads) as executable:
             executable.verify()
             for n in (0, 1, 2, 7, 5, 0, 7):

@@ -20,8 +20,8 @@ from arenite import ir
 from arenite.errors import IndexOutOfRange, RunFailed, UndeclaredAccess
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
-from arenite.program.assemble import LaunchSpec
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
@@ -48,9 +48,7 @@ def launch_of(compiled: Compiled, name: str) -> int:
     return found
 
 
-def with_launch(
-    compiled: Compiled, name: str, change: Callable[[LaunchSpec], LaunchSpec]
-) -> Compiled:
+def with_launch(compiled: Compiled, name: str, change: Callable[[Launch], Launch]) -> Compiled:
     k = launch_of(compiled, name)
     launches = list(compiled.launches)
     launches[k] = change(launches[k])

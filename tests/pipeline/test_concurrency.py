@@ -21,8 +21,9 @@ from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
 from arenite.pipeline import compile_anew, compile_graph
-from arenite.program.assemble import LaunchSpec
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
@@ -39,12 +40,12 @@ def squares(seed: int) -> list[NDArray[Any]]:
     return [random_array((SIZE, SIZE), FLOAT32, seed + k) for k in (10, 20)]
 
 
-def conflict(a: LaunchSpec, b: LaunchSpec) -> bool:
+def conflict(a: Launch, b: Launch) -> bool:
     """Whether one of two launches writes a value that the other touches."""
     return bool({*a.writes} & {*b.reads, *b.writes} or {*b.writes} & {*a.reads, *a.writes})
 
 
-def before_by_data(launches: Sequence[LaunchSpec]) -> list[set[int]]:
+def before_by_data(launches: Sequence[Launch]) -> list[set[int]]:
     """For each launch those that data alone puts before it, and worker 0's own order."""
     known: list[set[int]] = []
     last_alone: int | None = None
@@ -58,7 +59,7 @@ def before_by_data(launches: Sequence[LaunchSpec]) -> list[set[int]]:
 
 
 def both(graph: Graph) -> tuple[Compiled, Compiled]:
-    return compile_anew(graph), compile_anew(graph, plan="concurrency")
+    return compile_anew(graph), compile_anew(graph, Options(plan="concurrency"))
 
 
 def extra_waits(program: Executable) -> set[tuple[int, int]]:
@@ -134,7 +135,7 @@ def test_bytes_are_reused_all_the_same() -> None:
     """One after the other, and in place where whoever reads them too is over by then."""
     n_alias = 0
     for seed in range(12):
-        plan = compile_anew(square_graph(seed, 40, SIZE), plan="concurrency").plan
+        plan = compile_anew(square_graph(seed, 40, SIZE), Options(plan="concurrency")).plan
         plan.verify()
         work = [slot.nbytes for slot in plan.slots.values() if slot.region == "work"]
         assert plan.peak_nbytes < sum(work)
@@ -179,7 +180,7 @@ def are_apart(compiled: Compiled, one: int, other: int) -> bool:
 @pytest.mark.usefixtures("shared")
 def test_sizes_that_come_with_a_call() -> None:
     graph = dynamic_graph()
-    compiled = compile_anew(graph, plan="concurrency")
+    compiled = compile_anew(graph, Options(plan="concurrency"))
     with Executable(graph, compiled, 2) as program:
         for rows, columns, n in ((40, 300, 9), (1, 1, 1), (7, 64, 0), (3, 0, 2), (40, 65, 5)):
             check_sizes(program, rows, columns, n)
@@ -190,7 +191,7 @@ def test_sizes_that_come_with_a_call() -> None:
 def test_branches_and_loops(seed: int) -> None:
     maker = ControlMaker(seed)
     graph = maker.make()
-    compiled = compile_anew(graph, plan="concurrency")
+    compiled = compile_anew(graph, Options(plan="concurrency"))
     for threads in (1, 2):
         with Executable(graph, compiled, threads) as program:
             program.verify()
@@ -257,4 +258,4 @@ def test_a_budget_that_only_the_plan_for_memory_meets() -> None:
 def test_another_word_is_refused() -> None:
     x = ir.graph_input("x", 0, (2,), FLOAT32)
     with pytest.raises(InvalidArgument, match="memory or concurrency, not for 'speed'"):
-        compile_graph(Graph((x,), (ir.make("neg", x),)), plan="speed")
+        compile_graph(Graph((x,), (ir.make("neg", x),)), Options(plan="speed"))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import arenite
 from arenite import Tensor, spec
+from arenite.backends.cpu.execution.dataflow import _Memory
+from arenite.backends.cpu.execution.meaning import Writer
 from arenite.errors import InvalidPlan, InvalidTable, RaceFound
 from arenite.program.assemble import Assembly
 from arenite.program.table import Ins, LaunchTable, Op
-from arenite.runtime.dataflow import _Memory
 from arenite.runtime.executable import Executable
-from arenite.runtime.meaning import Writer
 
 
 def recurrent(start: Tensor, xs: Tensor) -> Any:

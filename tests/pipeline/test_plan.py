@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu import compile  # noqa: A004
 from arenite.errors import DoesNotFit
 from arenite.ir import Var, reference
 from arenite.ir.graph import Graph
@@ -20,6 +21,7 @@ from arenite.ir.node import Node
 from arenite.ir.regions import loop
 from arenite.memory import MemoryPlan, planner
 from arenite.pipeline import build, compile_anew, compile_graph, planning
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from tests.pipeline.graphs import FLOAT32, INT64, random_array, square_graph
 from tests.pipeline.trial import run_poisoned
@@ -133,7 +135,7 @@ def test_scratch_is_named_counted_and_lives_for_one_launch() -> None:
 def test_a_budget_too_small_is_refused_with_what_fills_it() -> None:
     graph = chain_of_sorts(2, 64, 1000)
     with pytest.raises(MemoryError, match="scratch"):
-        compile_graph(graph, memory=600_000)
+        compile_graph(graph, Options(memory=600_000))
 
 
 def test_a_budget_counts_everything() -> None:
@@ -145,14 +147,14 @@ def test_a_budget_counts_everything() -> None:
     with compile_graph(graph) as program:
         total = program.plan.total_nbytes
     assert total >= weights.nbytes + 2 * 40 * 64 * 4
-    with compile_graph(graph, memory=total) as program:
+    with compile_graph(graph, Options(memory=total)) as program:
         assert program.plan.total_nbytes <= total
     for memory, named in ((40_000, "scratch"), (1000, r"inputs, .* x0 \(10240\)"), (0, "x0")):
         with pytest.raises(DoesNotFit, match=named) as refused:
-            compile_graph(graph, memory=memory)
+            compile_graph(graph, Options(memory=memory))
         assert refused.value.capacity == memory
         assert {"x0", "out0"} <= {name for name, _ in refused.value.live}
-        compile_graph(graph, memory=refused.value.smallest_known).close()
+        compile_graph(graph, Options(memory=refused.value.smallest_known)).close()
 
 
 # Sizes that are known when the program is called.
@@ -211,7 +213,7 @@ def test_for_a_new_size_nothing_is_compiled_or_searched(monkeypatch: pytest.Monk
     with compile_graph(dynamic_graph()) as program:
         for module, name in (
             (build, "build"),
-            (build, "linked_kernels"),
+            (compile, "linked_kernels"),
             (planning, "planned"),
             (planner, "_place_region"),
         ):
@@ -245,7 +247,7 @@ def test_scratch_for_images_of_a_size_known_later() -> None:
 
     def peak(size: ir.Dim) -> int:
         graph = Graph.of([ir.make("conv", x_of(1, 128, size, size), weights, **attrs)])
-        return build.draft(graph, winograd=False).plan.peak_nbytes
+        return build.draft(graph, Options(winograd=False)).plan.peak_nbytes
 
     assert peak(Var("size", 1, 70)) < 3 * peak(70)
 
@@ -258,7 +260,7 @@ def test_loops_short_of_memory_are_verified_as_they_were_made() -> None:
     [last] = loop(ir.size(3, INT64), [x], ((number, carried), [product]))
     graph = Graph((x,), (last,))
     usual = compile_anew(graph)
-    tight = compile_anew(graph, usual.plan.total_nbytes - 1)  # panels are padded
+    tight = compile_anew(graph, Options(usual.plan.total_nbytes - 1))  # panels are padded
     assert usual.load
     assert not tight.load
     given = np.random.default_rng(1).integers(-2, 3, (40, 70)).astype(np.float32)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor
 from arenite.pipeline import compile_anew
-from arenite.program import assemble
+from arenite.program import launch
 from arenite.runtime.executable import Executable
 
 Array = NDArray[Any]
@@ -63,7 +63,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Array]]] = {
 @pytest.fixture(autouse=True)
 def dealt_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even small kernels are dealt out to threads."""
-    monkeypatch.setattr(assemble, "SHARED_FROM_NS", 0)
+    monkeypatch.setattr(launch, "SHARED_FROM_NS", 0)
 
 
 def bits(results: Any) -> list[bytes]:

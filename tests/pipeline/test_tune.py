@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import passes
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.build import build
 from arenite.backends.cpu.compiling.pool import host_target
+from arenite.backends.cpu.trial import Trial
 from arenite.dtype import float32
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir import Var, graph_input
@@ -26,8 +27,8 @@ from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import choices, compile_graph, contents, tune
 from arenite.pipeline.choices import KernelTimes, Times
-from arenite.pipeline.trial import Trial
-from arenite.program import assemble
+from arenite.program import launch
+from arenite.program.options import USUAL, Options
 from arenite.runtime.executable import Executable
 from arenite.tensor import arange
 from tests.codegen.block_weights import random_blocks, weights_node
@@ -39,7 +40,7 @@ THREADS = (1, 3)
 @pytest.fixture(autouse=True)
 def untuned(own_choices: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even small kernels are dealt out to threads; races are short; choices do not stay."""
-    monkeypatch.setattr(assemble, "SHARED_FROM_NS", 0)
+    monkeypatch.setattr(launch, "SHARED_FROM_NS", 0)
     monkeypatch.setattr(tune, "RACE_SECONDS", 0.0)
     monkeypatch.setattr(tune, "ROUNDS", tune.FIRST_ROUNDS)
     yield
@@ -60,7 +61,7 @@ def graph_of(function: Callable[..., Any], *specs: Any) -> Graph:
 def subjects(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
     """The content and the choices of each kernel that has some."""
     simplified, _ = passes.run(graph, passes.PASSES)
-    return [(content, built.choices) for _, built, content in contents.tunable(simplified)]
+    return [(content, built.choices) for _, built, content in contents.tunable(simplified, USUAL)]
 
 
 # The ways themselves.
@@ -226,7 +227,7 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
     graph = graph_of(lambda x, y: x @ y.T, numbers(300, 96), b)
     usual = compile_graph(graph)
     code, need = code_of(usual), usual.plan.total_nbytes
-    [(kernel, built, content)] = contents.tunable(passes.run(graph, passes.PASSES)[0])
+    [(kernel, built, content)] = contents.tunable(passes.run(graph, passes.PASSES)[0], USUAL)
 
     def scratch_nbytes(choice: str) -> int:
         return sum(evaluate(one.nbytes, {}) for one in build(kernel, host_target(), choice).scratch)
@@ -234,8 +235,8 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
     greedy = max(built.choices, key=scratch_nbytes)
     assert scratch_nbytes(greedy) > scratch_nbytes(built.choices[0])
     choices.keep_choice(content, greedy)
-    assert code_of(compile_graph(graph, memory=need)) == code
-    assert code_of(compile_graph(graph, memory=need + scratch_nbytes(greedy))) != code
+    assert code_of(compile_graph(graph, Options(memory=need))) == code
+    assert code_of(compile_graph(graph, Options(memory=need + scratch_nbytes(greedy)))) != code
 
 
 # What is measured.
@@ -244,7 +245,7 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
 def test_a_trial_runs_the_kernel_as_it_is_asked_to() -> None:
     a, b = numbers(70, 64), numbers(64, 150)
     simplified, _ = passes.run(graph_of(lambda x, y: x @ y, a, b), passes.PASSES)
-    [(kernel, built, _)] = contents.tunable(simplified)
+    [(kernel, built, _)] = contents.tunable(simplified, USUAL)
     with Trial(kernel, host_target(), {}, [{}], program_nbytes=1 << 20) as trial:
         trial.add(built.choices[:3])
         results = {trial.result(name, 0, n) for name in built.choices[:3] for n in THREADS}

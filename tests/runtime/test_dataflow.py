@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arenite.runtime.dataflow import _Memory
+from arenite.backends.cpu.execution.dataflow import _Memory
 
 SPANS = st.tuples(st.integers(0, 20), st.integers(0, 20))
 

@@ -10,9 +10,10 @@ import pytest
 from arenite import Var, dtype, memory
 from arenite.memory import Lifetime, Value
 from arenite.memory.flat import Arrays
-from arenite.program.assemble import LaunchSpec
 from arenite.program.compiled import Compiled
 from arenite.program.frame import KINDS, Frame, prepared
+from arenite.program.launch import Launch
+from arenite.program.options import USUAL
 from arenite.program.places import NOWHERE
 from arenite.program.skeleton import Skeleton
 from arenite.program.steps import Cell, Step, StepKind
@@ -33,8 +34,8 @@ PLAN = memory.plan(
 )
 
 
-def launch(name: str, *arrays: int) -> LaunchSpec:
-    return LaunchSpec(name, 0, arrays, arrays[:-1], arrays[-1:], (N,), N, 1_000_000)
+def launch(name: str, *arrays: int) -> Launch:
+    return Launch(name, 0, arrays, arrays[:-1], arrays[-1:], (N,), N, 1_000_000)
 
 
 def value(kind: str, name: str, source: int = 0) -> ValueSpec:
@@ -43,6 +44,8 @@ def value(kind: str, name: str, source: int = 0) -> ValueSpec:
 
 
 PROGRAM = Compiled(
+    options=USUAL,
+    passes=(),
     image=bytes(16),
     load_kernels=(),
     load=(launch("pack", 0, 3),),

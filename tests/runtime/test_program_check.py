@@ -11,8 +11,9 @@ import pytest
 from arenite import dtype, memory
 from arenite.errors import DamagedCache
 from arenite.memory import Lifetime, Value
-from arenite.program.assemble import LaunchSpec
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
+from arenite.program.options import USUAL
 from arenite.program.program_check import check_objects
 from arenite.program.program_json import Objects
 from arenite.program.steps import ZERO, Cell, HostSpec, Step, StepKind
@@ -34,8 +35,8 @@ def value(kind: str, name: str, source: int = 0, targets: tuple[int, ...] = ()) 
     return ValueSpec(kind, name, (16,), dtype.float32, 64, source, targets)
 
 
-def launch(name: str, **changes: Any) -> LaunchSpec:
-    return LaunchSpec(name, 8, (2, 5), (2,), (5,), (), 1, 0)._replace(**changes)
+def launch(name: str, **changes: Any) -> Launch:
+    return Launch(name, 8, (2, 5), (2,), (5,), (), 1, 0)._replace(**changes)
 
 
 FOUND = Objects(
@@ -74,7 +75,8 @@ FOUND = Objects(
     late={3: 2},
 )
 PROGRAM = Compiled(
-    bytes(16), (), FOUND.load, (), FOUND.launches, FOUND.values, (3,), (), PLAN, FOUND.steps,
+    USUAL, (), bytes(16), (), FOUND.load, (), FOUND.launches,
+    FOUND.values, (3,), (), PLAN, FOUND.steps,
     FOUND.cells, {"n": 2}, FOUND.late,
     (HostSpec(0, (2, 0), 3, (1, 0, 2)), HostSpec(0, (), 3, (2,))),
 )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from arenite.program.assemble import SHARED_FROM_NS, LaunchSpec
+from arenite.program.launch import SHARED_FROM_NS, Launch
 from arenite.program.skeleton import FOLLOWING_FROM_NS, shared_of
 
 
-def launch(reads: list[int], write: int, tiles: int, cost_ns: int) -> LaunchSpec:
+def launch(reads: list[int], write: int, tiles: int, cost_ns: int) -> Launch:
     read = tuple(reads)
-    return LaunchSpec(f"made{write}", 0, (*read, write), read, (write,), (), tiles, cost_ns)
+    return Launch(f"made{write}", 0, (*read, write), read, (write,), (), tiles, cost_ns)
 
 
 LONG = launch([0], 1, 2, SHARED_FROM_NS)

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite.backends.cpu.driver.table_check import check_table
-from arenite.hazards import BufferRange, Launch, Order, Role, find_race
+from arenite.hazards import BufferRange, Order, Role, find_race
+from arenite.hazards import Launch as HazardLaunch
 from arenite.program import waits
-from arenite.program.assemble import SHARED_FROM_NS, LaunchSpec
+from arenite.program.launch import SHARED_FROM_NS, Launch
 from arenite.program.places import NOWHERE, Places
 from arenite.program.skeleton import Skeleton, laid_out
 from arenite.program.steps import Cell, Step, StepKind
@@ -66,9 +67,9 @@ def test_waits_serve_where_no_new_pair_shares_bytes(
     assert KnownWaits(known, nothing).cover(now) is not is_new
 
 
-def spec(k: int, is_shared: bool) -> LaunchSpec:
+def spec(k: int, is_shared: bool) -> Launch:
     cost_ns = SHARED_FROM_NS if is_shared else 0
-    return LaunchSpec(f"kernel{k}", 0, (), (), (), (), 4, cost_ns)
+    return Launch(f"kernel{k}", 0, (), (), (), (), 4, cost_ns)
 
 
 def blocks_of(shared: list[bool], cuts: set[int]) -> Skeleton:
@@ -81,12 +82,12 @@ def blocks_of(shared: list[bool], cuts: set[int]) -> Skeleton:
     return laid_out([spec(k, one) for k, one in enumerate(shared)], {}, steps, (Cell(),), {}, {})
 
 
-def random_launch(k: int, pick: random.Random) -> Launch:
+def random_launch(k: int, pick: random.Random) -> HazardLaunch:
     ranges = []
     for _ in range(pick.randint(0, 3)):
         start = pick.randrange(12)
         ranges.append(BufferRange(0, start, start + pick.randint(1, 3), pick.choice(list(Role))))
-    return Launch(f"kernel{k}", tuple(ranges))
+    return HazardLaunch(f"kernel{k}", tuple(ranges))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -122,12 +123,12 @@ def test_known_waits_serve_again_where_they_cover_what_shares_bytes() -> None:
     asked: list[int] = []
 
     def waits_at(*offsets: int) -> Waits:
-        def hazards() -> list[Launch]:
+        def found() -> list[HazardLaunch]:
             asked.append(offsets[1])
             ranges = [BufferRange(0, offset, offset + 4, Role.WRITE) for offset in offsets]
-            return [Launch(f"kernel{k}", (one,)) for k, one in enumerate(ranges)]
+            return [HazardLaunch(f"kernel{k}", (one,)) for k, one in enumerate(ranges)]
 
-        return book.obtain(placed([(offset, 4) for offset in offsets]), hazards)
+        return book.obtain(placed([(offset, 4) for offset in offsets]), found)
 
     assert waits_at(0, 8).counts.tolist() == [0, 0]
     assert waits_at(0, 2).counts.tolist() == [0, 1], "they share bytes now"
@@ -153,23 +154,23 @@ def test_where_too_many_pairs_would_be_compared_waits_are_found_anew(
     skeleton, moving = blocks_of([True, True], set()), np.array([[0, 1]])
     places, asked = placed([(0, 4), (0, 4)]), []
 
-    def hazards() -> list[Launch]:
+    def found() -> list[HazardLaunch]:
         asked.append(1)
-        return [Launch("kernel0", ()), Launch("kernel1", ())]
+        return [HazardLaunch("kernel0", ()), HazardLaunch("kernel1", ())]
 
     for most, n_asked in ((4, 1), (3, 2)):
         monkeypatch.setattr(waits, "MAX_COMPARED", most)
         asked.clear()
         book = WaitBook(skeleton, moving)
         for _ in range(2):
-            book.obtain(places, hazards)
+            book.obtain(places, found)
         assert len(asked) == n_asked
 
 
 def test_of_waits_that_were_found_so_many_are_kept() -> None:
     skeleton = blocks_of([True, True, True], set())
     moving = np.array([[0, 1, 2]])
-    nothing = [Launch(f"kernel{k}", ()) for k in range(3)]
+    nothing = [HazardLaunch(f"kernel{k}", ()) for k in range(3)]
     given_waits = KnownWaits(np.packbits(np.eye(3, dtype=bool)), found_waits(skeleton, nothing))
     book = WaitBook(skeleton, moving, [given_waits], max_kept=2)
     found = []

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.backends.cpu.build import build_chosen
-from arenite.backends.cpu.compiling.pool import host_target
+from arenite.backends.cpu.backend import BACKEND
 from arenite.backends.cpu.lowering.lower import lower
+from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
@@ -40,7 +40,7 @@ def graph_of(function: Callable[..., Any], *arguments: Tensor) -> Graph:
 
 def built_of(graph: Graph) -> list[Built]:
     simplified, _ = run(graph, PASSES)
-    return [build_chosen(kernel, host_target(), {}) for kernel in fuse(simplified).kernels]
+    return [build_chosen(kernel, BACKEND.build, {}) for kernel in fuse(simplified).kernels]
 
 
 def work_of(graph: Graph) -> tuple[int, int]:
@@ -56,7 +56,7 @@ def work_of(graph: Graph) -> tuple[int, int]:
         built = built_of(graph)
         texts = [kernel_text(replace(one.loops, name="kernel")) for one in built]
         for loops in {text: one.loops for text, one in zip(texts, built, strict=True)}.values():
-            lower(loops, host_target())
+            lower(loops, BACKEND.target)
     finally:
         sys.setprofile(None)
     return calls, sum(map(len, texts))

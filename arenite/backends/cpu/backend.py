@@ -1,17 +1,81 @@
-"""The CPU as a back end: `build`, `compile` and `load` are the modules of these names."""
+"""The CPU as a back end: LLVM, one native driver, a team of threads."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from arenite.backends.cpu.identity import compiler_identity, host_identity
+
 if TYPE_CHECKING:
+    from arenite.backends.cpu.target import Target
+    from arenite.backends.cpu.trial import Trial
+    from arenite.codegen.kernels.built import Built
+    from arenite.device import Buffer
+    from arenite.ir.dim import Var
+    from arenite.passes import Pass
+    from arenite.program.backend import Code, OnCompiled
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.options import Options
+    from arenite.schedule import Kernel
 
 
 class CpuBackend:
-    """What is imported is what is used: a warm start needs neither passes nor a compiler."""
+    """Imports where it is used what only compiling needs: a warm start comes without."""
 
     name = "cpu"
+
+    @cached_property
+    def target(self) -> Target:
+        """The machine this process runs on."""
+        from arenite.backends.cpu.compiling.pool import host_target
+
+        return host_target()
+
+    def identity(self) -> tuple[str, ...]:
+        return compiler_identity(), host_identity()
+
+    def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
+        from arenite.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
+
+        # Winograd needs register tiles, and larger weights; panels memory beside that of a file.
+        ways = (PASSES, WITHOUT_WINOGRAD, IN_PLACE)
+        return ways if options.winograd and self.target.has_fma else ways[1:]
+
+    def build(self, kernel: Kernel, choice: str = "") -> Built:
+        from arenite.backends.cpu.build import build
+
+        return build(kernel, self.target, choice)
+
+    def estimated_ns(self, kernel: Kernel) -> int:
+        from arenite.backends.cpu.cost import estimated_ns
+        from arenite.ir.dim import bounds
+
+        return estimated_ns(kernel, lambda dim: bounds(dim)[1])
+
+    def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+        from arenite.backends.cpu.compile import compiled
+
+        return compiled(built, self.target, on_progress)
+
+    def launch(
+        self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
+    ) -> None:
+        from arenite.backends.cpu.launch import launch
+
+        launch(kernel, buffers, sizes)
+
+    def trial(
+        self,
+        kernel: Kernel,
+        variables: Mapping[str, Var],
+        bindings: Sequence[Mapping[str, int]],
+        program_nbytes: int,
+    ) -> Trial:
+        from arenite.backends.cpu.trial import Trial
+
+        return Trial(kernel, self.target, variables, bindings, program_nbytes)
 
     def assembly(self, kernel: CachedKernel) -> str:
         from arenite.backends.cpu.compiling import llvm

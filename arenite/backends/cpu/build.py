@@ -1,111 +1,75 @@
-"""Kernels built as tuning has chosen: a choice for each, found by what the kernel does.
-
-Layers repeat, and so do their kernels: those that are alike in all but their values are built, and
-printed, once.
-"""
+"""Which builder a kernel gets."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import fields, replace
-
-from arenite.backends.cpu.choose import build
+from arenite.backends.cpu.attention.build import build_attention, is_attention
+from arenite.backends.cpu.blocks.build import build_packed
+from arenite.backends.cpu.blocks.experts import build_experts, chooses
+from arenite.backends.cpu.blocks.load import build_blocks, reads_blocks
+from arenite.backends.cpu.bytes.build import build_bytes
+from arenite.backends.cpu.columns import Columns
+from arenite.backends.cpu.conv.build import build_conv
+from arenite.backends.cpu.conv.depthwise_build import build_depthwise
+from arenite.backends.cpu.conv.panels_build import build_panels
+from arenite.backends.cpu.conv.winograd_build import build_winograd
+from arenite.backends.cpu.gemm.build import build_product
+from arenite.backends.cpu.gemm.plain import Contraction
 from arenite.backends.cpu.target import Target
-from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.printer import kernel_text
-from arenite.ir.node import Node, attr_key
+from arenite.codegen.kernels.concat import Concat, is_concat
+from arenite.codegen.kernels.narrow import build_packing, is_packing
+from arenite.codegen.kernels.sort import build_sort, is_sort
+from arenite.codegen.kernels.special import build_special, is_special
+from arenite.errors import NotCompiled
+from arenite.ir.dim import bounds
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import CONSTRUCTS, is_in_memory
+from arenite.schedule.roots import CONTRACTIONS
 
 
-def content_of(loops: ir.LoopKernel) -> str:
-    """What a kernel does and how it is cut, hashed; its name does not count."""
-    text = kernel_text(replace(loops, name="kernel"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def build(kernel: Kernel, target: Target, choice: str = "") -> Built:
+    """The loops of a kernel, cut as one of its `choices` says if that is given; NotCompiled, with
+    the lines it comes from, where there are none."""
+    try:
+        return _build(kernel, target, choice)
+    except NotCompiled as refusal:
+        if not kernel.origins:
+            raise
+        lines = ", ".join(map(str, kernel.origins[:3]))
+        raise NotCompiled(f"{refusal}; it comes from {lines}") from None
 
 
-def build_chosen(kernel: Kernel, target: Target, choices: Mapping[str, str]) -> Built:
-    """The kernel in its usual form, or as `choices` has it under the content of that form.
-
-    A choice that is none of the kernel's own has no effect.
-    """
-    usual = build(kernel, target)
-    if not choices or not usual.choices:
-        return usual
-    choice = choices.get(content_of(usual.loops), "")
-    return build(kernel, target, choice) if choice in usual.choices[1:] else usual
-
-
-def build_all(
-    kernels: Iterable[Kernel], target: Target, choices: Mapping[str, str]
-) -> dict[int, Built]:
-    """`build_chosen` of each kernel, by its number."""
-    known: dict[Hashable, Built] = {}
-    found: dict[int, Built] = {}
-    for kernel in kernels:
-        key = form_of(kernel)
-        one = known.get(key)
-        if one is None:
-            one = known[key] = build_chosen(kernel, target, choices)
-        elif one.loops.name != kernel.name:
-            one = replace(one, loops=replace(one.loops, name=kernel.name))
-        found[kernel.number] = one
-    return found
-
-
-def nameless_texts(built: Mapping[int, Built], name: str) -> dict[int, str]:
-    """The text of each kernel as if it had this name."""
-    texts: dict[tuple[object, ...], str] = {}
-    found: dict[int, str] = {}
-    for number, one in built.items():
-        loops = one.loops
-        # What was built once has the same parts, objects that `built` keeps.
-        others = [getattr(loops, field.name) for field in fields(loops) if field.name != "name"]
-        key = (type(loops), *map(id, others))
-        if key not in texts:
-            texts[key] = kernel_text(replace(loops, name=name))
-        found[number] = texts[key]
-    return found
-
-
-def form_of(kernel: Kernel) -> Hashable:
-    """All of a kernel that its loops follow from: equal for kernels that differ in what they are
-    called, where they come from and which values they read."""
-    numbers: dict[Node, int] = {}
-    nodes: list[Hashable] = []
-    inputs = set(kernel.inputs)
-    pending = [*reversed(kernel.inputs), *(stage.node for stage in reversed(kernel.stages))]
-    while pending:
-        node = pending[-1]
-        parts = () if node in inputs else node.inputs
-        missing = [part for part in parts if part not in numbers]
-        if missing and node not in numbers:
-            pending += missing
-            continue
-        pending.pop()
-        if node in numbers:
-            continue
-        numbers[node] = len(numbers)
-        below = tuple(map(_type_of, node.inputs)) if node in inputs else ()
-        nodes.append((_type_of(node), below, tuple(numbers[part] for part in parts)))
-    pairs = [
-        tuple((numbers[a], numbers[b]) for a, b in some)
-        for some in (kernel.in_place, kernel.overwrites)
-    ]
-    return (
-        tuple(nodes),
-        tuple((numbers[stage.node], stage.role) for stage in kernel.stages),
-        *(tuple(numbers[node] for node in side) for side in (kernel.inputs, kernel.outputs)),
-        *pairs,
-        kernel.space,
-        kernel.axes,
-        (kernel.n_ops, kernel.n_outer_ops, kernel.map_cost, kernel.given_nbytes),
-    )
-
-
-def _type_of(node: Node) -> Hashable:
-    """The op with its attributes; of values that are given, their type alone."""
-    own = () if is_in_memory(node) or node.op in CONSTRUCTS else attr_key(node.attrs)
-    return node.op, own, node.shape, node.dtype
+def _build(kernel: Kernel, target: Target, choice: str) -> Built:
+    if is_sort(kernel):
+        return build_sort(kernel)
+    if is_special(kernel):
+        return build_special(kernel)
+    if is_packing(kernel):
+        return build_packing(kernel)
+    if reads_blocks(kernel):
+        return build_blocks(kernel)
+    if chooses(kernel):
+        return build_experts(kernel, target)
+    if is_attention(kernel):
+        return build_attention(kernel, target)
+    if is_concat(kernel):
+        return Concat(kernel).build()
+    # What has no elements has nothing to cut into tiles.
+    products = [stage.node for stage in kernel.stages if stage.node.op in CONTRACTIONS]
+    if any(bounds(node.nbytes)[1] > 0 for node in products):
+        made = (
+            build_bytes(kernel, target, choice)
+            or build_packed(kernel, target, choice)
+            or build_panels(kernel, target, choice)
+            or build_conv(kernel, target, choice)
+            or build_depthwise(kernel, target, choice)
+            or build_winograd(kernel, target, choice)
+            or build_product(kernel, target, choice)
+        )
+        if made is not None:
+            return made
+        blocked = Contraction(kernel, target)
+        if blocked.block is not None and blocked.nest.vector_is_outer:
+            return blocked.build()
+    rows = Columns(kernel, target)
+    return rows.build() if rows.are_worth_it else Builder(kernel).build()

@@ -38,7 +38,7 @@ REFRESH_EPOCHS = 2**30
 #: The sources whose text decides what the runtime image is.
 _SOURCES = (
     *("driver_ir", "entry_ir", "eval_ir", "guard_ir", "ir_text", "layout"),
-    *("quick_ir", "table", "team_ir", "wait_ir"),
+    *("quick_ir", "team_ir", "wait_ir", "../target", "../../../program/table"),
 )
 
 
@@ -325,7 +325,7 @@ def _sources() -> bytes:
     here = os.path.dirname(os.path.abspath(__file__))
     content = []
     try:
-        for name in ("../codegen/target", *_SOURCES):
+        for name in _SOURCES:
             with open(os.path.join(here, f"{name}.py"), "rb") as file:
                 content.append(file.read())
         return b"".join(content)

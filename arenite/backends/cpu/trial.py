@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.choose import build as build_kernel
+from arenite.backends.cpu.build import build as build_kernel
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.compiling.loader import LoadedCode, load_code
 from arenite.backends.cpu.compiling.pool import compile_modules
+from arenite.backends.cpu.cost import estimated_ns
 from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
 from arenite.backends.cpu.execution.arrays import address_of
 from arenite.backends.cpu.lowering.lower import lower
@@ -26,9 +27,9 @@ from arenite.codegen.kernels.built import Built
 from arenite.dtype import DType, Kind
 from arenite.errors import RunFailed
 from arenite.ir.dim import Dim, Var, bounds, evaluate
-from arenite.pipeline.build import estimated_ns
-from arenite.program.assemble import Assembly, LaunchSpec
+from arenite.program.assemble import Assembly
 from arenite.program.closing import Closing
+from arenite.program.launch import Launch
 from arenite.program.places import Places
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import aligned_empty, relocated
@@ -163,7 +164,7 @@ class Trial(Closing):
             first = k % len(case.sets) * n_inputs
             read = tuple(range(first, first + n_inputs))
             launches.append(
-                LaunchSpec(
+                Launch(
                     self.kernel.name,
                     entry,
                     (*read, *written),

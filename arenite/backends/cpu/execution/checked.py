@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver.native import BoundTable, Outcome
+from arenite.backends.cpu.execution.hosts import HostCalls
 from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
 from arenite.ir.element import unpacked
@@ -33,7 +34,6 @@ from arenite.program.places import Places
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
 from arenite.program.value_spec import ValueSpec
-from arenite.runtime.hosts import HostCalls
 
 Array = NDArray[Any]
 

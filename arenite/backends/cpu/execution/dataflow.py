@@ -17,17 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from arenite.errors import InvalidPlan
-from arenite.ir.dim import evaluate
-from arenite.ir.node import Node
-from arenite.memory import ValueId
-from arenite.program.assemble import Assembly
-from arenite.program.compiled import Compiled
-from arenite.program.places import Places
-from arenite.program.skeleton import FIRST_IO
-from arenite.program.steps import HostSpec
-from arenite.program.table import Ins, LaunchTable, Op
-from arenite.runtime.meaning import (
+from arenite.backends.cpu.execution.meaning import (
     CONSTANT,
     Called,
     Content,
@@ -45,6 +35,16 @@ from arenite.runtime.meaning import (
     ways,
     with_found,
 )
+from arenite.errors import InvalidPlan
+from arenite.ir.dim import evaluate
+from arenite.ir.node import Node
+from arenite.memory import ValueId
+from arenite.program.assemble import Assembly
+from arenite.program.compiled import Compiled
+from arenite.program.places import Places
+from arenite.program.skeleton import FIRST_IO
+from arenite.program.steps import HostSpec
+from arenite.program.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
 
 #: Where memory begins, as far as this walk is concerned.
