@@ -16,7 +16,10 @@ from arenite.backends.c.helpers import Helpers
 from arenite.backends.c.kernel import CKernel, kernel_source
 from arenite.backends.c.program import Image
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.printer import kernel_text
 from arenite.errors import CompileFailed, DeviceUnavailable
+from arenite.program.backend import Code, KernelCode, OnCompiled
+from arenite.program.cached_kernel import ModuleText
 
 COMPILERS = ("cc", "gcc", "clang")
 #: For what runs in process; nothing that changes results.
@@ -24,20 +27,27 @@ FLAGS = ("-std=c11", "-O2", "-march=native", "-fPIC", "-shared", "-fvisibility=h
 _LAST_LINES = 20
 
 
-def functions_of(
-    built: Mapping[int, Built], names: Mapping[int, str], freestanding: bool = False
-) -> tuple[Image, dict[int, str]]:
-    """All functions, and which of them each kernel is."""
-    helpers = Helpers(freestanding)
+def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+    """The functions of kernels; `entry` counts them."""
+    helpers = Helpers()
     taken = Names()
     known: dict[str, CKernel] = {}
-    functions: dict[int, str] = {}
-    for number, one in built.items():
+    kernels: dict[int, KernelCode] = {}
+    for k, (number, one) in enumerate(built.items()):
+        if on_progress is not None:
+            on_progress(k, len(built))
         text = kernel_source(one.loops, "this_kernel", helpers).text
         if text not in known:
-            known[text] = kernel_source(one.loops, taken.take(names[number]), helpers)
-        functions[number] = known[text].name
-    return Image({one.name: one for one in known.values()}, helpers.names), functions
+            known[text] = kernel_source(one.loops, taken.take(one.loops.name), helpers)
+        function = known[text]
+        entry = list(known).index(text)
+        module = ModuleText.of(function.text)
+        size = (one.tiles, 1, 1)
+        kernels[number] = KernelCode(function.name, entry, kernel_text(one.loops), module, size)
+    if on_progress is not None and built:
+        on_progress(len(built), len(built))
+    image = Image({one.name: one for one in known.values()}, helpers.names)
+    return Code("c", image.to_bytes(), kernels)
 
 
 @cache

@@ -21,19 +21,6 @@ _BITWISE = {"and": "&", "or": "|", "xor": "^"}
 _LOGICAL = {"and": ("&&", 5), "or": ("||", 4), "max": ("||", 4), "min": ("&&", 5)}
 _COMPARED, _BITS, _TERNARY, _PREFIX, _ATOM = 10, 7, 3, 14, 16
 
-#: Functions of the C library: the name for float64, of float32 with an f behind it.
-LIBRARY = {
-    **{
-        op: op
-        for op in (
-            "exp exp2 expm1 log log2 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh "
-            "acosh atanh erf floor ceil trunc pow atan2 fmod"
-        ).split()
-    },
-    "round": "rint",
-    "abs": "fabs",
-}
-
 
 class Expressions:
     """Writes expressions; knows what the names in them are."""
@@ -165,10 +152,8 @@ class Expressions:
 
     def _unary(self, op: str, x: ir.Expr) -> tuple[str, int]:
         dtype = x.dtype
-        if op == "not":
-            if dtype.kind is Kind.BOOL:
-                return f"!{self._inside(x, _PREFIX + 1)}", _PREFIX
-            return f"({value_type(dtype)})~{self._inside(x, _PREFIX + 1)}", _PREFIX
+        if dtype.kind is Kind.BOOL:
+            return f"!{self._inside(x, _PREFIX + 1)}", _PREFIX
         if dtype.kind is not Kind.FLOAT:
             if op == "abs" and dtype.kind is Kind.UNSIGNED:
                 return self._text(x)
@@ -180,17 +165,8 @@ class Expressions:
             case "reciprocal":
                 return f"{one} / {self._inside(x, 14)}", 13
             case "rsqrt":
-                return f"{one} / {self._library('sqrt', dtype, x)}", 13
-            case "isnan" | "isinf":
-                return self._call(op, x)
-            case "erf1p":
-                return self._library("erfc", dtype, ir.Unary("neg", x)), _ATOM
-        if op in LIBRARY:
-            return self._library(LIBRARY[op], dtype, x), _ATOM
+                return f"{one} / {self._helper('sqrt', dtype, x)[0]}", 13
         return self._helper(op, dtype, x)
-
-    def _library(self, name: str, dtype: DType, *parts: ir.Expr) -> str:
-        return self._call(name + ("f" if dtype.bits == 32 else ""), *parts)[0]
 
     def _binary(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
         dtype = a.dtype
@@ -204,8 +180,6 @@ class Expressions:
         if dtype.kind is Kind.FLOAT:
             if op in _INFIX:
                 return self._infix(*_INFIX[op], a, b)
-            if op in LIBRARY:
-                return self._library(LIBRARY[op], dtype, a, b), _ATOM
             return self._helper(op, dtype, a, b)
         if op in _BITWISE:
             text = f"{self._inside(a, 14)} {_BITWISE[op]} {self._inside(b, 14)}"

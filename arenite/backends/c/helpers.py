@@ -66,6 +66,7 @@ _UNSIGNED: dict[str, tuple[str, str]] = {
     ),
 }
 _INTEGER: dict[str, tuple[str, str]] = {
+    "not": (_UNARY, "return ({T})~({U})a;"),
     "add": (_BINARY, "return ({T})(({U})a + ({U})b);"),
     "sub": (_BINARY, "return ({T})(({U})a - ({U})b);"),
     "mul": (_BINARY, "return ({T})(({U})a * ({U})b);"),
@@ -79,22 +80,22 @@ _FLOAT: dict[str, tuple[str, str]] = {
     "sign": (_UNARY, "return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a;"),
     "sigmoid": (
         _UNARY,
-        "const {T} power = exp{f}(a < 0 ? a : -a);\nreturn (a < 0 ? power : 1) / (1 + power);",
+        "const {T} power = exp_{s}(a < 0 ? a : -a);\nreturn (a < 0 ? power : 1) / (1 + power);",
     ),
     "times_sigmoid": (_BINARY, "return a * sigmoid_{s}(b);"),
     "mod": (
         _BINARY,
-        "const {T} rest = fmod{f}(a, b);\n"
-        "if (rest == 0) return copysign{f}(0, b);\n"
+        "const {T} rest = fmod_{s}(a, b);\n"
+        "if (rest == 0) return copysign_{s}(0, b);\n"
         "return (rest < 0) != (b < 0) ? rest + b : rest;",
     ),
     "floordiv": (
         _BINARY,
         "if (b == 0) return a / b;\n"
-        "const {T} rest = fmod{f}(a, b);\n"
+        "const {T} rest = fmod_{s}(a, b);\n"
         "const {T} quotient = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
-        "if (quotient == 0) return copysign{f}(0, a / b);\n"
-        "const {T} below = floor{f}(quotient);\n"
+        "if (quotient == 0) return copysign_{s}(0, a / b);\n"
+        "const {T} below = floor_{s}(quotient);\n"
         "return quotient - below > ({T})0.5 ? below + 1 : below;",
     ),
     # Where the target has no instruction for it, two roundings.
@@ -103,6 +104,31 @@ _FLOAT: dict[str, tuple[str, str]] = {
         "#ifdef FP_FAST_FMA{F}\nreturn fma{f}(a, b, c);\n#else\nreturn a * b + c;\n#endif",
     ),
 }
+#: Functions of the C library: the name for float64; for float32 with an f behind it.
+LIBRARY = {
+    **{
+        op: op
+        for op in (
+            "exp exp2 expm1 log log2 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh "
+            "acosh atanh erf floor ceil trunc pow atan2 fmod copysign"
+        ).split()
+    },
+    "round": "rint",
+    "abs": "fabs",
+}
+_TWO_OPERANDS = frozenset("pow atan2 fmod copysign".split())
+_FLOAT |= {
+    op: (_BINARY, f"return {name}{{f}}(a, b);")
+    if op in _TWO_OPERANDS
+    else (_UNARY, f"return {name}{{f}}(a);")
+    for op, name in LIBRARY.items()
+}
+_FLOAT["erf1p"] = (_UNARY, "return erfc{f}(-a);")
+_FLOAT["isnan"] = (_UNARY, "return a != a;")
+_FLOAT["isinf"] = (_UNARY, "return abs_{s}(a) == {s}_of_bits({infinity});")
+_PREDICATES = frozenset({"isnan", "isinf"})
+_INFINITY = {32: "0x7f800000u", 64: "UINT64_C(0x7ff0000000000000)"}
+
 _TABLES = {Kind.SIGNED: _SIGNED, Kind.UNSIGNED: _UNSIGNED}
 
 _DTYPES = {suffix(d): d for d in BY_NAME.values() if d.bits % 8 == 0 and not d.is_block}
@@ -159,8 +185,10 @@ def definition(name: str) -> str:
         "bits": dtype.bits,
         "f": "f" if dtype.bits == 32 else "",
         "F": "F" if dtype.bits == 32 else "",
+        "infinity": _INFINITY.get(dtype.bits, ""),
     }
-    return function(value_type(dtype), name, parameters.format(**values), body.format(**values))
+    returned = "bool" if op in _PREDICATES else value_type(dtype)
+    return function(returned, name, parameters.format(**values), body.format(**values))
 
 
 def _parsed(name: str) -> tuple[str, DType]:

@@ -25,9 +25,9 @@ from arenite.errors import IndexOutOfRange, NotCompiled
 from arenite.ir.dim import Dim, Found, Var, bounds, found_in, product, variables
 from arenite.ir.outline import Outline
 from arenite.memory.values import ARENA_REGIONS, align_up
-from arenite.program.assemble import LaunchSpec
 from arenite.program.cached_kernel import CachedKernel
 from arenite.program.compiled import Compiled
+from arenite.program.launch import Launch
 from arenite.program.steps import NO_CONDITION, ZERO, Instruction, Step, StepKind
 from arenite.program.table import Ins
 
@@ -375,7 +375,7 @@ class _Body:
     """The steps of one function."""
 
     def __init__(
-        self, source: _Source, launches: Sequence[LaunchSpec], kernels: Sequence[CachedKernel]
+        self, source: _Source, launches: Sequence[Launch], kernels: Sequence[CachedKernel]
     ) -> None:
         self.source, self.layout = source, source.layout
         self.compiled = source.compiled

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from arenite.ir.graph import Graph
 from arenite.ir.outline import Outline
-from arenite.pipeline.c_build import build_c
+from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
+from arenite.program.options import Options
 
 
-def compiled_c(graph: Graph, freestanding: bool = False) -> Compiled:
-    return build_c(graph, freestanding=freestanding)
+def compiled_c(graph: Graph) -> Compiled:
+    return compile_anew(graph, Options(device="c"))
 
 
 def constants_of(compiled: Compiled, outline: Outline) -> dict[int, NDArray[Any]]:

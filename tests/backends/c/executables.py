@@ -53,7 +53,7 @@ class CProgram:
     ) -> None:
         self.outline = Outline.of(graph)
         self.options = options or SourceOptions("trial", memory="caller")
-        self.compiled = compiled or compiled_c(graph, self.options.freestanding)
+        self.compiled = compiled or compiled_c(graph)
         self.layout = Layout(self.compiled, self.outline, self.options)
         self.folder = Path(tempfile.mkdtemp(prefix="arenite-trial-"))
         weakref.finalize(self, shutil.rmtree, self.folder)
