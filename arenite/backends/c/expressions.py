@@ -8,6 +8,8 @@ where C's operators would not.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 
 
 from arenite.backends.c.c_types import literal, suffix, value_type
@@ -30,6 +32,7 @@ class Expressions:
         self.names: dict[str, str] = {}  # what a name is called in C, where that is something else
         self.indices: set[str] = set()  # names that are made of loop variables and sizes
         self.positive: set[str] = set()  # indices that are never negative
+        self.numbers: dict[str, int] = {}  # names that are constants
         self.hoisted: dict[int, str] = {}  # parts of the statement that have a variable
 
     def text(self, expr: ir.Expr) -> str:
@@ -76,6 +79,22 @@ class Expressions:
                 return op in _INDEX_OPS and self.is_positive(a) and self.is_positive(b)
         return False
 
+    def number_of(self, expr: ir.Expr) -> int | None:
+        """The constant that an index is."""
+        match expr:
+            case ir.Const(value, dtype) if dtype == ir.INT64:
+                return int(value)
+            case ir.Name(name):
+                return self.numbers.get(name)
+            case ir.Binary(op, a, b) if op in _FOLDED and expr.dtype == ir.INT64:
+                x, y = self.number_of(a), self.number_of(b)
+                if op == "mul" and 0 in (x, y):
+                    return 0
+                if x is None or y is None or (op in ("floordiv", "mod") and y <= 0):
+                    return None
+                return _FOLDED[op](x, y)
+        return None
+
     def _is_divisor(self, expr: ir.Expr) -> bool:
         match expr:
             case ir.Const(value):
@@ -95,6 +114,9 @@ class Expressions:
         known = self.hoisted.get(id(expr))
         if known is not None:
             return known, _ATOM
+        number = self.number_of(expr)
+        if number is not None:
+            return self._constant(number, ir.INT64)
         match expr:
             case ir.Const(value, dtype):
                 return self._constant(value, dtype)
@@ -208,8 +230,11 @@ class Expressions:
         return text, _BITS
 
     def _index(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
-        if isinstance(a, ir.Const) and isinstance(b, ir.Const) and op in ("min", "max"):
-            return self._text(ir.index((min if op == "min" else max)(int(a.value), int(b.value))))
+        left, right = self.number_of(a), self.number_of(b)
+        if right == (1 if op in ("mul", "floordiv") else 0) and op in _NEUTRAL:
+            return self._text(a)
+        if left == (1 if op == "mul" else 0) and op in ("add", "mul"):
+            return self._text(b)
         if op in ("floordiv", "mod"):
             if self.is_positive(a) and self._is_divisor(b):
                 return self._infix("/" if op == "floordiv" else "%", 13, a, b)
@@ -274,5 +299,15 @@ class Expressions:
         return f"({value_type(dtype)}){text if level >= _PREFIX else f'({text})'}", _PREFIX
 
 
-_INDEX_OPS = frozenset("add sub mul floordiv mod min max".split())
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+}
+_INDEX_OPS = frozenset(_FOLDED)
+_NEUTRAL = frozenset({"add", "sub", "mul", "floordiv"})
 

@@ -102,8 +102,8 @@ class _Writer:
         if has_tiles:
             self._line(f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++) {{")
             self.depth += 1
-        elif self.used[kernel.tile_var]:
-            self._line(f"const int64_t {tile} = 0;")
+        else:
+            self.expressions.numbers[kernel.tile_var] = 0
         self._block(kernel.body)
         if has_tiles:
             self.depth -= 1
@@ -141,6 +141,7 @@ class _Writer:
                 self._if(cond, then, else_)
             case ir.Accumulator(name, init):
                 # Not an index, though it may be a whole number: it holds what is accumulated.
+                self.expressions.numbers.pop(name, None)
                 spelled = self._name(name)
                 self._line(f"{value_type(init.dtype)} {spelled} = {self._text(init)};")
                 if not self.used[name]:
@@ -167,7 +168,8 @@ class _Writer:
         for part in _inner_first(roots):
             order[id(part)] = part
         for key, part in order.items():
-            if uses[key] > 1 and not isinstance(part, ir.Name | ir.Const):
+            is_known = self.expressions.number_of(part) is not None
+            if uses[key] > 1 and not is_known and not isinstance(part, ir.Name | ir.Const):
                 name = self.names.take("part")
                 text = self._text(part)
                 self._line(f"const {value_type(part.dtype)} {name} = {text};")
@@ -176,6 +178,11 @@ class _Writer:
     def _let(self, name: str, value: ir.Expr) -> None:
         if not self.used[name]:
             return
+        number = self.expressions.number_of(value)
+        if number is not None:
+            self.expressions.numbers[name] = number
+            return
+        self.expressions.numbers.pop(name, None)
         text = self._text(value)
         self.expressions.bind(name, value)
         self._line(f"const {value_type(value.dtype)} {self._name(name)} = {text};")
@@ -209,9 +216,11 @@ class _Writer:
             start, stop = self._text(loop.start), self._text(loop.stop)
             self.expressions.bind(loop.var, loop.start)
             self.expressions.hoisted.clear()
+            self.expressions.numbers.pop(loop.var, None)
             var = self._name(loop.var)
             first, end = f"int64_t {var} = {start}", stop
-            if not isinstance(loop.stop, ir.Const | ir.Name):
+            is_known = self.expressions.number_of(loop.stop) is not None
+            if not is_known and not isinstance(loop.stop, ir.Name):
                 end = self.names.take(f"{var}_end")
                 first = f"{first}, {end} = {stop}"
             self._line(f"for ({first}; {var} < {end}; {var}++) {{")

@@ -102,7 +102,7 @@ class Layout:
         )
         self.inputs = [self.names.take(port.name) for port in outline.inputs]
         self.outputs = [self._output_name(k) for k in range(len(compiled.outputs))]
-        self.sizes = {var: self.names.take(var.name) for var in outline.vars}
+        self.sizes = {var: self.names.take(self._free(var.name)) for var in outline.vars}
         found = {size for n in compiled.outputs for d in compiled.values[n].shape for size in found_in(d)}
         self.found = {
             size: self.names.take(f"n_{size.name}") for size in sorted(found, key=lambda s: s.name)
@@ -114,6 +114,10 @@ class Layout:
             raise NotCompiled(
                 "a program that calls functions of the host can't be written in C: they are Python"
             )
+
+    def _free(self, name: str) -> str:
+        """The name of a size, which an array may have too."""
+        return f"n_{name}" if identifier(name) in {*self.inputs, *self.outputs} else name
 
     def _output_name(self, k: int) -> str:
         number = self.compiled.outputs[k]
