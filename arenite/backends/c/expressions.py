@@ -197,8 +197,7 @@ class Expressions:
         if dtype.kind is Kind.BOOL:
             if op == "xor":
                 return self._infix("!=", 9, a, b)
-            sign, level = _LOGICAL[op]
-            return f"{self._inside(a, 8)} {sign} {self._inside(b, 8)}", level
+            return self._logical(op, a, b)
         if dtype.kind is Kind.FLOAT:
             if op in _INFIX:
                 return self._infix(*_INFIX[op], a, b)
@@ -213,6 +212,26 @@ class Expressions:
             if dtype.bits >= 32 and op in ("add", "sub", "mul"):
                 return self._infix(*_INFIX[op], a, b)
         return self._shift(op, a, b) or self._helper(op, dtype, a, b)
+
+    def _logical(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
+        """Without what is known to hold, or not to."""
+        sign, level = _LOGICAL[op]
+        deciding = "false" if sign == "&&" else "true"
+        texts = [self._inside(one, 8) for one in (a, b)]
+        if deciding in texts or (sign == "&&" and self._is_empty(a, b)):
+            return deciding, _ATOM
+        for one, text in ((a, texts[1]), (b, texts[0])):
+            if text in ("true", "false"):
+                return self._text(one)
+        return f"{texts[0]} {sign} {texts[1]}", level
+
+    def _is_empty(self, a: ir.Expr, b: ir.Expr) -> bool:
+        """Whether these ask for an index of an axis without elements."""
+        match a, b:
+            case ir.Binary("ge", x, low), ir.Binary("lt", y, high):
+                first, stop = self.number_of(low), self.number_of(high)
+                return x == y and first is not None and stop is not None and stop <= first
+        return False
 
     def _infix(self, sign: str, level: int, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
         return f"{self._inside(a, level)} {sign} {self._inside(b, level + 1)}", level
@@ -255,6 +274,8 @@ class Expressions:
                 return ("false" if op == "lt" else "true"), _ATOM
             if op in ("gt", "le") and a == ir.Const(0, a.dtype):
                 return ("false" if op == "gt" else "true"), _ATOM
+        if b == ir.index(0) and op in ("ge", "lt") and self.is_index(a) and self.is_positive(a):
+            return ("true" if op == "ge" else "false"), _ATOM
         sign = _COMPARISONS[op]
         return f"{self._inside(a, 11)} {sign} {self._inside(b, 11)}", _COMPARED
 

@@ -16,19 +16,19 @@ from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, Draft, _within
 from arenite.codegen.kernels.values import index_expr, read_dtype
-from arenite.dtype import BY_NAME, float32, uint8
+from arenite.dtype import BY_NAME, DType, float32, uint8
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import LEAST_NORMAL
 
-INT8 = BY_NAME["int8"]
+INT8, INT32 = BY_NAME["int8"], BY_NAME["int32"]
 #: Elements of x with one scale.
 RUN = 32
 #: Tiles at the most, since each has scratch of its own, and columns of one at the least.
 MAX_TILES = 16
 TILE_COLUMNS = 32
 
-_ROW, _COLUMN, _AT = ir.Name("row"), ir.Name("column"), ir.Name("at")
+_ROW, _COLUMN, _AT, _LANE = (ir.Name(name) for name in ("row", "column", "at", "lane"))
 _NUMBERS, _SCALES = "scratch0", "scratch1"
 
 
@@ -38,6 +38,10 @@ def matmul_blocks(draft: Draft) -> Built:
 
 def matmul_experts(draft: Draft) -> Built:
     return _Product(draft).build()
+
+
+def _lanes(count: int, *body: ir.Stmt) -> ir.For:
+    return ir.For(_LANE.name, ir.index(0), ir.index(count), body, vector=True)
 
 
 class _Product:
@@ -114,8 +118,8 @@ class _Product:
 
     def _quantised(self) -> ir.Block:
         """A row of x as numbers and scales, in the tile's scratch."""
-        run, lane = ir.Name("run"), ir.Name("lane")
-        place = run * RUN + lane
+        run = ir.Name("run")
+        place = run * RUN + _LANE
         value = self.draft.load(self.x, self._source_row * self.depth + place)
         most, scale, inverse = (ir.Name(n, float32) for n in ("most", "scale", "inverse"))
         zero, one = ir.Const(0.0, float32), ir.Const(1.0, float32)
@@ -125,13 +129,7 @@ class _Product:
         number = ir.Select(ir.Unary("isnan", whole), zero, whole)
         body: ir.Block = (
             ir.Accumulator("most", zero),
-            ir.For(
-                "lane",
-                ir.index(0),
-                ir.index(RUN),
-                (ir.Accumulate("most", "max", ir.Unary("abs", value)),),
-                vector=True,
-            ),
+            _lanes(RUN, ir.Accumulate("most", "max", ir.Unary("abs", value))),
             ir.Let("spread", spread),
             ir.Let("scale", ir.Select(is_small, zero, ir.Name("spread", float32))),
             ir.Let(
@@ -139,15 +137,10 @@ class _Product:
                 ir.Select(ir.Binary("eq", scale, zero), zero, ir.Binary("div", one, scale)),
             ),
             ir.Store(_SCALES, ir.Name("tile") * (self.depth // RUN) + run, scale),
-            ir.For(
-                "lane",
-                ir.index(0),
-                ir.index(RUN),
-                (
-                    ir.Let("whole", ir.Unary("round", ir.Binary("mul", value, inverse))),
-                    ir.Store(_NUMBERS, self._number_at(place), ir.Cast(number, INT8)),
-                ),
-                vector=True,
+            _lanes(
+                RUN,
+                ir.Let("whole", ir.Unary("round", ir.Binary("mul", value, inverse))),
+                ir.Store(_NUMBERS, self._number_at(place), ir.Cast(number, INT8)),
             ),
         )
         return (ir.For("run", ir.index(0), ir.index(self.depth // RUN), body),)
@@ -156,36 +149,57 @@ class _Product:
         return ir.Name("tile") * self.depth + place
 
     def _block_dot(self) -> ir.Block:
-        """The numbers of a row by the blocks of a column, the scales of both behind the sums."""
+        """The numbers of a row by the blocks of a column, run by run."""
         dtype = self.w.dtype
-        block, lane = ir.Name("block"), ir.Name("lane")
-        row_nbytes = dtype.nbytes((self.depth,))
-        at = self._weight_row * row_nbytes + block * dtype.block_nbytes
+        block = ir.Name("block")
+        at = self._weight_row * dtype.nbytes((self.depth,)) + block * dtype.block_nbytes
         reader = BlockReader(dtype, self.draft.names[self.w], at)
         body: list[ir.Stmt] = []
         for k, (first, count) in enumerate(reader.runs()):
             place = block * dtype.block_length + first
-            number = ir.Load(_NUMBERS, self._number_at(place + lane), INT8)
-            term = ir.Binary("mul", ir.Cast(number, float32), reader.element(first, lane, count))
             scale_at = ir.Name("tile") * (self.depth // RUN) + place // RUN
-            part = f"part{k}"
-            body += [
-                ir.Accumulator(part, ir.Const(0.0, float32)),
-                ir.For(
-                    "lane",
-                    ir.index(0),
-                    ir.index(count),
-                    (ir.Accumulate(part, "add", term),),
-                    vector=True,
-                ),
-                ir.Accumulate(
-                    "sum",
-                    "add",
-                    ir.Binary("mul", ir.Name(part, float32), ir.Load(_SCALES, scale_at, float32)),
-                ),
-            ]
+            given = ir.Name(f"given{k}", float32)
+            body.append(ir.Let(given.name, ir.Load(_SCALES, scale_at, float32)))
+            is_whole = not reader.block.number.table
+            run = self._whole_run if is_whole else self._float_run
+            body += run(reader, str(k), first, count, place, given)
         n_blocks = self.depth // dtype.block_length
         return (ir.For("block", ir.index(0), ir.index(n_blocks), tuple(body)),)
+
+    def _number(self, place: ir.Expr, dtype: DType) -> ir.Expr:
+        """Element `lane` behind a place of the quantised row."""
+        return ir.Cast(ir.Load(_NUMBERS, self._number_at(place + _LANE), INT8), dtype)
+
+    def _whole_run(
+        self, reader: BlockReader, k: str, first: int, count: int, place: ir.Expr, given: ir.Expr
+    ) -> ir.Block:
+        """Whole numbers are summed as such; scales are for the sums."""
+        whole, total = ir.Name(f"whole{k}", INT32), ir.Name(f"total{k}", INT32)
+        bias = ir.Const(reader.block.number.bias, INT32)
+        x, w = self._number(place, INT32), reader.number(first, _LANE, count)
+        w = ir.Binary("sub", w, bias) if bias.value else w
+        scale, *least = (reader._scale(one, first) for one in reader.block.scales)
+        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", ir.Binary("mul", x, w))]
+        made: list[ir.Stmt] = [ir.Accumulator(whole.name, ir.Const(0, INT32))]
+        if least:
+            made.append(ir.Accumulator(total.name, ir.Const(0, INT32)))
+            sums.append(ir.Accumulate(total.name, "add", x))
+        made.append(_lanes(count, *sums))
+        for held, factor in zip((whole, total), (scale, *least), strict=False):
+            scaled = ir.Binary("mul", ir.Cast(held, float32), ir.Binary("mul", factor, given))
+            made.append(ir.Accumulate("sum", "add", scaled))
+        return tuple(made)
+
+    def _float_run(
+        self, reader: BlockReader, k: str, first: int, count: int, place: ir.Expr, given: ir.Expr
+    ) -> ir.Block:
+        part = ir.Name(f"part{k}", float32)
+        x, w = self._number(place, float32), reader.element(first, _LANE, count)
+        return (
+            ir.Accumulator(part.name, ir.Const(0.0, float32)),
+            _lanes(count, ir.Accumulate(part.name, "add", ir.Binary("mul", x, w))),
+            ir.Accumulate("sum", "add", ir.Binary("mul", part, given)),
+        )
 
     def _plain_dot(self) -> ir.Block:
         k = ir.Name("k")

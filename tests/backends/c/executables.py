@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from arenite.backends.c.header import header
 from arenite.backends.c.program import Layout, SourceOptions, source
+from arenite.ir import reference
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.graph import Graph
@@ -113,11 +114,13 @@ class CProgram:
 class CTrial(Trial):
     """A Trial that runs as C."""
 
-    def run(self) -> None:
-        from arenite.ir import reference
+    def __init__(self, compiler: str = "gcc") -> None:
+        super().__init__()
+        self.compiler = compiler
 
+    def run(self) -> None:
         expected = reference.evaluate(self.graph, self.arrays)
-        results = CProgram(self.graph)(*self.arrays)
+        results = CProgram(self.graph, self.compiler)(*self.arrays)
         for (node, ulps), one, wanted in zip(self.outputs, results, expected, strict=True):
             same(one, wanted, ulps, node)
 
