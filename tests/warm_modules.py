@@ -7,7 +7,7 @@ from collections.abc import Iterable
 #: Rooms above the back ends that only compiling needs.
 ROOMS = ("codegen", "schedule", "passes")
 #: What of the CPU's folder runs programs; all else makes them.
-RUNS = {"backend", "identity", "compiling.loader", "driver", "execution"}
+RUNS = {"backend", "identity", "load", "compiling.loader", "driver", "execution"}
 
 
 def compiling(modules: Iterable[str]) -> set[str]:

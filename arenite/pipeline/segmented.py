@@ -26,6 +26,7 @@ from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
 from arenite.program.arguments import Arguments, check_room, check_targets, write_to
+from arenite.program.backend import backend_of
 from arenite.program.cached_kernel import Kernels
 from arenite.program.closing import Closing
 from arenite.program.options import USUAL, Options
@@ -52,7 +53,7 @@ class SegmentedExecutable(Closing):
     ) -> None:
         self.graph = graph
         self.threads = chosen_n_threads(threads)
-        self._memory = options.memory
+        self._options = options
         self._staging = Staging()
         self._frame = self._staging.frame(graph)
         self._open = OpenSegments(self.threads, options)
@@ -75,7 +76,7 @@ class SegmentedExecutable(Closing):
         """Compile what needs no size to be found: what does not fit is refused before a run."""
         given = sum(bounds(node.nbytes)[1] for node in self.graph.inputs)
         states = sum(array.nbytes for array in self._states.values())
-        held = Held(self._memory, lambda: 0, given + states)
+        held = Held(self._options.memory, lambda: 0, given + states)
         for segment in self._frame.segments:
             self._open.compile_first(segment, held)
 
@@ -115,7 +116,7 @@ class SegmentedExecutable(Closing):
             return opened.executable(*given)
 
         self._run(arrays, timed)
-        return joined(made)
+        return joined(made, backend_of(self._options.device).limits())
 
     def _run(
         self,
@@ -131,7 +132,7 @@ class SegmentedExecutable(Closing):
             if out is not None:
                 outputs = [(node.shape, node.dtype) for node in self.graph.outputs]
                 check_room(out, outputs, sizes)
-            held = Held(self._memory, lambda: self._open.nbytes)
+            held = Held(self._options.memory, lambda: self._open.nbytes)
             lent = [*given, *(self._states[node] for node in self.graph.states)]
             self._running = SegmentedRun(self._open, self._special, held, enter)
             try:
@@ -215,7 +216,9 @@ class SegmentedExecutable(Closing):
     def plan(self) -> SegmentedPlan:
         planned = tuple(one.planned() for one in self._open)
         most = max((one.plan.peak_nbytes for one in planned), default=0)
-        return SegmentedPlan(planned, self.n_segments, max(self._peak_nbytes, most), self._memory)
+        return SegmentedPlan(
+            planned, self.n_segments, max(self._peak_nbytes, most), self._options.memory
+        )
 
     @property
     def kernels(self) -> Kernels:

@@ -7,23 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from arenite.program.limits import Limits
 from arenite.runtime.profile import KernelTime, Profile
 
 
-def joined(made: Sequence[tuple[int, Profile]]) -> Profile:
+def joined(made: Sequence[tuple[int, Profile]], limits: Limits) -> Profile:
     """One profile of (number of the segment, profile) of all segments that were entered; a segment
-    that was entered again is one with its runs added up."""
+    that was entered again is one with its runs added up. `limits` are those of a worker."""
     total = sum(one.seconds for _, profile in made for one in profile.kernels) or 1.0
     times: dict[str, KernelTime] = {}
-    names: dict[int, str] = {}
+    names: list[str] = []
     records = []
     for number, profile in made:
-        first = len(names)
-        moved = {tick: first + k for k, tick in enumerate(profile.names)}
-        names |= {moved[tick]: f"segment {number} {name}" for tick, name in profile.names.items()}
         again = profile.records.copy()
-        again["tick"] = [moved[int(tick)] for tick in again["tick"]]
+        again["kernel"] += len(names)
         records.append(again)
+        names += [f"segment {number} {name}" for name in profile.names]
         for one in profile.kernels:
             name = f"segment {number} {one.name}"
             times[name] = _sum(times.get(name), replace(one, name=name), total)
@@ -34,6 +33,7 @@ def joined(made: Sequence[tuple[int, Profile]]) -> Profile:
         made[0][1].clocks_per_second if made else 1.0,
         names,
         sum(profile.n_lost for _, profile in made),
+        limits,
     )
 
 

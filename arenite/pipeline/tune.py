@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 
 from arenite import passes
-from arenite.backends.cpu.driver.limits import limits
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Var, bounds, evaluate
 from arenite.ir.graph import Graph
@@ -124,7 +123,7 @@ def tune_graph(
         keep_choice(subject.content, None if is_usual else found.chosen)
         if not is_usual:
             choices[subject.content] = found.chosen
-        tried += _rows(subject, found)
+        tried += _rows(subject, backend, found)
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
@@ -326,13 +325,13 @@ def _differ_in(one: str, other: str) -> list[int]:
     return [k for k, (a, b) in enumerate(pairs) if a != b]
 
 
-def _rows(subject: _Subject, found: KernelTimes) -> list[Tried]:
+def _rows(subject: _Subject, backend: Backend, found: KernelTimes) -> list[Tried]:
     """What was tried of a kernel, the usual choice first, then the fastest."""
     kernel, usual = subject.kernel, subject.choices[0]
     sizes = subject.bindings[0]
     arithmetic = {name: evaluate(count, sizes) for name, count in kernel.arithmetic.items()}
     nbytes = evaluate(kernel.reads_nbytes + kernel.writes_nbytes, sizes)
-    most = limits()
+    most = backend.limits()
 
     def order(item: tuple[str, Times]) -> tuple[bool, float]:
         return item[0] != usual, geometric_mean(item[1].seconds)

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Dim, Var
+    from arenite.ir.outline import Outline
     from arenite.passes import Pass
     from arenite.program.cached_kernel import CachedKernel, ModuleText
+    from arenite.program.compiled import Compiled
+    from arenite.program.limits import Limits
+    from arenite.program.loaded import Loaded
     from arenite.program.options import Options
     from arenite.schedule import Kernel
 
@@ -102,6 +106,14 @@ class Backend(Protocol):
 
     def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
         """The code of these kernels."""
+        ...
+
+    def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
+        """A program in memory, to be run by so many workers where it is they that are counted."""
+        ...
+
+    def limits(self, n_workers: int = 1) -> Limits:
+        """What one worker can do at most, when so many work at once."""
         ...
 
     def launch(

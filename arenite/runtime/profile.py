@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.driver import native
-from arenite.backends.cpu.driver.limits import Limits, limits
-from arenite.backends.cpu.driver.stamps import Stamps
 from arenite.ir.dim import evaluate
 from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 from arenite.program.cached_kernel import CachedKernel
+from arenite.program.limits import Limits
+from arenite.program.loaded import Timings
 from arenite.program.threads import default_n_threads
 
 #: Names in a cell of the table.
@@ -53,29 +52,22 @@ class Profile:
     wall_seconds: float
     records: NDArray[Any]
     clocks_per_second: float
-    names: Mapping[int, str]  # of kernels, by tick
-    n_lost: int = 0  # calls that were not noted for lack of room
-    limits: Limits = field(default_factory=limits)
+    names: Sequence[str]  # of kernels
+    n_lost: int  # calls that were not noted for lack of room
+    limits: Limits
 
     @classmethod
     def of(
-        cls,
-        stamps: Stamps,
-        kernels: Sequence[CachedKernel],
-        sizes: Mapping[str, int],
-        launch_at: Mapping[int, int],
-        reads: Sequence[tuple[str, ...]] = (),
+        cls, timings: Timings, kernels: Sequence[CachedKernel], reads: Sequence[tuple[str, ...]]
     ) -> Profile:
-        """`launch_at` is the number of the kernel at a tick, `reads` what each kernel reads that
-        has a name of its own."""
-        rate = native.runtime().clocks_per_second
-        records = stamps.records()
+        """`reads` is what each kernel reads that has a name of its own."""
+        records, rate, n_lost, sizes, limits = timings
         busy: dict[int, list[float]] = {}
         threads: dict[int, set[int]] = {}
         n_runs: Counter[int] = Counter()
         for record in records:
             took = float(record["end"] - record["begin"]) / rate
-            k = launch_at[int(record["tick"])]
+            k = int(record["kernel"])
             busy.setdefault(k, []).append(took)
             threads.setdefault(k, set()).add(int(record["worker"]))
             n_runs[k] += int(record["tile"]) == 0  # each run has one first tile
@@ -101,15 +93,15 @@ class Profile:
                     moved / seconds / 1e9,
                     *limits(n_cores[k]).share(arithmetic, moved, seconds, n_runs[k]),
                     str(kernel.origins[0]) if kernel.origins else "",
-                    reads[k] if reads else (),
+                    reads[k],
                 )
             )
         wall = 0.0
         if len(records):
             wall = float(records["end"].max() - records["begin"].min()) / rate
-        names = {tick: kernels[k].entry_point for tick, k in launch_at.items()}
+        names = [kernel.entry_point for kernel in kernels]
         most = limits(max(n_cores.values(), default=1))
-        return cls(tuple(times), wall, records, rate, names, stamps.n_lost, most)
+        return cls(tuple(times), wall, records, rate, names, n_lost, most)
 
     def _rows(self) -> list[list[str]]:
         rates = ["Gop/s", "GB/s", "of limit"]
@@ -171,7 +163,7 @@ class Profile:
         ]
         events += [
             {
-                "name": self.names[int(record["tick"])],
+                "name": self.names[int(record["kernel"])],
                 "ph": "X",
                 "pid": 0,
                 "tid": int(record["worker"]),

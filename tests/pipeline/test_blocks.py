@@ -27,6 +27,7 @@ from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
 from arenite.program import frame
 from tests.codegen.block_weights import TYPES, random_blocks, weights_node
+from tests.pipeline.loaded import loaded
 
 Array = NDArray[Any]
 INT64 = BY_NAME["int64"]
@@ -198,7 +199,7 @@ def test_weights_in_a_file_are_read_in_place(tmp_path: Path) -> None:
     file = DiskAllocator(path).file()
     w = buffer(file.view(18, raw.nbytes, BY_NAME["q6_k"], (48, 256)))
     with compile_graph(product(w, 2)) as exe:
-        [mapped] = exe._binder.constants.values()
+        [mapped] = loaded(exe).binder.constants.values()
         assert mapped.ctypes.data == file.raw_ptr + 18
         x = activations(2, 256)
         [found] = exe(x)

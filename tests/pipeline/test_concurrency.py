@@ -27,6 +27,7 @@ from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from tests.pipeline.control_graphs import ControlMaker
 from tests.pipeline.graphs import FLOAT32, random_array, square_graph
+from tests.pipeline.loaded import loaded
 from tests.pipeline.test_delays import delayed_runs, undelayed
 from tests.pipeline.test_plan import check_sizes, dynamic_graph, in_place
 from tests.pipeline.test_random_state import Program as StateProgram
@@ -64,7 +65,7 @@ def both(graph: Graph) -> tuple[Compiled, Compiled]:
 
 def extra_waits(program: Executable) -> set[tuple[int, int]]:
     """Pairs that the table orders and data does not."""
-    table = program._assembly.table(program._binder.places(program.plan))
+    table = loaded(program).assembly.table(loaded(program).binder.places(program.plan))
     pairs = enumerate(zip(before(table), before_by_data(program.compiled.launches), strict=True))
     return {(one, k) for k, (kept, needed) in pairs for one in kept - needed}
 
@@ -79,7 +80,7 @@ def test_no_launch_waits_for_bytes(seed: int) -> None:
         for threads in (1, 2):
             with Executable(graph, compiled, threads) as program:
                 program.verify()
-                table = program._assembly.table(program._binder.places(program.plan))
+                table = loaded(program).assembly.table(loaded(program).binder.places(program.plan))
                 assert not has_race(table, touched(program))
                 results.append([run_poisoned(program, *squares(run)) for run in range(3)])
                 if compiled is wide:

@@ -18,6 +18,7 @@ from arenite.errors import InvalidPlan, InvalidTable, RaceFound
 from arenite.program.assemble import Assembly
 from arenite.program.table import Ins, LaunchTable, Op
 from arenite.runtime.executable import Executable
+from tests.pipeline.loaded import loaded
 
 
 def recurrent(start: Tensor, xs: Tensor) -> Any:
@@ -39,14 +40,14 @@ def program() -> Iterator[Executable]:
 
 
 def bound_table(program: Executable) -> LaunchTable:
-    [binding] = program._binder.bound.values()
+    [binding] = loaded(program).binder.bound.values()
     return binding.table.table
 
 
 def instructions(program: Executable, op: Ins) -> list[int]:
     """Those that run between iterations, not the ones that bind."""
     code = bound_table(program).instructions
-    return [k for k in range(program._assembly.n_bind, len(code)) if code[k]["op"] == op]
+    return [k for k in range(loaded(program).assembly.n_bind, len(code)) if code[k]["op"] == op]
 
 
 def test_a_pointer_that_does_not_change_places(program: Executable) -> None:
@@ -83,7 +84,7 @@ def test_a_condition_from_other_bytes(program: Executable) -> None:
 
 
 def test_a_slot_that_lies_over_another(program: Executable) -> None:
-    [binding] = program._binder.bound.values()
+    [binding] = loaded(program).binder.bound.values()
     names = {value.name: number for number, value in enumerate(program.compiled.values)}
     carried = next(n for name, n in names.items() if name.endswith(".p"))
     for name, number in names.items():
@@ -120,7 +121,7 @@ def test_a_wait_that_is_missing() -> None:
         executable = compiled.executable
         compiled(np.ones((40, 40), np.float32))
         executable.verify()
-        [binding] = executable._binder.bound.values()
+        [binding] = loaded(executable).binder.bound.values()
         entries = binding.table.table.entries
         waiting = np.flatnonzero(entries["wait_count"])
         assert len(waiting)
@@ -131,7 +132,7 @@ def test_a_wait_that_is_missing() -> None:
 
 def test_an_assembly_of_launches_alone_has_one_block() -> None:
     with arenite.compile(lambda x: x.sort().cumsum(), spec((9,), "float32")) as compiled:
-        assembly: Assembly = compiled.executable._assembly
+        assembly: Assembly = loaded(compiled.executable).assembly
         assert assembly.skeleton.is_straight
         assert assembly.blocks == [(0, 2)]
 

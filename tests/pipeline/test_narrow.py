@@ -21,6 +21,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.regions import loop
 from arenite.pipeline import compile_graph
+from tests.pipeline.loaded import loaded
 from tests.pipeline.narrow import (
     FLOATS,
     INTEGERS,
@@ -310,7 +311,8 @@ def test_constants_and_buffers_are_read_packed_and_handed_through(dtype: DType, 
         assert made.tobytes() == wanted.tobytes()
     with compile_graph(graph) as program:
         addresses = {
-            bound.__array_interface__["data"][0] for bound in program._binder.constants.values()
+            bound.__array_interface__["data"][0]
+            for bound in loaded(program).binder.constants.values()
         }
         assert kept.attr("source").storage.raw_ptr in addresses, "bound where it lies"
         assert [kernel.entry_point[:6] for kernel in program.load_kernels] == ["unpack"]

@@ -24,6 +24,7 @@ from arenite.pipeline import build, compile_anew, compile_graph, planning
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 from tests.pipeline.graphs import FLOAT32, INT64, random_array, square_graph
+from tests.pipeline.loaded import loaded
 from tests.pipeline.trial import run_poisoned
 
 Array = NDArray[Any]
@@ -197,7 +198,7 @@ def test_plans_for_several_sizes_in_turn() -> None:
             (1, 1, 1), (40, 300, 9), (7, 64, 0), (3, 0, 2), (40, 65, 5), (1, 300, 9), (7, 64, 0)
         ):  # fmt: skip
             check_sizes(program, rows, columns, n)
-            bound = program._binder.bound[(columns, n, rows)].plan
+            bound = loaded(program).binder.bound[(columns, n, rows)].plan
             bound.verify()
             assert bound.peak_nbytes <= largest
             scratch = [s.nbytes for name, s in bound.slots.items() if "scratch" in str(name)]

@@ -17,6 +17,7 @@ from arenite.pipeline import compile_anew
 from arenite.program.table import NONE, Flag, LaunchTable, Op, aligned_copy
 from arenite.runtime.executable import Executable
 from tests.pipeline.graphs import square_graph
+from tests.pipeline.loaded import loaded
 
 #: storage (the arena is None), start, end, whether it is a write
 Touched = tuple[int | None, int, int, bool]
@@ -24,7 +25,7 @@ Touched = tuple[int | None, int, int, bool]
 
 def touched(program: Executable) -> list[list[Touched]]:
     """The bytes of every launch."""
-    places = program._binder.places(program.plan)
+    places = loaded(program).binder.places(program.plan)
 
     def one(number: int, writes: bool) -> Touched:
         place = places[number]
@@ -84,18 +85,18 @@ def with_one_wait_less(table: LaunchTable) -> Iterator[LaunchTable]:
 def test_the_verifier_sees_every_wait_that_is_missed(seed: int) -> None:
     graph = square_graph(seed, 40, 40)
     with Executable(graph, compile_anew(graph), 2) as program:
-        places = program._binder.places(program.plan)
-        table, bytes_of = program._assembly.table(places), touched(program)
-        program._assembly.verify(places, table)
+        places = loaded(program).binder.places(program.plan)
+        table, bytes_of = loaded(program).assembly.table(places), touched(program)
+        loaded(program).assembly.verify(places, table)
         assert not has_race(table, bytes_of)
         n_needed = n_waits = 0
         for mutant in with_one_wait_less(table):
             n_waits += 1
             if not has_race(mutant, bytes_of):
-                program._assembly.verify(places, mutant)
+                loaded(program).assembly.verify(places, mutant)
                 continue
             n_needed += 1
             with pytest.raises(RaceFound):
-                program._assembly.verify(places, mutant)
+                loaded(program).assembly.verify(places, mutant)
         assert n_needed > 1, "or this would show nothing"
         assert n_needed > n_waits / 2, "a wait that nothing needs costs time"

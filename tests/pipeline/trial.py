@@ -1,5 +1,6 @@
 """Trial: many small nodes compiled as one graph and judged by the reference: one thread, two, and
 launch by launch with every byte watched.
+from tests.pipeline.loaded import loaded
 
 Compiling costs far more than running, so a trial gathers whatever shares a subject. Results are
 held bit for bit unless a node was added with a tolerance, in units in the last place of its dtype.
@@ -22,6 +23,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.pipeline import compile_graph
 from arenite.runtime.executable import Executable
+from tests.pipeline.loaded import loaded
 
 Array = NDArray[Any]
 
@@ -104,8 +106,8 @@ class Trial:
 
 def run_poisoned(program: Executable, *arrays: Array) -> list[Array]:
     """Run over an arena in which nothing of use is left."""
-    program._binder.arena_base()
-    arena = program._binder.arena
+    loaded(program).binder.arena_base()
+    arena = loaded(program).binder.arena
     assert arena is not None
     arena.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
     return program(*arrays)

@@ -321,7 +321,7 @@ def test_stamps_tell_when_and_where_each_kernel_ran(kernels: dict[str, int], thr
     before = native.runtime().clock()
     assert model.run(threads, stamps=stamps) == END
     after = native.runtime().clock()
-    records = stamps.records()
+    records = stamps.records({})
     assert stamps.n_lost == 0
     tiles = sorted(records["tile"][records["tick"] == first].tolist())
     assert tiles == ([0] if threads == 1 else list(range(8)))
@@ -332,7 +332,7 @@ def test_stamps_tell_when_and_where_each_kernel_ran(kernels: dict[str, int], thr
     assert before < records["begin"].min()
     assert records["end"].max() < after
     stamps.clear()
-    assert len(stamps.records()) == 0
+    assert len(stamps.records({})) == 0
 
 
 def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
@@ -346,7 +346,7 @@ def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
     for _ in range(50):
         stamps = Stamps(3)
         assert model.run(3, stamps=stamps) == END
-        records = stamps.records()
+        records = stamps.records({})
         for tick in ticks:
             here = records[records["tick"] == tick]
             assert sorted(here["tile"].tolist()) == list(range(8))
@@ -364,7 +364,7 @@ def test_stamps_that_find_no_room_are_counted(kernels: dict[str, int]) -> None:
             build.launch(kernels["increment"], [address(x)], 1)
     stamps = Stamps(1, capacity=4)
     assert bound(build).run(stamps=stamps) == END
-    assert (len(stamps.records()), stamps.n_lost) == (4, 6)
+    assert (len(stamps.records({})), stamps.n_lost) == (4, 6)
     assert (x == 10).all()
     with pytest.raises(InvalidArgument, match="stamps for 1 threads"):
         endless(kernels).run(threads=2, stamps=stamps)

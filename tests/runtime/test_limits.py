@@ -12,7 +12,8 @@ import pytest
 
 import arenite
 from arenite.backends.cpu.compiling import llvm
-from arenite.backends.cpu.driver.limits import Cache, Limits, limits
+from arenite.backends.cpu.driver import limits as cpu_limits
+from arenite.backends.cpu.driver.limits import limits
 from arenite.backends.cpu.driver.limits_ir import limits_module
 from arenite.backends.cpu.target import AVX2, AVX512, AVX512_VNNI, NEON, X86_64, Target
 from arenite.device import Buffer
@@ -22,6 +23,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.ir.ops.experts import matmul_experts
 from arenite.pipeline import compile_graph
+from arenite.program.limits import Cache, Limits
 from arenite.runtime import profile
 from tests.codegen.block_weights import random_blocks, weights_node
 
@@ -55,7 +57,7 @@ def test_a_kernel_is_measured_by_the_cores_that_ran_it(monkeypatch: pytest.Monke
     x = np.ones((512, 1024), np.float32)
     with arenite.compile(lambda x: (x + 1).sum(1), x, threads=2) as program:
         program(x)
-        monkeypatch.setattr(profile, "limits", lambda n_cores=1: replace(MOST, n_cores=n_cores))
+        monkeypatch.setattr(cpu_limits, "limits", lambda n_cores=1: replace(MOST, n_cores=n_cores))
         monkeypatch.setattr(profile, "default_n_threads", lambda: 2)
         found = program.profile(x)
     used = len({int(record["worker"]) for record in found.records})

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from arenite.backends.cpu.identity import compiler_identity, host_identity
 
 if TYPE_CHECKING:
+    from arenite.backends.cpu.load import CpuProgram
     from arenite.backends.cpu.target import Target
     from arenite.backends.cpu.trial import Trial
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
+    from arenite.ir.outline import Outline
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.compiled import Compiled
+    from arenite.program.limits import Limits
     from arenite.program.options import Options
     from arenite.schedule import Kernel
 
@@ -58,6 +62,16 @@ class CpuBackend:
         from arenite.backends.cpu.compile import compiled
 
         return compiled(built, self.target, on_progress)
+
+    def load(self, outline: Outline, compiled: Compiled, threads: int) -> CpuProgram:
+        from arenite.backends.cpu.load import CpuProgram
+
+        return CpuProgram(outline, compiled, threads)
+
+    def limits(self, n_workers: int = 1) -> Limits:
+        from arenite.backends.cpu.driver.limits import limits
+
+        return limits(n_workers)
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]

@@ -7,6 +7,7 @@ no room for is counted in `n_lost`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ _RECORD: np.dtype[Any] = np.dtype(
 )
 #: As it is read: `tile` is the first of the call.
 STAMP: np.dtype[Any] = np.dtype(
-    [("worker", "<i8"), ("tick", "<i8"), ("tile", "<i8"), ("begin", "<i8"), ("end", "<i8")]
+    [(name, "<i8") for name in ("worker", "tick", "kernel", "tile", "begin", "end")]
 )
 
 
@@ -48,8 +49,9 @@ class Stamps:
     def n_lost(self) -> int:
         return sum(max(0, self._count(worker) - self.capacity) for worker in range(self.n_threads))
 
-    def records(self) -> NDArray[Any]:
-        """All stamps, in the order in which kernels began."""
+    def records(self, launch_at: Mapping[int, int]) -> NDArray[Any]:
+        """All stamps, in the order in which kernels began; `launch_at` is the number of the kernel
+        at a tick."""
         parts = []
         for worker in range(self.n_threads):
             n = min(self._count(worker), self.capacity)
@@ -59,6 +61,7 @@ class Stamps:
             part["worker"] = worker
             for name in ("tick", "tile", "begin", "end"):
                 part[name] = raw[name]
+            part["kernel"] = [launch_at.get(tick, -1) for tick in raw["tick"].tolist()]
             parts.append(part)
         together = np.concatenate(parts)
         return together[np.argsort(together["begin"], kind="stable")]

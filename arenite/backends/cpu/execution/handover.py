@@ -21,7 +21,7 @@ from arenite.backends.cpu.execution.quick import QuickCall, Wanted, can_be_quick
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.outline import Outline
-from arenite.program.arguments import Arguments, check_room, in_place, overlaps
+from arenite.program.arguments import check_room, in_place, overlaps
 from arenite.program.skeleton import FIRST_IO
 
 Array = NDArray[Any]
@@ -30,9 +30,8 @@ Array = NDArray[Any]
 class Handover:
     """What is the same for every run of a program."""
 
-    def __init__(self, outline: Outline, binder: Binder, arguments: Arguments) -> None:
+    def __init__(self, outline: Outline, binder: Binder) -> None:
         self._binder = binder
-        self._arguments = arguments
         self._compiled = compiled = binder.compiled
         self._input_dtypes = [port.dtype for port in outline.inputs]
         self._input_registers = [
@@ -169,9 +168,9 @@ class Handover:
     def quick_for(self, binding: Binding, arrays: list[Array]) -> QuickCall:
         """The quick call for arrays like these."""
         if binding.quick is None:
-            dtypes, registers = self._arguments.dtypes, dict(self._input_registers)
+            registers = dict(self._input_registers)
             inputs = [
-                Wanted(dtypes[k], array.shape, registers[k]) for k, array in enumerate(arrays)
+                Wanted(array.dtype, array.shape, registers[k]) for k, array in enumerate(arrays)
             ]
             binding.quick = QuickCall(binding.table, inputs, binding.results)
         return binding.quick
