@@ -23,8 +23,7 @@ from arenite.memory.values import ARENA_REGIONS
 from arenite.memory.values import REGIONS as PLAN_REGIONS
 from arenite.program.assemble import Assembly
 from arenite.program.dim_json import dim_from_json, dim_to_json
-from arenite.program.places import NOWHERE, Numbers
-from arenite.program.resize import Resizer
+from arenite.program.places import NOWHERE, Numbers, Resizer
 from arenite.program.skeleton import Skeleton, laid_out
 from arenite.program.steps import Step, StepKind
 from arenite.program.waits import (

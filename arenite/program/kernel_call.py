@@ -9,7 +9,14 @@ import numpy as np
 
 from arenite import device
 from arenite.device import Buffer
-from arenite.errors import BoundsError, InvalidArgument, ReadOnly, SizeMismatch, TypeMismatch
+from arenite.errors import (
+    BoundsError,
+    InvalidArgument,
+    NotCpuAccessible,
+    ReadOnly,
+    SizeMismatch,
+    TypeMismatch,
+)
 from arenite.hazards import BufferRange, Role
 from arenite.ir.dim import Var, evaluate
 
@@ -68,7 +75,7 @@ def _check_sizes(kernel: CachedKernel, sizes: Mapping[str, int]) -> None:
 def _check_overlaps(kernel: CachedKernel, buffers: Sequence[Buffer]) -> None:
     """What a kernel writes shares no byte with anything else it is given."""
     ranges = [
-        BufferRange.of(buffer, Role.READ if array.role == "in" else Role.WRITE)
+        _range(buffer, Role.READ if array.role == "in" else Role.WRITE)
         for buffer, array in zip(buffers, kernel.arrays, strict=True)
     ]
     for k, one in enumerate(ranges):
@@ -78,3 +85,13 @@ def _check_overlaps(kernel: CachedKernel, buffers: Sequence[Buffer]) -> None:
                     f"arguments {other} and {k} of kernel {kernel.entry_point} share bytes, and it "
                     "writes to one of them"
                 )
+
+
+def _range(buffer: Buffer, role: Role) -> BufferRange:
+    """Arrays of others may share memory without a storage in common: by address, where there is
+    one."""
+    try:
+        start = buffer.raw_ptr
+    except NotCpuAccessible:
+        return BufferRange.of(buffer, role)
+    return BufferRange(0, start, start + buffer.nbytes, role)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arenite.backends.cpu.execution.constants import TOUCHED_NBYTES
+from arenite.backends.cpu.execution.binding import TOUCHED_NBYTES
 from arenite.device.disk import DiskAllocator
 from arenite.dtype import BY_NAME
 from arenite.ir import Graph, buffer, graph_input, make

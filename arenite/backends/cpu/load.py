@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from arenite.backends.cpu.driver.layout import END
 from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder, Binding
-from arenite.backends.cpu.execution.failure import error_of
 from arenite.backends.cpu.execution.handover import Handover
-from arenite.backends.cpu.execution.hosts import HostCalls
 from arenite.backends.cpu.execution.load_step import LoadStep
 from arenite.errors import RunCancelled
 from arenite.ir.outline import Outline
@@ -24,6 +22,7 @@ from arenite.program.compiled import Compiled
 
 if TYPE_CHECKING:
     from arenite.backends.cpu.driver.stamps import Stamps
+    from arenite.backends.cpu.execution.hosts import HostCalls
     from arenite.backends.cpu.execution.quick import QuickCall
     from arenite.program.cached_kernel import CachedKernel
     from arenite.program.loaded import OnPacked, Timings
@@ -47,11 +46,16 @@ class CpuProgram:
         self._reads_files = bool(self.binder.files)
         self._load_step = LoadStep(outline, self.binder)
         self.assembly = self.binder.assembly
-        self._hosts = HostCalls(outline, compiled, self.assembly.first_cell)
         self._is_short = self.assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._handover = Handover(outline, self.binder)
         #: For arrays like those of the last run.
         self._quick: QuickCall | None = None
+
+    @cached_property
+    def _hosts(self) -> HostCalls:
+        from arenite.backends.cpu.execution.hosts import HostCalls
+
+        return HostCalls(self._outline, self.compiled, self.assembly.first_cell)
 
     @property
     def load_ns(self) -> int | None:
@@ -249,6 +253,8 @@ class CpuProgram:
                 f"the run was cancelled; the Executable can be called again{self._about_state()}"
             )
         if outcome.kind is OutcomeKind.ERROR:
+            from arenite.backends.cpu.execution.failure import error_of
+
             launch_at = (assembly or self.assembly).launch_at
             number = None if outcome.site is None else launch_at.get(outcome.site)
             kernel = None if number is None else (kernels or self.compiled.kernels)[number]

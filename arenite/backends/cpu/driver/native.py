@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,15 @@ from arenite import locks
 from arenite.backends.cpu.compiling.loader import LoadedCode, load_code, map_memory
 from arenite.backends.cpu.driver import layout
 from arenite.backends.cpu.driver.layout import ArrayObject, Imports, Run, Worker
-from arenite.backends.cpu.driver.stamps import Stamps
 from arenite.backends.cpu.driver.team import MAX_THREADS, Team, TeamCode
 from arenite.backends.cpu.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
 from arenite.program.table import LaunchTable, RuntimeKernel, aligned_empty
+
+if TYPE_CHECKING:
+    from arenite.backends.cpu.driver.stamps import Stamps
 
 POLL_SECONDS = 0.05
 REFRESH_EPOCHS = 2**30

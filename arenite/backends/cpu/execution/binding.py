@@ -21,25 +21,30 @@ from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver.file_guard import MappedFiles
 from arenite.backends.cpu.driver.native import BoundTable
 from arenite.backends.cpu.execution.arrays import Results, address_of
-from arenite.backends.cpu.execution.constants import constants_of
 from arenite.backends.cpu.execution.quick import QuickCall
 from arenite.device import Buffer, BufferOptions
 from arenite.device.cpu import use_small_pages
+from arenite.device.disk import DiskAllocator
 from arenite.dtype import uint8
+from arenite.ir.data import BufferSource
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan, ValueId
 from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
 from arenite.program.lazy_sequence import LaterMapping
-from arenite.program.places import Numbers, Places
-from arenite.program.resize import Resizer
+from arenite.program.places import Numbers, Places, Resizer
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import aligned_empty, relocated
 from arenite.program.value_spec import copy_name
 
 Array = NDArray[Any]
 
+#: What the system maps around a byte that is touched, at the least. To read a few bytes of a mapped
+#: file it maps 64 KiB, and megabytes of one that it keeps in large pages: the scales of a model's
+#: layers, some KiB each, would bring in all the weights between them. They are read into memory of
+#: their own, past the mapping.
+TOUCHED_NBYTES = 2**16
 #: Bindings of variables whose tables are kept.
 MAX_BOUND = 16
 
@@ -209,3 +214,28 @@ class Binder:
         if self._code is not None:
             self._code.close()
             self._code = None
+
+
+def constants_of(
+    outline: Outline, compiled: Compiled
+) -> tuple[dict[int, Array], list[DiskAllocator]]:
+    """Arrays of the constants by number of their value, the graph's own or the program's, and the
+    files that they lie in."""
+    frame = compiled.frame
+    read_once = set(frame.given_back.tolist())  # the load step gives their pages back
+    files: dict[DiskAllocator, None] = {}
+    found: dict[int, Array] = {}
+    for number in frame.numbers("constant"):
+        source = int(frame.sources[number])
+        if source < 0:
+            found[number] = compiled.constants[-1 - source]
+            continue
+        constant = outline.constants[source]
+        found[number] = array = constant.held()
+        storage = constant.storage if isinstance(constant, BufferSource) else None
+        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):
+            files[storage.allocator] = None
+            if array.nbytes < TOUCHED_NBYTES and number not in read_once:
+                found[number] = np.empty_like(array)
+                storage.copyout(found[number])
+    return found, list(files)
