@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
+    from arenite.ir.outline import Outline
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled, Trial
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.compiled import Compiled
+    from arenite.program.limits import Limits
+    from arenite.program.loaded import Loaded
     from arenite.program.options import Options
     from arenite.schedule import Kernel
 
@@ -49,6 +53,14 @@ class CBackend:
         from arenite.backends.c.compile import compiled
 
         return compiled(built, on_progress)
+
+    def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
+        from arenite.backends.c.load import CProgram
+
+        return CProgram(outline, compiled)
+
+    def limits(self, n_workers: int = 1) -> Limits:
+        raise NotSupported("what a core does in C depends on the compiler, and is not measured")
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]

@@ -40,15 +40,21 @@ def header(layout: Layout) -> str:
         nbytes = bounds(layout.compiled.values[number].nbytes)[1]
         lines.append(f"#define {macro}_{name.upper()}_BYTES {nbytes}  /* at the most */")
     lines += ["", "/* What functions return; 0 is success. */", "enum {"]
-    lines += [f"    {macro}_{name} = {code},  /* {text} */" for name, (code, text) in ERRORS.items()]
+    lines += [
+        f"    {macro}_{name} = {code},  /* {text} */"
+        for name, (code, text) in ERRORS.items()
+        if name != "CANCELLED" or options.cancellable
+    ]
     lines += ["};", ""]
     if options.memory == "caller":
+        has_pointer = options.weights == "table" or (layout.offsets and options.weights == "file")
         weights = "const void *const *" if options.weights == "table" else "const unsigned char *"
         lines += [
             "/* One program in memory of the caller; there may be several. */",
             "typedef struct {",
             "    unsigned char *arena;",
-            *([f"    {weights}weights;"] if layout.offsets and options.weights != "array" else []),
+            *([f"    {weights}weights;"] if has_pointer else []),
+            *(["    volatile int cancelled;"] if options.cancellable else []),
             "    int status;",
             f"}} {prefix}_program;",
             "",

@@ -31,14 +31,15 @@ class CKernel:
     name: str
     text: str
     sizes: tuple[str, ...]
+    helpers: tuple[str, ...]  # functions that it calls
     has_tiles: bool
     has_error: bool
 
 
-def kernel_source(kernel: ir.LoopKernel, name: str, helpers: Helpers) -> CKernel:
+def kernel_source(kernel: ir.LoopKernel, name: str) -> CKernel:
     """The function of a kernel, which is called `name`."""
     check(kernel)
-    return _Writer(kernel, name, helpers).write()
+    return _Writer(kernel, name, Helpers()).write()
 
 
 def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
@@ -117,7 +118,8 @@ class _Writer:
         parameters += ["int *error"] if has_error else []
         head = f"static void {self.name}("
         lines = [*wrapped(head, parameters or ["void"], ") {"), *self.lines, "}", ""]
-        return CKernel(self.name, "\n".join(lines), sizes, has_tiles, has_error)
+        text = "\n".join(lines)
+        return CKernel(self.name, text, sizes, self.helpers.names, has_tiles, has_error)
 
     # Statements.
 

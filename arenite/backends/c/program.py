@@ -45,6 +45,7 @@ ERRORS = {
     "NOT_INITIALISED": (3, "init was not called, or failed"),
     "MEMORY_TOO_SMALL": (4, "the memory given has too few bytes"),
     "MISALIGNED": (5, f"memory or weights do not begin at a multiple of {ALIGNMENT}"),
+    "CANCELLED": (6, "the run was cancelled"),
 }
 
 
@@ -57,28 +58,30 @@ class SourceOptions:
     weights: Weights = "file"
     openmp: bool = False
     freestanding: bool = False
+    cancellable: bool = False  # by another thread, in process
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Functions of kernels by name, and the functions that these call."""
+    """Functions of kernels by name."""
 
     kernels: dict[str, CKernel]
-    helpers: tuple[str, ...]
 
     def to_bytes(self) -> bytes:
-        data = {"kernels": [asdict(one) for one in self.kernels.values()], "helpers": self.helpers}
-        return json.dumps(data).encode()
+        return json.dumps([asdict(one) for one in self.kernels.values()]).encode()
 
     @staticmethod
     def from_bytes(raw: bytes) -> Image:
-        if not raw:
-            return Image({}, ())
-        data = json.loads(raw)
-        kernels = {
-            one["name"]: CKernel(**{**one, "sizes": tuple(one["sizes"])}) for one in data["kernels"]
-        }
-        return Image(kernels, tuple(data["helpers"]))
+        kernels = {}
+        for one in json.loads(raw or b"[]"):
+            lists = {name: tuple(one[name]) for name in ("sizes", "helpers")}
+            kernels[one["name"]] = CKernel(**{**one, **lists})
+        return Image(kernels)
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """Functions that kernels call."""
+        return tuple(dict.fromkeys(name for one in self.kernels.values() for name in one.helpers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,26 @@ class Layout:
         return parts or ["void"]
 
 
+def head(freestanding: bool = False) -> str:
+    """What stands before all functions."""
+    headers = ["stdbool.h", "stddef.h", "stdint.h"]
+    if not freestanding:
+        headers = ["math.h", *headers, "string.h"]
+    lines = [
+        *(f"#include <{name}>" for name in headers),
+        "",
+        "/* What is computed is what is written: no products fused with sums behind it. */",
+        "#ifdef __clang__",
+        "#pragma STDC FP_CONTRACT OFF",
+        "#endif",
+        "",
+        "/* Values of all types share the bytes of one arena. */",
+        ELEMENT_TYPES,
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def source(layout: Layout) -> str:
     """NAME.c."""
     return _Source(layout).text()
@@ -217,33 +240,14 @@ class _Source:
         functions = [self._init(), self._reset(), self._run()]  # which may need more helpers
         kernels = [kernel.text for kernel in self.layout.image.kernels.values()]
         parts = [
-            self._head(),
+            f'#include "{self.options.name}.h"\n',
+            head(self.options.freestanding),
             *((self.helpers.text,) if self.helpers.text else ()),
             *kernels,
             self._memory(),
             *functions,
         ]
         return "\n".join(parts)
-
-    def _head(self) -> str:
-        headers = ["stdbool.h", "stddef.h", "stdint.h"]
-        if not self.options.freestanding:
-            headers = ["math.h", *headers, "string.h"]
-        lines = [
-            f'#include "{self.options.name}.h"',
-            "",
-            *(f"#include <{name}>" for name in headers),
-            "",
-            "/* What is computed is what is written: no products fused with sums behind it. */",
-            "#ifdef __clang__",
-            "#pragma STDC FP_CONTRACT OFF",
-            "#endif",
-            "",
-            "/* Values of all types share the bytes of one arena. */",
-            ELEMENT_TYPES,
-            "",
-        ]
-        return "\n".join(lines)
 
     def _memory(self) -> str:
         lines = [*_plan_lines(self.compiled), ""]
@@ -532,6 +536,9 @@ class _Body:
         if kernel.has_error:
             self.has_error = True
             lines.append(f"if (error != 0) return {self.source._status} = error;")
+        if self.source.options.cancellable:
+            cancelled = f"{self.layout.macro}_CANCELLED"
+            lines.append(f"if (self->cancelled) return {self.source._status} = {cancelled};")
         return lines
 
     def _instruction(self, instruction: Instruction) -> str:
