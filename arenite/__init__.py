@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         schedule,
         tensor,
     )
+    from arenite.exporting import export
     from arenite.generate import LanguageModel
     from arenite.ir import Var
-    from arenite.exporting import export
     from arenite.loading import load
     from arenite.tensor import (
         Generator,

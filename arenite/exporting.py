@@ -11,7 +11,7 @@ from arenite.errors import InvalidArgument, NotSupported
 from arenite.pipeline.export import Exported, ExportedFile, export_graph
 
 if TYPE_CHECKING:
-    from arenite.backends.c.program import Memory
+    from arenite.backends.c.layout import Memory
     from arenite.ir.graph import Graph
     from arenite.program.backend import OnCompiled
 

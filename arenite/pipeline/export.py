@@ -16,7 +16,8 @@ import numpy as np
 
 from arenite.backends.c.c_types import identifier
 from arenite.backends.c.header import header, weights_source
-from arenite.backends.c.program import Layout, Memory, SourceOptions, source
+from arenite.backends.c.layout import Layout, Memory, SourceOptions
+from arenite.backends.c.program import source
 from arenite.errors import InvalidArgument
 from arenite.ir.outline import Outline
 from arenite.memory.tables import aligned

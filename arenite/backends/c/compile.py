@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from arenite.backends.c.c_types import Names
 from arenite.backends.c.kernel import CKernel, kernel_source
-from arenite.backends.c.program import Image
+from arenite.backends.c.layout import Image
+from arenite.codegen.chosen import nameless_texts
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.printer import kernel_text
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import CachedKernel, ModuleText
 
@@ -17,22 +17,23 @@ _NAMELESS = "this_kernel"
 
 def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
     """The functions of kernels; `entry` counts them."""
-    taken = Names(_NAMELESS)
-    known: dict[str, tuple[int, CKernel]] = {}
+    taken = Names()
+    texts = nameless_texts(built, _NAMELESS)
+    known: dict[str, tuple[int, CKernel, ModuleText]] = {}
     kernels: dict[int, KernelCode] = {}
     for k, (number, one) in enumerate(built.items()):
         if on_progress is not None:
             on_progress(k, len(built))
-        nameless = kernel_source(one.loops, _NAMELESS).text
-        if nameless not in known:
-            known[nameless] = len(known), kernel_source(one.loops, taken.take(one.loops.name))
-        entry, function = known[nameless]
-        module = ModuleText.of(function.text)
-        size = (one.tiles, 1, 1)
-        kernels[number] = KernelCode(function.name, entry, kernel_text(one.loops), module, size)
+        text, name = texts[number], one.loops.name
+        if text not in known:
+            function = kernel_source(one.loops, taken.take(name))
+            known[text] = len(known), function, ModuleText.of(function.text)
+        entry, function, module = known[text]
+        code, size = text.replace(_NAMELESS, name), (one.tiles, 1, 1)
+        kernels[number] = KernelCode(function.name, entry, code, module, size)
     if on_progress is not None:
         on_progress(len(built), len(built))
-    image = Image({function.name: function for _, function in known.values()})
+    image = Image({function.name: function for _, function, _ in known.values()})
     return Code("c", image.to_bytes(), kernels)
 
 

@@ -127,7 +127,8 @@ def _narrow(name: str, small: SmallFloat) -> str:
         ]
     lines += [
         "} else {",
-        f"    code = ((magnitude + 0x{half:x}u + (magnitude >> {shift} & 1)) >> {shift}) - {rebias}u;",
+        f"    code = magnitude + 0x{half:x}u + (magnitude >> {shift} & 1);",
+        f"    code = (code >> {shift}) - {rebias}u;",
         f"    if (code > 0x{small.largest:x}u) code = 0x{small.overflow:x}u;",
         "}",
     ]

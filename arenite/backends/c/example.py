@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from arenite.backends.c.program import Memory, Weights
+from arenite.backends.c.layout import Memory, Weights
 
 _MAIN = Template("""\
 /* Tokens in, the likeliest tokens out, one after the other:

@@ -11,7 +11,6 @@ import math
 import operator
 from collections.abc import Callable
 
-
 from arenite.backends.c.c_types import literal, suffix, value_type
 from arenite.backends.c.helpers import Helpers
 from arenite.codegen import loop_ir as ir
@@ -204,7 +203,9 @@ class Expressions:
             return self._helper(op, dtype, a, b)
         if op in _BITWISE:
             text = f"{self._inside(a, 14)} {_BITWISE[op]} {self._inside(b, 14)}"
-            return (text, _BITS) if dtype.bits >= 32 else (f"({value_type(dtype)})({text})", _PREFIX)
+            return (
+                (text, _BITS) if dtype.bits >= 32 else (f"({value_type(dtype)})({text})", _PREFIX)
+            )
         if op in _INDEX_OPS and self.is_index(a) and self.is_index(b):
             return self._index(op, a, b)
         if dtype.kind is Kind.UNSIGNED:
@@ -331,4 +332,3 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
 }
 _INDEX_OPS = frozenset(_FOLDED)
 _NEUTRAL = frozenset({"add", "sub", "mul", "floordiv"})
-

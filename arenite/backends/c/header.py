@@ -1,11 +1,11 @@
-"""NAME.h: what a caller of an exported program sees, and NAME_weights.c, its weights as an array."""
+"""NAME.h, what a caller of an exported program sees; NAME_weights.c, its weights as an array."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from arenite.backends.c.kernel import wrapped
-from arenite.backends.c.program import ALIGNMENT, ERRORS, Layout
+from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout
 from arenite.ir.dim import bounds
 
 #: Bytes in a line of an array.
@@ -64,7 +64,7 @@ def header(layout: Layout) -> str:
     lines += ["/* Once, before anything else. */"]
     lines += wrapped(f"int {prefix}_init(", layout.init_signature(), ");")
     lines += ["", "/* All states zero, as before the first run; after a run that failed, too. */"]
-    lines += wrapped(f"int {prefix}_reset(", layout._with_self([]), ");")
+    lines += wrapped(f"int {prefix}_reset(", layout.with_self([]), ");")
     lines += ["", "/* Arrays lie in C order and do not overlap."]
     lines += [f"   {one.name}: {one.about}" for one in layout.arguments()]
     lines[-1] += " */"

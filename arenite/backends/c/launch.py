@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 
 from arenite.backends.c.helpers import Helpers
-from arenite.backends.c.program import Image, head
+from arenite.backends.c.layout import Image
+from arenite.backends.c.program import head
 from arenite.backends.c.shared_object import SharedObject
 from arenite.device import Buffer
 from arenite.errors import IndexOutOfRange, RunFailed

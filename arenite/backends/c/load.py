@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.c.header import header
-from arenite.backends.c.program import ALIGNMENT, ERRORS, Layout, SourceOptions, source
+from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout, SourceOptions
+from arenite.backends.c.program import source
 from arenite.backends.c.shared_object import SharedObject
 from arenite.device import Buffer, get
 from arenite.dtype import uint8
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 OPTIONS = SourceOptions("program", memory="caller", weights="table", cancellable=True)
-_TEXTS = {code: text for code, text in ERRORS.values()}
+_TEXTS = dict(ERRORS.values())
 _CANCELLED = ERRORS["CANCELLED"][0]
 
 

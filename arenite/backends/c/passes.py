@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from arenite.ir.node import Node
 from arenite.passes.expand import expand, written_out
 from arenite.passes.narrow import narrow
 from arenite.passes.planes import planes
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
-from arenite.ir.node import Node
 
 
 def plain(node: Node) -> Node:

@@ -19,7 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite.backends.c.header import header
-from arenite.backends.c.program import Layout, SourceOptions, source
+from arenite.backends.c.layout import Layout, SourceOptions
+from arenite.backends.c.program import source
 from arenite.ir import reference
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
@@ -71,7 +72,9 @@ class CProgram:
         [results] = self.calls([arrays], sizes)
         return results
 
-    def calls(self, calls: Sequence[Sequence[Array]], sizes: Mapping[str, int]) -> list[list[Array]]:
+    def calls(
+        self, calls: Sequence[Sequence[Array]], sizes: Mapping[str, int]
+    ) -> list[list[Array]]:
         """Runs one after the other, of one program with its states; a failed one ends it."""
         raw = bytearray(len(calls).to_bytes(8, "little"))
         for name in (var.name for var in self.layout.sizes):
@@ -85,7 +88,8 @@ class CProgram:
             ["./trial"], cwd=self.folder, capture_output=True, text=True, check=False
         )
         self.status = ran.returncode
-        assert ran.returncode < 64 and not ran.stderr, (ran.returncode, ran.stderr[:4000])
+        assert ran.returncode < 64, (ran.returncode, ran.stderr[:4000])
+        assert not ran.stderr, ran.stderr[:4000]
         if ran.returncode:
             return []
         rest = (self.folder / "outputs").read_bytes()
@@ -165,9 +169,10 @@ def _main(layout: Layout) -> str:
         ]
     if layout.offsets:
         lines += [
-            f"    unsigned char *weights = aligned_alloc(64, ({macro}_WEIGHTS_BYTES + 127) / 64 * 64);",
+            f"    const size_t n_weights = {macro}_WEIGHTS_BYTES;",
+            "    unsigned char *weights = aligned_alloc(64, (n_weights + 127) / 64 * 64);",
             '    FILE *file = fopen("weights", "rb");',
-            f"    if (fread(weights, 1, {macro}_WEIGHTS_BYTES, file) != {macro}_WEIGHTS_BYTES) return 98;",
+            "    if (fread(weights, 1, n_weights, file) != n_weights) return 98;",
             "    fclose(file);",
         ]
         init.append("weights")

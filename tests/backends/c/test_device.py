@@ -77,7 +77,7 @@ def test_a_kernel_is_launched_by_itself() -> None:
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_object.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     shared_object.compiler.cache_clear()
     shared_object.compiler_identity.cache_clear()
     try:

@@ -31,7 +31,18 @@ def product(x: Tensor) -> Tensor:
 def built(folder: Path, *flags: str) -> ctypes.CDLL:
     """All files of a folder as a shared object."""
     files = [path.name for path in folder.glob("*.c")]
-    line = [COMPILERS[0], *STRICT, "-O1", "-fPIC", "-shared", *flags, *files, "-o", "made.so", "-lm"]
+    line = [
+        COMPILERS[0],
+        *STRICT,
+        "-O1",
+        "-fPIC",
+        "-shared",
+        *flags,
+        *files,
+        "-o",
+        "made.so",
+        "-lm",
+    ]
     ran = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[:4000]
     return ctypes.CDLL(str(folder / "made.so"))
@@ -55,7 +66,11 @@ def test_a_static_program_with_sizes(tmp_path: Path, openmp: bool) -> None:
         x = np.random.default_rng(1).standard_normal((40, 16)).astype(np.float32)
         wanted = compiled(x)
         made = arenite.export(compiled, tmp_path, name="product", openmp=openmp)
-    assert [file.path.name for file in made.files] == ["product.c", "product.h", "product_weights.c"]
+    assert [file.path.name for file in made.files] == [
+        "product.c",
+        "product.h",
+        "product_weights.c",
+    ]
     assert all(file.nbytes == file.path.stat().st_size for file in made.files)
     assert "product_weights.c" in str(made)
     text = (tmp_path / "product.c").read_text()

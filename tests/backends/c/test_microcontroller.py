@@ -29,6 +29,10 @@ pytestmark = pytest.mark.skipif(
 
 FLAGS = "-std=c11 -Wall -Wextra -Werror -Os -mcpu=cortex-m4 -mthumb -mfloat-abi=hard".split()
 FLAGS += ["-mfpu=fpv4-sp-d16", "-nostartfiles", "-ffunction-sections", "-Wl,--gc-sections"]
+EMULATOR = (
+    "qemu-system-arm -M mps2-an386 -cpu cortex-m4 -display none -monitor none -serial none "
+    "-semihosting-config enable=on,target=native"
+)
 WITH_LIBRARY = ("--specs=nosys.specs",)
 WITHOUT_LIBRARY = ("-ffreestanding", "-nostdlib", "-DWITHOUT_LIBRARY")
 
@@ -42,9 +46,8 @@ def run_on_board(folder: Path, main: str, *flags: str) -> NDArray[np.uint32]:
     line += [str(BOARD / "start.c"), *files, *libraries, "-o", "board.elf"]
     made = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr[:4000]
-    emulator = "qemu-system-arm -M mps2-an386 -cpu cortex-m4 -display none -monitor none -serial none"
     ran = subprocess.run(
-        [*emulator.split(), "-semihosting-config", "enable=on,target=native", "-kernel", "board.elf"],
+        [*EMULATOR.split(), "-kernel", "board.elf"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -67,7 +70,7 @@ def network(x: Tensor) -> Tensor:
 
     def weights(*shape: int) -> NDArray[np.float32]:
         deviation = np.sqrt(2 / np.prod(shape[1:]))
-        return (deviation * rng.standard_normal(shape)).astype(np.float32)
+        return np.asarray(deviation * rng.standard_normal(shape), np.float32)
 
     for channels, before in ((4, 1), (8, 4)):
         x = x.conv(weights(channels, before, 3, 3), padding=1)

@@ -45,7 +45,7 @@ def examples(trial: CTrial) -> None:
     given: dict[Node, Node] = {}
     for op, example in EXAMPLES.items():
         is_left = op in ("size", "parameter") or op in REFUSED | MADE_BY_OTHERS
-        if is_left or OPS[op].family == "control" and op not in ("if", "branch", "loop", "cut"):
+        if is_left or (OPS[op].family == "control" and op not in ("if", "branch", "loop", "cut")):
             continue
         graph = Graph.of([example()])
         mapping: dict[Node, Node] = {}
