@@ -9,6 +9,7 @@ is there where the kernel has something to require. What is not used of a name i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -70,6 +71,7 @@ class _Writer:
         self.expressions = Expressions(helpers)
         self.lines: list[str] = []
         self.depth = 1
+        self.n_parts = 0
         self.used = _used(kernel.body)
         self.names = Names(*(array.name for array in kernel.arrays), "tile_begin", "tile_end")
         self.arrays = {array.name: array for array in kernel.arrays}
@@ -117,7 +119,8 @@ class _Writer:
         parameters += ["int64_t tile_begin", "int64_t tile_end"] if has_tiles else []
         parameters += ["int *error"] if has_error else []
         head = f"static void {self.name}("
-        lines = [*wrapped(head, parameters or ["void"], ") {"), *self.lines, "}", ""]
+        body = _without_unused(self.lines)
+        lines = [*wrapped(head, parameters or ["void"], ") {"), *body, "}", ""]
         text = "\n".join(lines)
         return CKernel(self.name, text, sizes, self.helpers.names, has_tiles, has_error)
 
@@ -172,7 +175,8 @@ class _Writer:
         for key, part in order.items():
             is_known = self.expressions.number_of(part) is not None
             if uses[key] > 1 and not is_known and not isinstance(part, ir.Name | ir.Const):
-                name = self.names.take("part")
+                self.n_parts += 1
+                name = self.names.take(f"part_{self.n_parts}")
                 text = self._text(part)
                 self._line(f"const {value_type(part.dtype)} {name} = {text};")
                 self.expressions.hoisted[key] = name
@@ -264,6 +268,21 @@ class _Writer:
         self._line("}")
         self.depth -= 1
         self._line("}")
+
+
+_CONSTANT = re.compile(r"\s*const \w+ (\w+) = ")
+
+
+def _without_unused(lines: list[str]) -> list[str]:
+    """Without variables that nothing behind them names, since what would have was folded away."""
+    named: set[str] = set()
+    kept: list[str] = []
+    for line in reversed(lines):
+        found = _CONSTANT.match(line)
+        if found is None or found[1] in named:
+            named.update(re.findall(r"\w+", line))
+            kept.append(line)
+    return kept[::-1]
 
 
 def _inner_first(roots: Iterable[ir.Expr]) -> list[ir.Expr]:
