@@ -6,27 +6,32 @@ tokens come from the template alone: what a caller gave stays text, whatever a t
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from arenite.errors import InvalidArgument, InvalidFile, OutOfMemory
+from arenite.device.cpu import give_back_heap
+from arenite.errors import AreniteError, InvalidArgument, InvalidFile, OutOfMemory
 from arenite.generate.controls import control_pieces
 from arenite.generate.stream import whole_characters
 
 if TYPE_CHECKING:
     from jinja2 import nodes
 
+    from arenite.generate.jinja.meter import Meter
     from arenite.generate.jinja.text import Text
     from arenite.generate.tokenizer import Tokenizer
 
-MAX_LENGTH = 2**18  # characters of a template
+MAX_LENGTH = 2**16  # characters of a template: a tree of some MiB
+MAX_WORD = 1000  # characters of a name or a number in it: matching takes 300 bytes for each
 MAX_DEPTH = 32  # of lists and objects in a message
 MAX_BITS = 1024  # of a whole number in a message
 MAX_KEY_BITS = 63  # of a whole number that is a key
 MAX_SHOWN = 300  # characters of what a template says
 
+_WORD = re.compile("[0-9A-Za-z_]+")
 _HALVES = re.compile("[\ud800-\udfff]")  # of characters, which a template can write
 
 Message = Mapping[str, Any]
@@ -69,45 +74,68 @@ class ChatTemplate:
         return [*tokenizer.prefix, *tokens] if needs_bos else tokens
 
     def _render(self, variables: dict[str, Any], answer: bool, controls: Sequence[str]) -> Text:
+        from arenite.generate.jinja.meter import Meter
+
+        tree = self._tree
+        meter = Meter()
+        try:
+            return self._rendered(tree, meter, variables, answer, controls)
+        finally:
+            if meter.is_large:  # what is left of it goes now: the next one may be as large
+                gc.collect()
+                give_back_heap()
+
+    def _rendered(
+        self,
+        tree: nodes.Template,
+        meter: Meter,
+        variables: dict[str, Any],
+        answer: bool,
+        controls: Sequence[str],
+    ) -> Text:
         from jinja2.exceptions import SecurityError
 
         from arenite.generate.jinja.functions import Refused
-        from arenite.generate.jinja.meter import Meter, OverBudget
+        from arenite.generate.jinja.meter import OverBudget
         from arenite.generate.jinja.renderer import Renderer
         from arenite.generate.jinja.text import TEMPLATE, Text
         from arenite.generate.jinja.values import value_of
 
-        tree = self._tree
-        meter = Meter()
         is_name = _name_test(controls)
         values = {name: value_of(meter, v, is_name, name) for name, v in variables.items()}
         meter.limit()
         values["bos_token"] = Text.of(self.bos_token, TEMPLATE, meter)
         values["eos_token"] = Text.of(self.eos_token, TEMPLATE, meter)
         values["add_generation_prompt"] = answer
+        # What is raised is raised behind the handlers: an error in the hands of a caller would keep
+        # all that the template made, by the frames of the one before it.
+        problem: AreniteError
         try:
             text = Renderer(tree, meter, values).render()
             text.chars = _HALVES.sub("\N{REPLACEMENT CHARACTER}", text.chars)
             return text
         except Refused as error:
-            raise InvalidArgument(
+            problem = InvalidArgument(
                 f"the chat template of {self.path} refuses these messages: {str(error)[:MAX_SHOWN]}"
-            ) from None
+            )
         except (OverBudget, SecurityError) as error:
-            raise InvalidFile(f"{self.path}: the chat template {str(error)[:MAX_SHOWN]}") from None
+            problem = InvalidFile(f"{self.path}: the chat template {str(error)[:MAX_SHOWN]}")
         except RecursionError:
-            raise InvalidFile(
+            problem = InvalidFile(
                 f"{self.path}: the chat template nests, or calls itself, too deeply"
-            ) from None
+            )
         except MemoryError:
-            raise OutOfMemory(
+            problem = OutOfMemory(
                 f"there is no memory left to render the chat template of {self.path}"
-            ) from None
+            )
         except Exception as error:  # whatever a template does with values it did not expect
-            raise InvalidArgument(
+            problem = InvalidArgument(
                 f"the chat template of {self.path} fails on these messages: "
                 f"{type(error).__name__}: {str(error)[:MAX_SHOWN]}"
-            ) from error
+            )
+            problem.__cause__ = error.with_traceback(None)
+        values.clear()
+        raise problem
 
     @cached_property
     def _tree(self) -> nodes.Template:
@@ -120,15 +148,23 @@ class ChatTemplate:
                 f"{self.path}: the chat template has {len(self.source)} characters; at most "
                 f"{MAX_LENGTH} are read"
             )
+        if any(len(word[0]) > MAX_WORD for word in _WORD.finditer(self.source)):
+            raise InvalidFile(
+                f"{self.path}: the chat template can't be used: a word of it has over {MAX_WORD} "
+                "characters"
+            )
         try:
             return parse(self.source)
         except (TemplateError, SyntaxError, ValueError) as error:
             line = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
-            raise InvalidFile(
-                f"{self.path}: the chat template can't be used{line}: {str(error)[:MAX_SHOWN]}"
-            ) from None
+            what = f"can't be used{line}: {str(error)[:MAX_SHOWN]}"
         except (RecursionError, MemoryError):
-            raise InvalidFile(f"{self.path}: the chat template is nested too deeply") from None
+            what = "is nested too deeply"
+        finally:
+            if len(self.source) > MAX_LENGTH // 4:
+                gc.collect()
+                give_back_heap()
+        raise InvalidFile(f"{self.path}: the chat template {what}")
 
     def __repr__(self) -> str:
         return f"<ChatTemplate of {self.path}: {len(self.source)} characters>"

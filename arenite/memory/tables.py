@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Boxes of a picture in a notebook, which keeps every output that it shows.
 NOTEBOOK_BOXES = 2000
+#: Names in a cell of a table.
+SHOWN_NAMES = 3
 #: Columns of both tables that are numbers.
 _NUMBERS = {2, 3, 4}
 
@@ -22,6 +24,12 @@ _NUMBERS = {2, 3, 4}
 def printable(name: object) -> str:
     """A name from a file, with control characters shown and not sent to the terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(name))
+
+
+def few(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def aligned(rows: list[list[str]], right: set[int]) -> str:

@@ -39,14 +39,16 @@ class Held:
             self.lent_nbytes += array.nbytes
         self._count[id(array)] = 1
         self._arrays[id(array)] = ("", array)
+        self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
 
     def add(self, array: Array, name: str) -> None:
+        """An array that lives now; one without a name lies in an array that was lent."""
         key = id(array)
         self._count[key] = self._count.get(key, 0) + 1
         if key not in self._arrays:
             self._arrays[key] = (name, array)
-            self.nbytes += _nbytes(array)
-            self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
+            self.nbytes += _nbytes(array) if name else 0
+        self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
 
     def drop(self, array: Array) -> None:
         key = id(array)
@@ -91,11 +93,13 @@ class Held:
 
 
 class Rows:
-    """Rows of all iterations of a loop, in an array with room for twice as many when it is full."""
+    """Rows of all iterations of a loop, in an array with room for twice as many when it is full;
+    at first in `target`, an array that was lent, where they go into that."""
 
-    def __init__(self, held: Held, name: str) -> None:
+    def __init__(self, held: Held, name: str, target: Array | None = None) -> None:
         self._held = held
         self._name = name
+        self._target = target
         self._room: Array | None = None
         self._n = 0
 
@@ -108,6 +112,8 @@ class Rows:
                 f"has {rows.shape[1:]}: what is stacked is of one shape"
             )
         end = self._n + len(rows)
+        if room is None and self._fits_target(rows):
+            room = self._room = self._target
         if room is None or end > len(room):
             n = max(8, 2 * self._n, end)
             nbytes = n * (rows[:1].nbytes if len(rows) else 0)
@@ -121,12 +127,22 @@ class Rows:
         room[self._n : end] = rows
         self._n = end
 
+    def _fits_target(self, rows: Array) -> bool:
+        """Whether the first rows go into the array that was lent, which is held then."""
+        target = self._target
+        if target is None or len(rows) > len(target) or target.shape[1:] != rows.shape[1:]:
+            return False
+        self._held.add(target, "")
+        return True
+
     def take(self) -> Array | None:
         """The rows, which are no longer held here."""
         room, self._room = self._room, None
         if room is None:
             return None
-        made = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
+        made = room
+        if self._n < len(room):
+            made = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
         self._held.drop(room)
         return made
 

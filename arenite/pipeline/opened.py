@@ -76,15 +76,18 @@ class OpenSegments:
             self._sizes[segment] = found
         return found
 
-    def obtain(self, segment: AnySegment, sizes: Mapping[str, int], held: Held) -> Opened:
-        """The segment with room for these sizes, open and within the budget."""
+    def obtain(
+        self, segment: AnySegment, sizes: Mapping[str, int], held: Held, lent_nbytes: int = 0
+    ) -> Opened:
+        """The segment with room for these sizes, open and within the budget. Of its outputs
+        `lent_nbytes` go into arrays that are there."""
         about = self.sizes_of(segment)
         refusal: DoesNotFit | None = None
         widest = about.capacities(sizes)
         tighter = (tuple(map(min, widest, about.tight(sizes, slack))) for slack in (8, 0))
         for capacities in dict.fromkeys((widest, *tighter)):
             try:
-                return self._with_room(about, capacities, sizes, held)
+                return self._with_room(about, capacities, sizes, held, lent_nbytes)
             except DoesNotFit as problem:
                 refusal = problem
         assert refusal is not None
@@ -105,6 +108,7 @@ class OpenSegments:
         capacities: tuple[int, ...],
         sizes: Mapping[str, int],
         held: Held,
+        lent_nbytes: int,
     ) -> Opened:
         key = (about.segment, capacities)
         found = self._open.pop(key, None)
@@ -112,7 +116,7 @@ class OpenSegments:
             found = self._opened(about, capacities)
         if held.budget is not None:
             found.executable.keep_results(False)  # all of it is for what lives
-        outputs = found.sized.outputs_nbytes(sizes)
+        outputs = found.sized.outputs_nbytes(sizes) - lent_nbytes
         room = found.nbytes + outputs
         while self._open and not held.fits(room):
             self._close(next(iter(self._open)))

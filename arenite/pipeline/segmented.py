@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
 from arenite.pipeline.stages import Staging
-from arenite.program.arguments import Arguments, check_room, check_targets, write_to
+from arenite.program.arguments import Arguments, check_room, check_targets
 from arenite.program.backend import backend_of
 from arenite.program.cached_kernel import Kernels
 from arenite.program.closing import Closing
@@ -83,11 +84,17 @@ class SegmentedExecutable(Closing):
     # Calling.
 
     def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
-        """Run; the outputs as new arrays, or copied into `out`."""
+        """Run; the outputs as new arrays, or written into `out`, as by an Executable. What does not
+        go into it ends the run as soon as its size is found, and states are as they were."""
         if out is not None:
             check_targets(out)
-        results = self._run(arrays, lambda opened, given: opened.executable(*given), out=out)
-        return results if out is None else write_to(out, results)
+
+        def enter(opened: Opened, given: list[Array], out: list[Array | None]) -> list[Array]:
+            if all(array is None for array in out):
+                return opened.executable(*given)
+            return opened.executable.run_into(given, out)
+
+        return self._run(arrays, enter, out=out)
 
     def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
         """What an Executable does without any check is never done here."""
@@ -103,7 +110,7 @@ class SegmentedExecutable(Closing):
         """Run launch by launch, every byte watched: see Executable.run_checked. States are read,
         and stay as they are."""
         return self._run(
-            arrays, lambda opened, given: opened.executable.run_checked(*given), keep_states=True
+            arrays, lambda opened, given, _: opened.executable.run_checked(*given), keep_states=True
         )
 
     def profile(self, *arrays: Any) -> Profile:
@@ -111,7 +118,7 @@ class SegmentedExecutable(Closing):
         segment runs twice, of which one run is timed."""
         made: list[tuple[int, Profile]] = []
 
-        def timed(opened: Opened, given: list[Array]) -> list[Array]:
+        def timed(opened: Opened, given: list[Array], _: list[Array | None]) -> list[Array]:
             made.append((opened.segment.number, opened.executable.profile(*given)))
             return opened.executable(*given)
 
@@ -125,7 +132,7 @@ class SegmentedExecutable(Closing):
         keep_states: bool = False,
         out: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """The results, which are not written into `out`: what can't fit it is refused before."""
+        """The results, in `out` where that is given: what can't fit it is refused before."""
         with self._turn():
             given = self._arguments.fitting([np.asarray(array) for array in arrays])
             sizes = self._arguments.sizes(given) if self._arguments.is_open else {}
@@ -136,7 +143,7 @@ class SegmentedExecutable(Closing):
             lent = [*given, *(self._states[node] for node in self.graph.states)]
             self._running = SegmentedRun(self._open, self._special, held, enter)
             try:
-                results = self._running.whole(self._frame, lent, sizes)
+                results = self._running.whole(self._frame, lent, sizes, out)
             finally:
                 self._peak_nbytes = max(self._peak_nbytes, held.peak_nbytes)
             n = len(self.graph.outputs)
@@ -223,7 +230,9 @@ class SegmentedExecutable(Closing):
     @property
     def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        return Kernels(kernel for one in self.executables for kernel in one.kernels)
+        kernels = [one.kernels for one in self.executables]
+        reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
+        return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])
 
     @property
     def passes(self) -> tuple[Record, ...]:

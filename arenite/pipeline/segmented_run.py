@@ -7,7 +7,7 @@ the last that reads them, and are counted as long as they live.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,11 +32,14 @@ from arenite.pipeline.growth import DONE
 from arenite.pipeline.held import Held, Rows
 from arenite.pipeline.opened import Opened, OpenSegments
 from arenite.pipeline.stages import AnySegment, Call, Frame, Segment, Staging
+from arenite.pipeline.targets import Targets, room_in, targets_of
 
 Array = NDArray[Any]
 Values: TypeAlias = dict[Node, Array]
 Sizes: TypeAlias = dict[str, int]
 
+#: Of a frame whose results go into new arrays.
+NO_TARGETS: Mapping[Node, Array] = {}
 #: Values of structure whose programs are kept, for each place that asks for them.
 MAX_VALUES = 16
 
@@ -96,14 +99,14 @@ class Specializations:
 
 
 class SegmentedRun:
-    """`enter` runs a segment on arrays."""
+    """`enter` runs a segment on arrays, and writes to those of the caller that are not None."""
 
     def __init__(
         self,
         segments: OpenSegments,
         special: Specializations,
         held: Held,
-        enter: Callable[[Opened, list[Array]], list[Array]],
+        enter: Callable[[Opened, list[Array], list[Array | None]], list[Array]],
     ) -> None:
         self._segments = segments
         self._special = special
@@ -119,17 +122,27 @@ class SegmentedRun:
             "specialize": self._specialize,
         }
 
-    def whole(self, frame: Frame, arrays: Sequence[Array], sizes: Sizes) -> list[Array]:
-        """The results of the outermost frame, as arrays of their own."""
-        for array in arrays:
+    def whole(
+        self,
+        frame: Frame,
+        arrays: Sequence[Array],
+        sizes: Sizes,
+        out: Sequence[Array] | None = None,
+    ) -> list[Array]:
+        """The results of the outermost frame, as arrays of their own; the first of them in `out`,
+        where that is given."""
+        for array in (*arrays, *(out or ())):
             self._held.lend(array)
-        results = self._frame(frame, arrays, dict(sizes))
-        taken = set(map(id, arrays))
-        made = []
-        for array in results:
-            made.append(array.copy() if id(array) in taken else array)
-            taken.add(id(array))
-        return made
+        sizes = dict(sizes)
+        if out is None:
+            return _owned(self._frame(frame, arrays, sizes), arrays)
+        targets = Targets(frame, out, arrays)
+        results = self._frame(frame, arrays, sizes, targets.by_node, targets.check)
+        n = len(out)
+        # What is handed through is copied to `out` as it is, unless that comes to lie on it.
+        made = results[:n] if targets.is_apart else _owned(results[:n], arrays)
+        others = _owned(results[n:], arrays)
+        return [*targets.write(made, sizes), *others]
 
     def cancel(self) -> None:
         """From another thread: end the segment that runs now, and enter no other."""
@@ -138,17 +151,27 @@ class SegmentedRun:
         if inside is not None:
             inside.executable.cancel()
 
-    def _frame(self, frame: Frame, arrays: Sequence[Array], sizes: Sizes) -> list[Array]:
-        """The results; `sizes` learns those that are found on the way."""
+    def _frame(
+        self,
+        frame: Frame,
+        arrays: Sequence[Array],
+        sizes: Sizes,
+        targets: Mapping[Node, Array] = NO_TARGETS,
+        check: Callable[[Sizes], None] | None = None,
+    ) -> list[Array]:
+        """The results, in `targets` where they can be written there; `sizes` learns those that are
+        found on the way, which `check` may refuse."""
         values: Values = {}
         try:
             for node, array in zip(frame.inputs, arrays, strict=True):
                 self._keep(values, node, array)
             for stage in frame.stages:
+                if check is not None:
+                    check(sizes)
                 if stage.segment is not None:
-                    self._segment(stage.segment, values, sizes)
+                    self._segment(stage.segment, values, sizes, targets)
                 for call in stage.calls:
-                    self._calls[call.node.op](call, values, sizes)
+                    self._calls[call.node.op](call, values, sizes, targets)
                 for node in stage.dropped:
                     if node in values:
                         self._held.drop(values.pop(node))
@@ -157,27 +180,39 @@ class SegmentedRun:
             for array in values.values():
                 self._held.drop(array)
 
-    def _keep(self, values: Values, node: Node, array: Array) -> None:
+    def _keep(self, values: Values, node: Node, array: Array, is_lent: bool = False) -> None:
         values[node] = array
-        self._held.add(array, f"{node.op} {typed(array.shape, node.dtype)}")
+        self._held.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
 
-    def _segment(self, segment: Segment, values: Values, sizes: Sizes) -> None:
-        results = self._native(segment, [values[node] for node in segment.inputs], sizes)
+    def _segment(
+        self, segment: Segment, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
+        given = [values[node] for node in segment.inputs]
+        rooms = [room_in(targets.get(node), node, sizes) for node in segment.outputs]
+        results = self._native(segment, given, sizes, rooms)
         n = len(segment.outputs)
-        for node, array in zip(segment.outputs, results[:n], strict=True):
-            self._keep(values, node, array)
+        for node, array, room in zip(segment.outputs, results[:n], rooms, strict=True):
+            self._keep(values, node, array, is_lent=room is not None)
         for one, count in zip(segment.found, results[n:], strict=True):
             sizes[one.size.name] = int(count)
 
-    def _native(self, segment: AnySegment, given: list[Array], sizes: Sizes) -> list[Array]:
-        """What native code makes of arrays."""
+    def _native(
+        self,
+        segment: AnySegment,
+        given: list[Array],
+        sizes: Sizes,
+        rooms: Sequence[Array | None] = (),
+    ) -> list[Array]:
+        """What native code makes of arrays; the first results in `rooms`, but for None."""
         if self._is_cancelled:
             raise RunCancelled("the run was cancelled; the Executable can be called again")
-        opened = self._segments.obtain(segment, sizes, self._held)
+        lent_nbytes = sum(room.nbytes for room in rooms if room is not None)
+        opened = self._segments.obtain(segment, sizes, self._held, lent_nbytes)
         opened.n_entered += 1
         self._inside = opened
         try:
-            return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)])
+            out = [*rooms, *[None] * (len(opened.sized.graph.outputs) - len(rooms))]
+            return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)], out)
         except MemoryError as problem:
             if isinstance(problem, AreniteError):
                 raise
@@ -190,31 +225,41 @@ class SegmentedRun:
 
     # What is done between segments.
 
-    def _arange(self, call: Call, values: Values, sizes: Sizes) -> None:
+    def _arange(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
         """The range itself is made up where it is read."""
         count = int(values[call.node.inputs[0]])
         if count >= NO_BOUND:
             raise BoundsError(f"arange: {count} elements are more than any memory has")
         sizes[call.node.attr("size").name] = max(0, count)
 
-    def _branch(self, call: Call, values: Values, sizes: Sizes) -> None:
+    def _branch(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
         condition, *given = (values[node] for node in call.node.inputs)
         otherwise, then = call.frames
-        results = self._frame(then if condition else otherwise, given, sizes)
-        self._made(call, values, results)
+        side = then if condition else otherwise
+        results = self._frame(side, given, sizes, targets_of(call, side, targets))
+        self._made(call, values, results, targets)
 
-    def _specialize(self, call: Call, values: Values, sizes: Sizes) -> None:
+    def _specialize(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
         given = [values[node] for node in call.node.inputs]
         n = call.node.attr("n_values")
-        results = self._frame(self._special.obtain(call, given[:n]), given[n:], sizes)
+        frame = self._special.obtain(call, given[:n])
+        results = self._frame(frame, given[n:], sizes, targets_of(call, frame, targets))
         self._learn(call.node, results, sizes)
-        self._made(call, values, results)
+        self._made(call, values, results, targets)
 
-    def _loop(self, call: Call, values: Values, sizes: Sizes) -> None:
+    def _loop(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
         """A plain loop with a cut in its body: rows of iterations that were left out are zero."""
         node = call.node
         n = node.attr("carried")
-        results = self._iterated(call, values, sizes)
+        results = self._iterated(call, values, sizes, targets)
         for k, row in enumerate(loop_parts(node).rows):
             made = results[n + k]
             trips = max(0, int(values[node.inputs[0]]))
@@ -225,12 +270,15 @@ class SegmentedRun:
                 if made is not None:
                     whole[: len(made)] = made
                 results[n + k] = whole
-        self._made(call, values, [array for array in results if array is not None])
+        made_rows = [array for array in results if array is not None]
+        self._made(call, values, made_rows, targets)
 
-    def _growing_loop(self, call: Call, values: Values, sizes: Sizes) -> None:
+    def _growing_loop(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> None:
         node = call.node
         n = node.attr("carried")
-        results = self._iterated(call, values, sizes)
+        results = self._iterated(call, values, sizes, targets)
         none = sizes | {size.name: 0 for size in sizes_made(node)}
         made = [
             np.zeros([evaluate(size, none) for size in node.attr("shapes")[k]],
@@ -239,15 +287,20 @@ class SegmentedRun:
             for k, array in enumerate(results)
         ]  # fmt: skip
         self._learn(node, made, sizes)
-        self._made(call, values, made)
+        self._made(call, values, made, targets)
 
-    def _iterated(self, call: Call, values: Values, sizes: Sizes) -> list[Array | None]:
+    def _iterated(
+        self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
+    ) -> list[Array | None]:
         """The carried values, then the rows of all iterations; None where there was none."""
         parts, n = loop_parts(call.node), call.node.attr("carried")
         trips, goes_on, *given = (values[node] for node in call.node.inputs)
         carried, captured = given[:n], given[n:]
         entering = sizes_entering(call.node)
-        rows = [Rows(self._held, f"rows {k} of a loop") for k in range(len(parts.rows))]
+        into = {node.attr("index"): targets.get(node) for node in call.nodes}
+        rows = [
+            Rows(self._held, f"rows {k} of a loop", into.get(n + k)) for k in range(len(parts.rows))
+        ]
         for k, array in enumerate(carried):
             self._held.add(array, self._carried_name(k, array))
         done = 0
@@ -303,6 +356,24 @@ class SegmentedRun:
         for shape, array in zip(node.attr("shapes"), results, strict=True):
             bind_shape(f"a result of {node.op}", shape, array.shape, sizes_made(node), sizes)
 
-    def _made(self, call: Call, values: Values, results: Sequence[Array]) -> None:
+    def _made(
+        self,
+        call: Call,
+        values: Values,
+        results: Sequence[Array],
+        targets: Mapping[Node, Array],
+    ) -> None:
         for node in call.nodes:
-            self._keep(values, node, results[node.attr("index")])
+            array, target = results[node.attr("index")], targets.get(node)
+            is_lent = target is not None and np.may_share_memory(array, target)
+            self._keep(values, node, array, is_lent)
+
+
+def _owned(results: Sequence[Array], lent: Sequence[Array]) -> list[Array]:
+    """Results as arrays of their own: what was lent, and what comes a second time, as copies."""
+    taken = set(map(id, lent))
+    made = []
+    for array in results:
+        made.append(array.copy() if id(array) in taken else array)
+        taken.add(id(array))
+    return made

@@ -121,13 +121,16 @@ def _overlaps_itself(array: Array) -> bool:
 
 
 def check_room(
-    out: Sequence[Array], outputs: Sequence[tuple[Shape, DType]], sizes: Mapping[str, int]
+    out: Sequence[Array | None], outputs: Sequence[tuple[Shape, DType]], sizes: Mapping[str, int]
 ) -> None:
     """ShapeMismatch unless outputs of these types go into the caller's arrays, by all that is known
-    before a run; InvalidArgument for too few. Sizes that are found in it may still differ."""
+    before a run; InvalidArgument for too few. Sizes that are found in it may still differ. What is
+    None gets a new array."""
     if len(out) != len(outputs):
         raise InvalidArgument(f"{len(outputs)} outputs do not go into {len(out)} arrays")
     for target, (shape, dtype) in zip(out, outputs, strict=True):
+        if target is None:
+            continue
         if target.dtype != numpy_dtype(dtype) or not _has_room(target.shape, shape, sizes):
             known = [dim if found_in(dim) else _value(dim, sizes) for dim in shape]
             raise ShapeMismatch(
@@ -144,21 +147,48 @@ def _has_room(given: tuple[int, ...], shape: Shape, sizes: Mapping[str, int]) ->
     )
 
 
-def write_to(out: Sequence[Array], results: list[Array]) -> list[Array]:
-    """Results copied into the caller's arrays, but for those that are there: all of them, or none
-    where the run has found one to be of another size."""
-    for target, result in zip(out, results, strict=True):
-        if target.shape != result.shape:
-            raise ShapeMismatch(
-                f"an output turned out to be {result.dtype}{list(result.shape)} and does not go "
-                f"into an array of {target.dtype}{list(target.shape)}. The run is over: states, "
-                "and outputs of known sizes, are written. Where sizes are found while running, "
-                "call without out="
-            )
-    for target, result in zip(out, results, strict=True):
-        if target is not result:
-            target[...] = result
-    return list(out)
+def capacity_of(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """Of an output whose rows are found while running: the shape of an array that has room for all
+    there may be. Their sizes are known before."""
+    if not shape or not found_in(shape[0]) or any(map(found_in, shape[1:])):
+        return None
+    return (bounds(shape[0])[1], *(_value(dim, sizes) for dim in shape[1:]))
+
+
+def write_to(
+    out: Sequence[Array | None],
+    results: list[Array],
+    capacities: Sequence[tuple[int, ...] | None],
+    written: str,
+) -> list[Array]:
+    """Results in the caller's arrays, copied but for those that are there: all of them, or none
+    where the run has found one to be of another size. Of an array with a capacity that was not
+    needed the first rows. `written` says what the run has changed nevertheless."""
+    places = []
+    for target, result, capacity in zip(out, results, capacities, strict=True):
+        if target is None:
+            place = result
+        elif target.shape == result.shape:
+            place = target
+        elif target.shape == capacity:
+            place = target[: len(result)]
+        else:
+            raise unfitting(target, result.shape, written)
+        places.append(place)
+    for place, result in zip(places, results, strict=True):
+        # A result that begins where it is to be is there: nothing else is made in such an array.
+        if place.size and place.__array_interface__["data"] != result.__array_interface__["data"]:
+            place[...] = result
+    return places
+
+
+def unfitting(target: Array, shape: Sequence[int], written: str) -> ShapeMismatch:
+    """What is raised where a run finds that an output does not go into the caller's array."""
+    return ShapeMismatch(
+        f"an output turned out to be {target.dtype}{list(shape)} and does not go into an array of "
+        f"{target.dtype}{list(target.shape)}: {written}. Where sizes are found while running, call "
+        "without out=, or give an array of the largest size there may be"
+    )
 
 
 def in_place(array: Array, inputs: Sequence[tuple[int, int]]) -> bool:

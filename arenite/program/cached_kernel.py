@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, Var
@@ -129,18 +129,31 @@ class CachedKernel:
 
 
 class Kernels(tuple[CachedKernel, ...]):
-    """All kernels of a program, which print as a table."""
+    """All kernels of a program, which print as a table; `named_reads` are the arguments, weights
+    and states that one reads."""
 
-    __slots__ = ()
+    named_reads: Callable[[CachedKernel], tuple[str, ...]]
+
+    def __new__(
+        cls,
+        kernels: Iterable[CachedKernel],
+        named_reads: Callable[[CachedKernel], tuple[str, ...]] = lambda kernel: (),
+    ) -> Self:
+        made = super().__new__(cls, kernels)
+        made.named_reads = named_reads
+        return made
 
     def _rows(self) -> list[list[str]]:
-        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because", "origin"]
-        return [head] + [
+        from arenite.memory.tables import few
+
+        head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because"]
+        return [[*head, "reads of", "origin"]] + [
             [
                 kernel.entry_point,
                 *map(str, (kernel.reads_nbytes, kernel.writes_nbytes, kernel.operations)),
                 str(kernel.global_size[0]),
                 kernel.border,
+                few(self.named_reads(kernel)),
                 ", ".join(map(str, kernel.origins[:1])),
             ]
             for kernel in self

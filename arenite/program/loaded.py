@@ -70,10 +70,10 @@ class Loaded(Protocol):
         ...
 
     def run(
-        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array] | None
+        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
-        """Run with arrays that fit; the results as new arrays, or as those of `out` that could be
-        written in place."""
+        """Run with arrays that fit; the results as new arrays, or written into those of `out`,
+        where None stands for a new one."""
         ...
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:

@@ -18,7 +18,7 @@ from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.outline import Outline
 from arenite.memory import MemoryPlan
-from arenite.program.arguments import Arguments, check_targets, write_to
+from arenite.program.arguments import Arguments, check_targets
 from arenite.program.backend import backend_of
 from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
@@ -78,14 +78,14 @@ class Executable(Closing):
     def kernels(self) -> Kernels:
         from arenite.program.cached_kernel import Kernels
 
-        return Kernels(self.compiled.kernels)
+        return Kernels(self.compiled.kernels, self._named_reads)
 
     @property
     def load_kernels(self) -> Kernels:
         """Those that read constants alone: they run once, before the first run."""
         from arenite.program.cached_kernel import Kernels
 
-        return Kernels(self.compiled.load_kernels)
+        return Kernels(self.compiled.load_kernels, self._named_reads)
 
     @property
     def load_ns(self) -> int | None:
@@ -131,7 +131,9 @@ class Executable(Closing):
         """Run; the outputs as new arrays, or written into `out`.
 
         Arrays of `out` that lie in C order, and share no byte with an input, are written to while
-        it runs: a run that fails or is cancelled leaves them half written.
+        it runs: a run that fails or is cancelled leaves them half written. Where the number of rows
+        of a result is found by the run, `out` has as many, or as many as there may be at the most:
+        then its first rows are returned, and what is behind them is anything.
         """
         results = self.quickly(arrays, out)
         if results is not None:
@@ -166,7 +168,11 @@ class Executable(Closing):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self(*[inputs[name] for name in names])
 
-    def _run(self, arrays: list[Array], out: Sequence[Array] | None = None) -> list[Array]:
+    def run_into(self, arrays: Sequence[Array], out: Sequence[Array | None]) -> list[Array]:
+        """Run, as with `out`, arrays that nobody else writes to; None is for a new array."""
+        return self._run([*arrays], out)
+
+    def _run(self, arrays: list[Array], out: Sequence[Array | None] | None = None) -> list[Array]:
         """The results, in `out` where that is given: what does not fit it is refused before the
         run, unless sizes are found in it."""
         with self._lock:
@@ -178,7 +184,7 @@ class Executable(Closing):
                 results = self._loaded.run(*self._fitting(arrays), out)
             finally:
                 self._is_running = False
-        return results if out is None else write_to(out, results)
+        return results
 
     def _fitting(self, arrays: list[Array]) -> tuple[list[Array], dict[str, int]]:
         """Arrays as the program takes them, and the sizes they have."""

@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
 from arenite.memory.html import html_table
-from arenite.memory.tables import aligned
+from arenite.memory.tables import aligned, few
 from arenite.program.cached_kernel import CachedKernel
 from arenite.program.limits import Limits
 from arenite.program.loaded import Timings
 from arenite.program.threads import default_n_threads
-
-#: Names in a cell of the table.
-SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ class Profile:
                 f"{k.gops:.1f}",
                 f"{k.gbytes:.1f}",
                 f"{k.limit_share:.0%} {k.bound}",
-                _named(k.reads),
+                few(k.reads),
                 k.origin,
             ]
             for k in ordered
@@ -174,9 +171,3 @@ class Profile:
             for record in self.records
         ]
         return json.dumps({"traceEvents": events})
-
-
-def _named(names: tuple[str, ...]) -> str:
-    """A few names, and how many more there are."""
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

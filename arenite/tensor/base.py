@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -32,6 +33,10 @@ LINE_NBYTES = 64
 
 #: Where each node was asked for. Nodes come and go; this does not keep them.
 ORIGINS = Origins()
+
+#: While a function is traced: hears of arrays of the user's, and of the nodes they become.
+ARRAY_NAMES: ContextVar[Callable[[object, Node], None] | None]
+ARRAY_NAMES = ContextVar("ARRAY_NAMES", default=None)
 
 _PACKAGE = str(Path(__file__).parent.parent)
 
@@ -143,12 +148,18 @@ def node_of_array(array: NDArray[Any], *, share: bool = False) -> Node:
     """A source for an array: small ones by content, others by reference to a copy, or to the
     array itself with `share`."""
     held_dtype(array.dtype)  # which refuses what has no counterpart here
+    given = array
     if array.size <= CONSTANT_ELEMENTS:
-        return constant(array)
-    if not (share and array.flags.c_contiguous):
-        array = _on_a_line(array)
-        array.flags.writeable = False
-    return buffer(array)
+        node = constant(array)
+    else:
+        if not (share and array.flags.c_contiguous):
+            array = _on_a_line(array)
+            array.flags.writeable = False
+        node = buffer(array)
+    hear = ARRAY_NAMES.get()
+    if hear is not None:
+        hear(given, node)
+    return node
 
 
 def _on_a_line(array: NDArray[Any]) -> NDArray[Any]:

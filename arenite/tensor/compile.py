@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from arenite.device.allocator import readable_nbytes
@@ -24,6 +25,7 @@ from arenite.program.closing import Closing
 from arenite.program.options import Options
 from arenite.program.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
+from arenite.tensor.closure import ClosureNames
 from arenite.tensor.signature import Signature
 from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
 from arenite.tensor.tensor import Tensor
@@ -52,7 +54,9 @@ def compile(  # noqa: A001 - the word for what it does
 
     A spec is a tensor or an array (its type counts, not its content), `arenite.spec(shape,
     dtype)`, where sizes may be Vars, or a tuple, list, dict or dataclass of these; the plan names
-    what is in it: `params.layers.0.w`. `memory` is the most bytes that the program may take in all,
+    what is in it: `params.layers.0.w`. Tensors and arrays that the function closes over are called
+    what its source calls them, `self.weights[3]`, unless they have a name (`Tensor.named`).
+    `memory` is the most bytes that the program may take in all,
     "1MiB" or a number: inputs and outputs, weights, states, and everything between. DoesNotFit,
     with what fills it, before anything runs; each value of a static argument has that much.
     `plan` is what bytes are shared for: "memory", as few
@@ -88,11 +92,14 @@ class _Source:
         from arenite.pipeline.program import compile_program
 
         inputs, given = self.signature.traced(values)
-        with tracing() as states:
+        names_of_data = ClosureNames(self.function)
+        with tracing() as states, names_of_data.listening():
             structure, leaves = taken_apart(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
         updates = states.updates
-        origins = ORIGINS.subset(everything([*outputs, *(value for _, value in updates)]))
+        nodes = everything([*outputs, *(value for _, value in updates)])
+        origins = ORIGINS.subset(nodes)
+        names_of_data.give_to(origins, nodes)
         names = _output_names([path for path, _ in leaves])
         graph = Graph(tuple(inputs), tuple(outputs), names, origins, tuple(updates))
         unknown = SizeReader([node.shape for node in inputs], graph.vars).missing
@@ -116,9 +123,13 @@ class CompiledFunction(Closing):
         self._only: Variant | None = None if self.is_static else self._cache.obtain(())
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        """Run; the results as new arrays, or written into `out`, arrays in the same structure."""
+        """Run; the results as new arrays, or written into `out`, arrays in the same structure.
+
+        `out` is what is returned, but for an array with room for more rows than the run found:
+        of that the first, as many as were found.
+        """
         variant = self._only
-        results = None
+        results, targets = None, None
         is_leaf = out is None or (variant is not None and variant.structure is LEAF)
         if variant is not None and self._is_flat and is_leaf:
             results = variant.executable.quickly(arguments, None if out is None else (out,))
@@ -129,7 +140,7 @@ class CompiledFunction(Closing):
             with self._states.lent_to(variant):
                 results = variant.executable(*arrays, out=targets)
         variant.count_call()
-        if out is not None:
+        if out is not None and (targets is None or all(map(is_, results, targets))):
             return out
         return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
 

@@ -32,7 +32,13 @@ import importlib, json, re, sys
 from itertools import cycle, islice
 from pathlib import Path
 
-path, (options, modules, asked) = sys.argv[1], map(json.loads, sys.argv[2:])
+path, (options, modules, asked, root) = sys.argv[1], map(json.loads, sys.argv[2:])
+if root is not None:
+    sys.path.insert(0, root)
+    from arenite.errors import AreniteError
+    from arenite.generate.jinja import meter
+    from arenite.generate.template import ChatTemplate
+    from tests.generate.template_bombs import BOMBS
 for module in modules:
     importlib.import_module(module)
 import arenite
@@ -61,6 +67,14 @@ with arenite.load(path, **options) as model:
             session.reset()
             session.feed(list(islice(cycle(rows), context)))
             rows = rows[context:] + rows[:context]
+    found["resident"] = nbytes("VmRSS") - before
+    if root is not None:
+        meter.BASE_STEPS = 2**16  # memory is filled before that
+        for source in BOMBS.values():
+            try:
+                ChatTemplate(source, path).render([{"role": "user", "content": "x"}])
+            except AreniteError:
+                continue
     found["peak"] = nbytes("VmHWM") - before
     found["anonymous"] = nbytes("RssAnon") - anonymous_before
     found["context"] = context
@@ -78,11 +92,14 @@ def measured(
     options: dict[str, Any],
     modules: list[str],
     cache: Path | None = None,
+    hostile: bool = False,
     **asked: Any,
 ) -> dict[str, Any]:
     """What a new process finds, which imports these modules first. With none of them it does just
-    enough to fill the cache, and to say what is imported on the way. `asked`: of the answer."""
-    given = [str(path), json.dumps(options), json.dumps(modules), json.dumps(asked)]
+    enough to fill the cache, and to say what is imported on the way. `asked`: of the answer;
+    `hostile`: then it renders templates that were made to fill the memory."""
+    root = str(Path(__file__).parents[2]) if hostile else None
+    given = [str(path), *map(json.dumps, (options, modules, asked, root))]
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, *given],
         env=os.environ | ({} if cache is None else {"ARENITE_CACHE_DIR": str(cache)}),
@@ -146,6 +163,14 @@ def test_a_schema_takes_no_more(smollm2: Path) -> None:
     person = {"name": {"type": "string"}, "age": {"type": "integer"}}
     schema = {"type": "object", "properties": person, "required": ["name", "age"]}
     found = measured(smollm2, options, warm_modules(smollm2, options), json_schema=schema)
+    assert found["peak"] <= found["planned"] + REST_NBYTES
+
+
+def test_a_chat_template_takes_no_more_whatever_it_does(smollm2: Path) -> None:
+    """A render is not in the plan, and small enough to need no place in it."""
+    options = {"context": 512}
+    found = measured(smollm2, options, warm_modules(smollm2, options), hostile=True)
+    assert found["resident"] >= found["planned_anonymous"], "all that was planned is in use"
     assert found["peak"] <= found["planned"] + REST_NBYTES
 
 

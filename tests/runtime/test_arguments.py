@@ -123,14 +123,18 @@ def test_sizes_follow_from_sizes_that_are_linear_in_them() -> None:
 def test_results_go_into_all_arrays_or_none() -> None:
     results = [zeros(3) + 1, zeros(2, 2) + 2]
     targets = [zeros(3), zeros(2, 2)]
-    made = write_to(targets, results)
+    made = write_to(targets, results, [None, None], "it is over")
     assert all(one is other for one, other in zip(made, targets, strict=True))
     assert (made[0] == 1).all()
     assert (made[1] == 2).all()
     first = zeros(3)
-    with pytest.raises(ShapeMismatch, match=r"turned out to be .*\[2, 2\] and does not go into"):
-        write_to([first, zeros(4)], results)
+    with pytest.raises(ShapeMismatch, match=r"be .*\[2, 2\] and does not go into .*: it is over"):
+        write_to([first, zeros(4)], results, [None, (4, 2)], "it is over")
     assert not first.any()
+    made = write_to([None, whole := zeros(4, 2)], results, [None, (4, 2)], "it is over")
+    assert made[0] is results[0]
+    assert made[1].base is whole
+    assert whole.tolist() == [[2, 2]] * 2 + [[0, 0]] * 2
 
 
 def test_what_is_known_of_results_is_checked_before_they_are_there() -> None:

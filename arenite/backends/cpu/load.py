@@ -91,7 +91,7 @@ class CpuProgram:
         return None
 
     def run(
-        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array] | None
+        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
         handover = self._handover
         with self.binder.files.reading(self.fail):
@@ -102,7 +102,7 @@ class CpuProgram:
                 outcome = self._go_on(binding, outcome)
             if outcome.kind is not OutcomeKind.END:
                 self._check_outcome(outcome)
-            results = handover.finished(binding, results)
+            results = handover.finished(binding, results, out)
         self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
         return results
 

@@ -1,7 +1,9 @@
 """Meter: what a render may still use, in steps of time and in bytes of memory.
 
 A step is one operation, or 256 characters of one: about half a microsecond. Bytes are those of the
-values that are alive: what was alive when it was last counted, and all that was made since.
+values that are alive: what was alive when it was last counted, and all that was made since. They
+are small beside what a process may take above its plan, so that a render needs no place in it; more
+of them are given for what the caller gives.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 BASE_STEPS = 2**20
 STEPS_PER_BYTE = 4  # of what is given
-BASE_NBYTES = 2**26
+BASE_NBYTES = 2**22
 NBYTES_PER_BYTE = 16
 BASE_LENGTH = 2**20  # characters of what is rendered: all of it is made into tokens
 LENGTH_PER_BYTE = 8
@@ -52,6 +54,11 @@ class Meter:
         self.steps = BASE_STEPS + STEPS_PER_BYTE * given
         self.max_nbytes = BASE_NBYTES + NBYTES_PER_BYTE * given
         self.max_length = BASE_LENGTH + LENGTH_PER_BYTE * given
+
+    @property
+    def is_large(self) -> bool:
+        """Whether much of what may be used at once was."""
+        return self._bound > BASE_NBYTES // 2
 
     def spend(self, size: int = 0) -> None:
         """Pay for an operation on so many characters."""

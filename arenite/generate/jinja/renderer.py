@@ -32,6 +32,7 @@ from arenite.generate.jinja.values import (
 from arenite.generate.jinja.writing import text_of
 
 MAX_CALLS = 200  # of macros inside of macros
+BATCH = 256  # texts of a loop that are joined at once
 
 Signal = type[nodes.Break] | type[nodes.Continue] | None
 
@@ -123,10 +124,15 @@ class Renderer:
             return self._nested(run)
 
         loop = Loop(self._meter, values, depth, again if node.recursive else None)
+        first = len(out)
         for item in loop:
             inner = Scope(scope, {"loop": loop})
             self._bind(node.target, item, inner)
-            if self._run(node.body, inner, out) is nodes.Break:
+            signal = self._run(node.body, inner, out)
+            if len(out) - first >= BATCH:  # texts of a few characters take hundreds of bytes each
+                out[first:] = [Text.join(out[first:], self._meter)]
+                first += 1
+            if signal is nodes.Break:
                 break
         if loop.index0 < 0:
             self._run(node.else_, Scope(scope), out)

@@ -29,11 +29,11 @@ def nonzero(mask: Node) -> Node:
     n = product(mask.shape)
     flat = reshape(mask, (n,))
     ones = cast(flat, INT64)
-    # Each true element goes to as many places as there are true ones before it, the others behind
-    # the end.
+    # Each true element goes to as many places as there are true ones before it, the others to the
+    # last place, which is free where there are others.
     before = binary("sub", make("cumsum", ones, axis=0), 1)
-    places = where(flat, before, size_like(n, before))
-    room = full((n + 1,), 0, INT64)
+    places = where(flat, before, binary("sub", size_like(n, before), 1))
+    room = full((n,), 0, INT64)
     scattered = make("scatter_elements", room, places, iota(n), axis=0, reduction="none")
     return cut(scattered, make("sum", ones, axes=(0,)))
 

@@ -21,7 +21,7 @@ from arenite.backends.cpu.execution.quick import QuickCall, Wanted, can_be_quick
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.outline import Outline
-from arenite.program.arguments import check_room, in_place, overlaps
+from arenite.program.arguments import capacity_of, check_room, in_place, overlaps, write_to
 from arenite.program.skeleton import FIRST_IO
 
 Array = NDArray[Any]
@@ -49,10 +49,6 @@ class Handover:
         self._outputs = [
             (compiled.values[number].shape, compiled.values[number].dtype)
             for number in compiled.outputs
-        ]
-        #: Of the outputs: whether they are handed out as native code writes them.
-        self._is_plain = [
-            dtype.bits >= 8 and not any(map(found_in, shape)) for shape, dtype in self._outputs
         ]
         #: Whether calls with arrays like the last ones may be quick.
         self.may_be_quick = (
@@ -84,7 +80,7 @@ class Handover:
         ]
 
     def prepare(
-        self, binding: Binding, arrays: list[Array], out: Sequence[Array] | None = None
+        self, binding: Binding, arrays: list[Array], out: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """Put the addresses of inputs and outputs into their registers; the results to be. Those of
         `out` that native code can write to are among them."""
@@ -96,7 +92,7 @@ class Handover:
         if out is not None:
             check_room(out, self._outputs, binding.sizes)
             spans = [byte_bounds(array) for array in arrays if array.size]
-            given = self._in_place(out, spans)
+            given = self._in_place(binding, out, spans)
         made: list[Array] = []
         for n, (fresh, register, shape) in enumerate(binding.results):
             array = given[n] if n in given else fresh.new(shape)
@@ -105,30 +101,45 @@ class Handover:
         if self._returns_new:
             return made
         # What is handed through is read after the run, unless an output comes to lie on it.
-        is_lasting = out is not None and not any(overlaps(array, spans) for array in out)
+        is_lasting = out is not None and not any(
+            overlaps(array, spans) for array in out if array is not None
+        )
         found = []
-        for kind, k in self._returned:
+        for n, (kind, k) in enumerate(self._returned):
             if kind == "output":
                 found.append(made[k])
             else:
                 array = arrays[k] if kind == "input" else self._binder.constants[k]
-                found.append(array if is_lasting else array.copy())
+                is_copied_later = is_lasting and out is not None and out[n] is not None
+                found.append(array if is_copied_later else array.copy())
         return found
 
-    def _in_place(self, out: Sequence[Array], inputs: list[tuple[int, int]]) -> dict[int, Array]:
-        """Which arrays of the caller take the place of new ones, by number of the new array."""
+    def _in_place(
+        self, binding: Binding, out: Sequence[Array | None], inputs: list[tuple[int, int]]
+    ) -> dict[int, Array]:
+        """Which arrays of the caller take the place of new ones, by number of the new array: those
+        that have room for whatever native code may write."""
         found: dict[int, Array] = {}
-        for (kind, n), array, is_plain in zip(self._returned, out, self._is_plain, strict=True):
-            if kind == "output" and n not in found and is_plain and in_place(array, inputs):
+        for (kind, n), array, (_, dtype) in zip(self._returned, out, self._outputs, strict=True):
+            if array is None or kind != "output" or n in found or dtype.bits < 8:
+                continue
+            room = math.prod(binding.results[n][2])
+            if array.size >= room and in_place(array, inputs):
                 found[n] = array
         return found
 
-    def finished(self, binding: Binding, results: list[Array]) -> list[Array]:
-        """What a run wrote, as the caller knows it."""
+    def finished(
+        self, binding: Binding, results: list[Array], out: Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """What a run wrote, as the caller knows it, and where the caller wants it."""
         if self._has_narrow_outputs:
             results = self._unpacked(binding, results)
         if self._compiled.found:
-            results = self._cut_down(binding, results)
+            results = self._cut_down(binding, results, shrink=out is None)
+        if out is not None:
+            capacities = [capacity_of(shape, binding.sizes) for shape, _ in self._outputs]
+            written = "the run is over, states and outputs of known sizes are written"
+            results = write_to(out, results, capacities, written)
         if self._has_twins:
             results = _each_its_own(results)
         return results
@@ -144,20 +155,20 @@ class Handover:
             made.append(array)
         return made
 
-    def _cut_down(self, binding: Binding, results: list[Array]) -> list[Array]:
-        """Results whose size was found while running, which were made as large as they may get."""
+    def _cut_down(self, binding: Binding, results: list[Array], shrink: bool) -> list[Array]:
+        """Results whose size was found while running, which were made as large as they may get;
+        to `shrink` them is to give back what they do not need. One value stays one array."""
         sizes = self.sizes_after(binding)
-        cut = []
+        cut: dict[int, Array] = {}
         for number, array in zip(self._compiled.outputs, results, strict=True):
             dims = self._compiled.values[number].shape
-            if any(map(found_in, dims)):
+            if number not in cut and any(map(found_in, dims)):
                 shape = tuple(evaluate(dim, sizes) for dim in dims)
                 whole = array.reshape(-1)
-                array = whole[: math.prod(shape)].reshape(shape)
-                if 2 * array.size < whole.size:
-                    array = array.copy()  # so that the rest is given back
-            cut.append(array)
-        return cut
+                part = whole[: math.prod(shape)].reshape(shape)
+                cut[number] = part.copy() if shrink and 2 * part.size < whole.size else part
+        outputs = zip(self._compiled.outputs, results, strict=True)
+        return [cut.get(number, array) for number, array in outputs]
 
     def sizes_after(self, binding: Binding) -> dict[str, int]:
         """All sizes, those that were found in the last run too."""
