@@ -40,7 +40,18 @@ class CKernel:
 def kernel_source(kernel: ir.LoopKernel, name: str) -> CKernel:
     """The function of a kernel, which is called `name`."""
     check(kernel)
-    return _Writer(kernel, name, Helpers()).write()
+    return _KernelWriter(kernel, name).write()
+
+
+def function_source(function: ir.Function, name: str, helpers: Helpers) -> str:
+    """A function of scalars, which is called `name`; `helpers` learns what it calls."""
+    result = ir.Let("result", function.result)
+    writer = StatementWriter((*function.body, result), helpers)
+    parameters = [f"{value_type(p.dtype)} {writer.name(p.name)}" for p in function.parameters]
+    writer.block(function.body)
+    body = _without_unused([*writer.lines, f"    return {writer.text(function.result)};"])
+    head = f"static inline {value_type(function.result.dtype)} {name}({', '.join(parameters)}) {{"
+    return "\n".join([head, *body, "}", ""])
 
 
 def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
@@ -64,103 +75,114 @@ def _used(block: ir.Block) -> Counter[str]:
     return found
 
 
-class _Writer:
-    def __init__(self, kernel: ir.LoopKernel, name: str, helpers: Helpers) -> None:
+class _KernelWriter:
+    def __init__(self, kernel: ir.LoopKernel, name: str) -> None:
         self.kernel, self.name = kernel, name
+        arrays = [array.name for array in kernel.arrays]
+        self.out = StatementWriter(kernel.body, Helpers(), *arrays, "tile_begin", "tile_end")
+        for size in (*kernel.sizes, kernel.tile_var, ir.WORKER.name):
+            self.out.name(size)
+            self.out.expressions.bind_size(size)
+
+    def write(self) -> CKernel:
+        kernel, out = self.kernel, self.out
+        has_tiles = kernel.tiles != ir.index(1)
+        has_error = any(isinstance(stmt, ir.Require) for stmt in _statements(kernel.body))
+        sizes = tuple(size for size in kernel.sizes if out.used[size])
+        tile = out.expressions.names.get(kernel.tile_var, kernel.tile_var)
+        if out.used[ir.WORKER.name]:
+            out.line("const int64_t worker = 0;")
+        if has_tiles:
+            out.line(f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++) {{")
+            out.depth += 1
+        else:
+            out.expressions.numbers[kernel.tile_var] = 0
+        out.block(kernel.body)
+        if has_tiles:
+            out.depth -= 1
+            out.line("}")
+        parameters = [
+            f"{'const ' if array.role == 'in' else ''}{element_type(array.dtype)} *{array.name}"
+            for array in kernel.arrays
+        ]
+        parameters += [f"int64_t {out.expressions.names.get(s, s)}" for s in sizes]
+        parameters += ["int64_t tile_begin", "int64_t tile_end"] if has_tiles else []
+        parameters += ["int *error"] if has_error else []
+        head = f"static void {self.name}("
+        body = _without_unused(out.lines)
+        named = set(re.findall(r"\w+", " ".join(body)))
+        given = [parameter.split(" ")[-1].lstrip("*") for parameter in parameters]
+        body = [*(f"    (void){name};" for name in given if name not in named), *body]
+        lines = [*wrapped(head, parameters or ["void"], ") {"), *body, "}", ""]
+        text = "\n".join(lines)
+        return CKernel(self.name, text, sizes, out.helpers.names, has_tiles, has_error)
+
+
+class StatementWriter:
+    """Statements, one a line; `taken` are names that none of theirs may be."""
+
+    def __init__(self, body: ir.Block, helpers: Helpers, *taken: str) -> None:
         self.helpers = helpers
         self.expressions = Expressions(helpers)
         self.lines: list[str] = []
         self.depth = 1
         self.n_parts = 0
-        self.used = _used(kernel.body)
-        self.names = Names(*(array.name for array in kernel.arrays), "tile_begin", "tile_end")
-        self.arrays = {array.name: array for array in kernel.arrays}
-        for size in (*kernel.sizes, kernel.tile_var, ir.WORKER.name):
-            self._name(size)
-            self.expressions.bind_size(size)
+        self.used = _used(body)
+        self.names = Names(*taken)
 
-    def _name(self, name: str) -> str:
+    def name(self, name: str) -> str:
         spelled = self.names.take(name)
         if spelled != name:
             self.expressions.names[name] = spelled
         return spelled
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
-    def _text(self, expr: ir.Expr) -> str:
+    def text(self, expr: ir.Expr) -> str:
         return self.expressions.text(expr)
 
-    def write(self) -> CKernel:
-        kernel = self.kernel
-        has_tiles = kernel.tiles != ir.index(1)
-        has_error = any(isinstance(stmt, ir.Require) for stmt in _statements(kernel.body))
-        sizes = tuple(size for size in kernel.sizes if self.used[size])
-        tile = self.expressions.names.get(kernel.tile_var, kernel.tile_var)
-        for array in kernel.arrays:
-            if not self.used[array.name]:
-                self._line(f"(void){array.name};")
-        if self.used[ir.WORKER.name]:
-            self._line("const int64_t worker = 0;")
-        if has_tiles:
-            self._line(f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++) {{")
-            self.depth += 1
-        else:
-            self.expressions.numbers[kernel.tile_var] = 0
-        self._block(kernel.body)
-        if has_tiles:
-            self.depth -= 1
-            self._line("}")
-        parameters = [
-            f"{'const ' if array.role == 'in' else ''}{element_type(array.dtype)} *{array.name}"
-            for array in kernel.arrays
-        ]
-        parameters += [f"int64_t {self.expressions.names.get(s, s)}" for s in sizes]
-        parameters += ["int64_t tile_begin", "int64_t tile_end"] if has_tiles else []
-        parameters += ["int *error"] if has_error else []
-        head = f"static void {self.name}("
-        body = _without_unused(self.lines)
-        lines = [*wrapped(head, parameters or ["void"], ") {"), *body, "}", ""]
-        text = "\n".join(lines)
-        return CKernel(self.name, text, sizes, self.helpers.names, has_tiles, has_error)
-
-    # Statements.
-
-    def _block(self, block: ir.Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block:
             self._statement(stmt)
 
     def _statement(self, stmt: ir.Stmt) -> None:
         hoisted = self.expressions.hoisted
-        if not (isinstance(stmt, ir.Let) and not self.used[stmt.name]):
+        # The condition of a loop is computed in every round.
+        is_unused = isinstance(stmt, ir.Let) and not self.used[stmt.name]
+        if not is_unused and not isinstance(stmt, ir.While):
             self._hoist(ir.expressions(stmt))
         match stmt:
             case ir.Let(name, value):
                 self._let(name, value)
             case ir.Store(array, at, value, mask):
-                guard = "" if mask is None else f"if ({self._text(mask)}) "
-                self._line(f"{guard}{array}[{self._text(at)}] = {self._text(value)};")
+                guard = "" if mask is None else f"if ({self.text(mask)}) "
+                self.line(f"{guard}{array}[{self.text(at)}] = {self.text(value)};")
             case ir.For():
                 self._loop(stmt)
             case ir.If(cond, then, else_):
                 self._if(cond, then, else_)
+            case ir.While(cond, body):
+                self.line(f"while ({self.text(cond)}) {{")
+                self._nested(body)
+                self.line("}")
             case ir.Accumulator(name, init):
                 # Not an index, though it may be a whole number: it holds what is accumulated.
                 self.expressions.numbers.pop(name, None)
-                spelled = self._name(name)
-                self._line(f"{value_type(init.dtype)} {spelled} = {self._text(init)};")
+                spelled = self.name(name)
+                self.line(f"{value_type(init.dtype)} {spelled} = {self.text(init)};")
                 if not self.used[name]:
-                    self._line(f"(void){spelled};")
+                    self.line(f"(void){spelled};")
             case ir.Accumulate(name, op, value):
                 self._accumulate(self.expressions.names.get(name, name), op, value)
             case ir.AccumulateArg():
                 self._accumulate_arg(stmt)
             case ir.Require(cond, error):
-                self._line(f"if (!({self._text(cond)})) *error = (int){self._atom(error)};")
+                self.line(f"if (!({self.text(cond)})) *error = (int){self._atom(error)};")
         hoisted.clear()
 
     def _atom(self, expr: ir.Expr) -> str:
-        text = self._text(expr)
+        text = self.text(expr)
         return text if text.isalnum() else f"({text})"
 
     def _hoist(self, roots: tuple[ir.Expr, ...]) -> None:
@@ -177,8 +199,8 @@ class _Writer:
             if uses[key] > 1 and not is_known and not isinstance(part, ir.Name | ir.Const):
                 self.n_parts += 1
                 name = self.names.take(f"part_{self.n_parts}")
-                text = self._text(part)
-                self._line(f"const {value_type(part.dtype)} {name} = {text};")
+                text = self.text(part)
+                self.line(f"const {value_type(part.dtype)} {name} = {text};")
                 self.expressions.hoisted[key] = name
 
     def _let(self, name: str, value: ir.Expr) -> None:
@@ -189,18 +211,18 @@ class _Writer:
             self.expressions.numbers[name] = number
             return
         self.expressions.numbers.pop(name, None)
-        text = self._text(value)
+        text = self.text(value)
         self.expressions.bind(name, value)
-        self._line(f"const {value_type(value.dtype)} {self._name(name)} = {text};")
+        self.line(f"const {value_type(value.dtype)} {self.name(name)} = {text};")
 
     def _if(self, cond: ir.Expr, then: ir.Block, else_: ir.Block) -> None:
-        self._line(f"if ({self._text(cond)}) {{")
+        self.line(f"if ({self.text(cond)}) {{")
         self.expressions.hoisted.clear()
         self._nested(then)
         if else_:
-            self._line("} else {")
+            self.line("} else {")
             self._nested(else_)
-        self._line("}")
+        self.line("}")
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
@@ -214,41 +236,41 @@ class _Writer:
     def _nested(self, block: ir.Block) -> None:
         self.depth += 1
         with self._scope():
-            self._block(block)
+            self.block(block)
         self.depth -= 1
 
     def _loop(self, loop: ir.For) -> None:
         with self._scope():
-            start, stop = self._text(loop.start), self._text(loop.stop)
+            start, stop = self.text(loop.start), self.text(loop.stop)
             self.expressions.bind(loop.var, loop.start)
             self.expressions.hoisted.clear()
             self.expressions.numbers.pop(loop.var, None)
-            var = self._name(loop.var)
+            var = self.name(loop.var)
             first, end = f"int64_t {var} = {start}", stop
             is_known = self.expressions.number_of(loop.stop) is not None
             if not is_known and not isinstance(loop.stop, ir.Name):
                 end = self.names.take(f"{var}_end")
                 first = f"{first}, {end} = {stop}"
-            self._line(f"for ({first}; {var} < {end}; {var}++) {{")
+            self.line(f"for ({first}; {var} < {end}; {var}++) {{")
             self._nested(loop.body)
-        self._line("}")
+        self.line("}")
 
     def _accumulate(self, name: str, op: str, value: ir.Expr) -> None:
         dtype = value.dtype
         if dtype.kind is Kind.FLOAT and op == "add":
             if isinstance(value, ir.Binary) and value.op == "mul":
                 helper = self.helpers.use(f"multiply_add_{suffix(dtype)}")
-                a, b = self._text(value.a), self._text(value.b)
-                self._line(f"{name} = {helper}({a}, {b}, {name});")
+                a, b = self.text(value.a), self.text(value.b)
+                self.line(f"{name} = {helper}({a}, {b}, {name});")
             else:
-                self._line(f"{name} += {self._text(value)};")
+                self.line(f"{name} += {self.text(value)};")
         elif op == "set":
-            self._line(f"{name} = {self._text(value)};")
+            self.line(f"{name} = {self.text(value)};")
         else:
             held = self.names.take("held")
             self.expressions.names[held] = name
-            combined = self._text(ir.Binary(op, ir.Name(held, dtype), value))
-            self._line(f"{name} = {combined};")
+            combined = self.text(ir.Binary(op, ir.Name(held, dtype), value))
+            self.line(f"{name} = {combined};")
 
     def _accumulate_arg(self, stmt: ir.AccumulateArg) -> None:
         best, at = (self.expressions.names.get(n, n) for n in (stmt.best, stmt.at))
@@ -258,16 +280,16 @@ class _Writer:
         if stmt.value.dtype.kind is Kind.FLOAT:  # NaN beats all
             beats += f" || ({value} != {value} && {best} == {best})"
             ties = f"({ties} || ({value} != {value} && {best} != {best}))"
-        self._line("{")
+        self.line("{")
         self.depth += 1
-        self._line(f"const {value_type(stmt.value.dtype)} {value} = {self._text(stmt.value)};")
-        self._line(f"const int64_t {place} = {self._text(stmt.index)};")
-        self._line(f"if ({beats} || ({ties} && {place} < {at})) {{")
-        self._line(f"    {best} = {value};")
-        self._line(f"    {at} = {place};")
-        self._line("}")
+        self.line(f"const {value_type(stmt.value.dtype)} {value} = {self.text(stmt.value)};")
+        self.line(f"const int64_t {place} = {self.text(stmt.index)};")
+        self.line(f"if ({beats} || ({ties} && {place} < {at})) {{")
+        self.line(f"    {best} = {value};")
+        self.line(f"    {at} = {place};")
+        self.line("}")
         self.depth -= 1
-        self._line("}")
+        self.line("}")
 
 
 _CONSTANT = re.compile(r"\s*const \w+ (\w+) = ")
