@@ -95,6 +95,8 @@ class _Checker:
                 self.store(array, at, value, mask)
             case ir.For():
                 self.loop_statement(stmt)
+            case ir.While():
+                self.fail("a loop while a condition holds can be part of a function only")
             case ir.If(cond, then, else_):
                 self.expect(cond, ir.BOOL, "the condition")
                 self.block(then)
@@ -197,6 +199,8 @@ class _Checker:
             return self.seen[id(expr)]
         if depth > MAX_DEPTH:
             self.fail(f"an expression is more than {MAX_DEPTH} deep; name parts of it with Let")
+        if isinstance(expr, ir.Iterate):
+            self.fail("a repetition while a condition holds can be part of a function only")
         varying = False
         for child in ir.children(expr):
             varying |= self.expression(child, depth + 1)
@@ -216,12 +220,26 @@ class _Checker:
                     self.fail(f"no such operation: {op!r}")
                 self.same(expr, a.dtype, b.dtype)
                 self.operation(op, a.dtype)
+            case ir.Fma(a, b, c):
+                self.same(expr, a.dtype, b.dtype)
+                self.same(expr, a.dtype, c.dtype)
+                if a.dtype.kind is not Kind.FLOAT or not is_computable(a.dtype):
+                    self.fail(f"fma is defined for float32 and float64, not for {a.dtype}")
+            case ir.Table(values, at, dtype):
+                if at.dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED) or not values:
+                    self.fail(f"{len(values)} constants are indexed by {at.dtype}")
+                for value in values:
+                    self.constant(value, dtype)
             case ir.Select(cond, a, b):
                 self.same(expr, cond.dtype, ir.BOOL)
                 self.same(expr, a.dtype, b.dtype)
-            case ir.Cast(x, dtype):
+            case ir.Cast(x, dtype, fits):
                 if not (is_storable(x.dtype) and is_storable(dtype)):
                     self.fail(f"no cast from {x.dtype} to {dtype}")
+                if fits and not (is_computable(x.dtype) and x.dtype.kind is Kind.FLOAT):
+                    self.fail(f"a cast that `fits` is from float32 or float64, not {x.dtype}")
+                if fits and dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED):
+                    self.fail(f"a cast that `fits` is to an integer, not to {dtype}")
             case ir.Bitcast(x, dtype):
                 if (
                     x.dtype.bits != dtype.bits
@@ -275,6 +293,8 @@ class _Checker:
             self.fail(f"{op} is defined for floats, not for {dtype}")
         if (op == "not" or op in ir.BITWISE_OPS or op in ir.SHIFTS) and is_float:
             self.fail(f"{op} is not defined for {dtype}")
+        if op in ir.UNSIGNED_OPS and (dtype.kind is not Kind.UNSIGNED or dtype.bits < 32):
+            self.fail(f"{op} is defined for uint32 and uint64, not for {dtype}")
         if dtype == ir.BOOL and op not in _BOOL_OPS:
             self.fail(f"{op} is not defined for bool")
 

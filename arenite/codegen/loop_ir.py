@@ -2,7 +2,8 @@
 
     kernel   body for each tile in [tile_begin, tile_end)
     stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
-    expr     Const | Name | Load | Unary | Binary | Select | Cast | Bitcast
+    expr     Const | Name | Load | Unary | Binary | Fma | Select | Rare | Cast | Bitcast | Table
+    function body and result of parameters: what an op is, spelled out (see `codegen/maths`)
 
 Every expression has a dtype; indices count elements and are int64. Nothing traps and nothing is
 undefined: the meaning of each op is fixed here and is the same on every device. Expressions may
@@ -20,6 +21,12 @@ to one below float32). float16, bfloat16 and the float8 kinds are storage: load,
 cast, bitcast, nothing else; cast them to float32 to compute. Operations are not contracted, with
 one exception: an accumulated `add` of a float product is a fused multiply-add where the target has
 one.
+
+What functions are made of. `Fma` of floats is rounded once where the device has the instruction and
+twice where it has none. `copysign(a, b)` is |a| with the sign bit of b. `ldexp(a, b)` is a 2^b
+rounded once, for |a| in [1/4, 4] and a whole float b within twice the range of exponents.
+`product_error(a, b)` is a b less its rounded value, exactly, where that is a normal float. `mulhi`
+is the upper half of the product of two unsigned integers.
 
 Loops. Iterations of a vector loop are independent but for what they accumulate, and so may run in
 any order and side by side. A vector loop directly around another one, with nothing beside it, is a
@@ -45,16 +52,18 @@ BOOL = BY_NAME["bool"]
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
     "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erf1p sigmoid floor ceil round trunc isnan isinf".split()
+    "asinh acosh atanh erf erf1p gelu sigmoid floor ceil round trunc isnan isinf".split()
 )
 #: `times_sigmoid` is a * sigmoid(b).
-FLOAT_BINARY_OPS = frozenset({"atan2", "times_sigmoid"})
+FLOAT_BINARY_OPS = frozenset("atan2 times_sigmoid copysign ldexp product_error".split())
 UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
 BITWISE_OPS = frozenset("and or xor".split())
 SHIFTS = frozenset("shift_left shift_right".split())
 ARITHMETIC_OPS = frozenset("add sub mul div floordiv mod fmod pow max min".split())
-BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS
+#: For uint32 and uint64 only.
+UNSIGNED_OPS = frozenset({"mulhi"})
+BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS | UNSIGNED_OPS
 
 #: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
 ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
@@ -63,28 +72,34 @@ Role = Literal["in", "out", "inout"]
 
 
 class Expr:
-    """A value. Python's operators build index arithmetic; plain numbers become constants."""
+    """A value. Python's operators build arithmetic; plain numbers become constants."""
 
     __slots__ = ()
     dtype: DType
 
-    def __add__(self, other: Expr | int) -> Expr:
+    def __add__(self, other: Expr | float) -> Expr:
         return _arithmetic("add", self, _constant(other, self.dtype))
 
-    def __radd__(self, other: int) -> Expr:
+    def __radd__(self, other: float) -> Expr:
         return _arithmetic("add", _constant(other, self.dtype), self)
 
-    def __sub__(self, other: Expr | int) -> Expr:
+    def __sub__(self, other: Expr | float) -> Expr:
         return _arithmetic("sub", self, _constant(other, self.dtype))
 
-    def __rsub__(self, other: int) -> Expr:
+    def __rsub__(self, other: float) -> Expr:
         return _arithmetic("sub", _constant(other, self.dtype), self)
 
-    def __mul__(self, other: Expr | int) -> Expr:
+    def __mul__(self, other: Expr | float) -> Expr:
         return _arithmetic("mul", self, _constant(other, self.dtype))
 
-    def __rmul__(self, other: int) -> Expr:
+    def __rmul__(self, other: float) -> Expr:
         return _arithmetic("mul", _constant(other, self.dtype), self)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return _arithmetic("div", self, _constant(other, self.dtype))
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return _arithmetic("div", _constant(other, self.dtype), self)
 
     def __floordiv__(self, other: Expr | int) -> Expr:
         return _arithmetic("floordiv", self, _constant(other, self.dtype))
@@ -92,23 +107,38 @@ class Expr:
     def __mod__(self, other: Expr | int) -> Expr:
         return _arithmetic("mod", self, _constant(other, self.dtype))
 
-    def __lt__(self, other: Expr | int) -> Expr:
+    def __lt__(self, other: Expr | float) -> Expr:
         return Binary("lt", self, _constant(other, self.dtype))
 
-    def __le__(self, other: Expr | int) -> Expr:
+    def __le__(self, other: Expr | float) -> Expr:
         return Binary("le", self, _constant(other, self.dtype))
 
-    def __gt__(self, other: Expr | int) -> Expr:
+    def __gt__(self, other: Expr | float) -> Expr:
         return Binary("gt", self, _constant(other, self.dtype))
 
-    def __ge__(self, other: Expr | int) -> Expr:
+    def __ge__(self, other: Expr | float) -> Expr:
         return Binary("ge", self, _constant(other, self.dtype))
 
-    def __and__(self, other: Expr) -> Expr:
-        return Binary("and", self, other)
+    def __and__(self, other: Expr | int) -> Expr:
+        return Binary("and", self, _constant(other, self.dtype))
 
-    def __or__(self, other: Expr) -> Expr:
-        return Binary("or", self, other)
+    def __or__(self, other: Expr | int) -> Expr:
+        return Binary("or", self, _constant(other, self.dtype))
+
+    def __xor__(self, other: Expr | int) -> Expr:
+        return Binary("xor", self, _constant(other, self.dtype))
+
+    def __lshift__(self, other: Expr | int) -> Expr:
+        return Binary("shift_left", self, _constant(other, self.dtype))
+
+    def __rshift__(self, other: Expr | int) -> Expr:
+        return Binary("shift_right", self, _constant(other, self.dtype))
+
+    def __neg__(self) -> Expr:
+        return Unary("neg", self)
+
+    def __invert__(self) -> Expr:
+        return Unary("not", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +189,19 @@ class Binary(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Fma(Expr):
+    """a * b + c of floats; see the top for its rounding."""
+
+    a: Expr
+    b: Expr
+    c: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Expr):
     cond: Expr
     a: Expr  # where cond holds
@@ -170,9 +213,17 @@ class Select(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Rare(Select):
+    """A Select whose condition hardly ever holds: a device may branch over computing `a`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cast(Expr):
+    """`fits`: a float that fits into the integer; where it does not, any integer comes out."""
+
     x: Expr
     dtype: DType
+    fits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +232,34 @@ class Bitcast(Expr):
 
     x: Expr
     dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Expr):
+    """One of the constants. The index lies inside, also where the value is not used."""
+
+    values: tuple[int | float, ...]
+    index: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate(Expr):
+    """While `cond` holds, the state becomes `step`, all parts at once; then it is `result`.
+
+    In functions only, where it becomes a While; `cond`, `step` and `result` may use the names of
+    the state.
+    """
+
+    state: tuple[Name, ...]
+    start: tuple[Expr, ...]
+    cond: Expr
+    step: tuple[Expr, ...]
+    result: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.result.dtype)
 
 
 #: Which worker runs the tile, as an int64: picks a worker's own part of a scratch array.
@@ -233,6 +312,14 @@ class If(Stmt):
     cond: Expr
     then: Block
     else_: Block = ()
+
+
+@dataclass(frozen=True, slots=True)
+class While(Stmt):
+    """Runs the body while the condition holds. In functions only."""
+
+    cond: Expr
+    body: Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +399,20 @@ class LoopKernel:
         return next(array for array in self.arrays if array.name == name)
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A value of scalars: `result` after `body`, which holds Let, Accumulator, `set`, If and While.
+
+    An If without `else_` is a rare path. On vectors it runs if any lane needs it, a While as long
+    as any lane does; lanes for which the condition does not hold keep what they have.
+    """
+
+    name: str
+    parameters: tuple[Name, ...]
+    body: Block
+    result: Expr
+
+
 def index(value: int) -> Const:
     """An int64 constant."""
     return Const(value, INT64)
@@ -326,6 +427,12 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (a, b)
         case Select(cond=cond, a=a, b=b):
             return (cond, a, b)
+        case Fma(a=a, b=b, c=c):
+            return (a, b, c)
+        case Table(index=at):
+            return (at,)
+        case Iterate(start=start, cond=cond, step=step, result=result):
+            return (*start, cond, *step, result)
         case Load(index=at, mask=mask, other=other):
             return (at, *(part for part in (mask, other) if part is not None))
         case _:
@@ -353,7 +460,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (at, value) if mask is None else (at, value, mask)
         case For(start=start, stop=stop):
             return (start, stop)
-        case If(cond=cond):
+        case If(cond=cond) | While(cond=cond):
             return (cond,)
         case Accumulator(init=init):
             return (init,)
@@ -367,7 +474,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks directly inside a statement."""
     match stmt:
-        case For(body=body):
+        case For(body=body) | While(body=body):
             return (body,)
         case If(then=then, else_=else_):
             return (then, else_)
@@ -375,7 +482,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
-def _constant(value: Expr | int, dtype: DType) -> Expr:
+def _constant(value: Expr | float, dtype: DType) -> Expr:
     return value if isinstance(value, Expr) else Const(value, dtype)
 
 
@@ -386,7 +493,7 @@ _NEUTRAL = {"add": 0, "mul": 1, "sub": 0, "floordiv": 1}
 def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
     """The operation, folded where that needs no thought: constants of int64, adding 0, times 1."""
     if a.dtype == INT64:
-        if isinstance(a, Const) and isinstance(b, Const) and (op not in ("floordiv", "mod")):
+        if isinstance(a, Const) and isinstance(b, Const) and op in ("add", "sub", "mul"):
             x, y = int(a.value), int(b.value)
             return Const({"add": x + y, "sub": x - y, "mul": x * y}[op], INT64)
         if isinstance(b, Const) and _NEUTRAL.get(op) == b.value:

@@ -34,6 +34,14 @@ _PREFIX = 14
 _ATOM = 16
 
 
+def function_text(function: ir.Function) -> str:
+    """A function as C-like text."""
+    parameters = ", ".join(f"{name.dtype} {name.name}" for name in function.parameters)
+    lines = [f"{function.result.dtype} {function.name}({parameters}) {{"]
+    _block(function.body, 1, lines)
+    return "\n".join([*lines, f"    return {expression_text(function.result)};", "}"]) + "\n"
+
+
 @singledispatch
 def kernel_text(kernel: ir.LoopKernel) -> str:
     """The whole kernel, one statement a line; kernels with more to tell register their own."""
@@ -69,6 +77,8 @@ def statement_line(stmt: ir.Stmt) -> str:
             times = f" unroll({unroll})" if unroll else ""
             bounds = f"{expression_text(start)} .. {expression_text(stop)}"
             return f"{kind} (int64 {var} in {bounds}){times}"
+        case ir.While(cond):
+            return f"while ({expression_text(cond)})"
         case ir.If(cond):
             return f"if ({expression_text(cond)})"
         case ir.Accumulator(name, init):
@@ -94,9 +104,9 @@ def _block(block: ir.Block, depth: int, lines: list[str]) -> None:
     indent = "    " * depth
     for stmt in block:
         line = indent + statement_line(stmt)
-        if isinstance(stmt, ir.For | ir.If):
+        if isinstance(stmt, ir.For | ir.While | ir.If):
             lines.append(line + " {")
-            _block(stmt.body if isinstance(stmt, ir.For) else stmt.then, depth + 1, lines)
+            _block(stmt.then if isinstance(stmt, ir.If) else stmt.body, depth + 1, lines)
             if isinstance(stmt, ir.If) and stmt.else_:
                 lines.append(indent + "} else {")
                 _block(stmt.else_, depth + 1, lines)
@@ -128,10 +138,25 @@ def _expression(expr: ir.Expr) -> tuple[str, int]:
                 sign, level = _INFIX[op]
                 return f"{_inside(a, level)} {sign} {_inside(b, level + 1)}", level
             return f"{op}({_expression(a)[0]}, {_expression(b)[0]})", _ATOM
+        case ir.Fma(a, b, c):
+            return f"fma({', '.join(_expression(part)[0] for part in (a, b, c))})", _ATOM
+        case ir.Table(values, at, dtype):
+            texts = ", ".join(_constant(value, dtype)[0] for value in values)
+            return f"({dtype}[]){{{texts}}}[{_expression(at)[0]}]", _ATOM
+        case ir.Rare(cond, a, b):
+            return f"rare({', '.join(_expression(part)[0] for part in (cond, a, b))})", _ATOM
         case ir.Select(cond, a, b):
             text = f"{_inside(cond, _TERNARY + 1)} ? {_inside(a, _TERNARY + 1)}"
             return f"{text} : {_inside(b, _TERNARY)}", _TERNARY
-        case ir.Cast(x, dtype):
+        case ir.Iterate(state, start, cond, step, result):
+            names, starts, steps = (
+                ", ".join(_expression(part)[0] for part in parts) for parts in (state, start, step)
+            )
+            again = f"while {_expression(cond)[0]}: ({names}) = ({steps})"
+            return f"iterate(({names}) = ({starts}); {again}; {_expression(result)[0]})", _ATOM
+        case ir.Cast(x, dtype, fits):
+            if fits:
+                return f"{dtype}_fits({_expression(x)[0]})", _ATOM
             return f"({dtype}){_inside(x, _PREFIX)}", _PREFIX
         case ir.Bitcast(x, dtype):
             return f"bits_as_{dtype}({_expression(x)[0]})", _ATOM

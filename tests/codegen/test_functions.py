@@ -70,3 +70,61 @@ def test_a_sigmoid_that_is_needed_too_is_computed_once() -> None:
     exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     np.testing.assert_allclose(gate, exact, rtol=1e-6)
     np.testing.assert_allclose(scaled, 3 * exact, rtol=1e-6)
+
+
+#: x/2 (1 + erf(x sqrt(1/2))) in the orders that people and exporters write it in.
+SPELLINGS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x.gelu(),
+    lambda x: 0.5 * x * (1 + (x * math.sqrt(0.5)).erf()),
+    lambda x: x * (0.5 * (1 + (x / math.sqrt(2)).erf())),
+    lambda x: x * ((x / math.sqrt(2)).erf() + 1) * 0.5,
+    lambda x: 0.5 * ((math.sqrt(0.5) * x).erf() + 1) * x,
+]
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_gelu_is_one_function_however_it_is_spelled(spelled: Callable[[Tensor], Tensor]) -> None:
+    edges = [0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, math.inf, math.nan, 5.39, 5.41, -3.181, -3.183]
+    x = np.concatenate([np.linspace(-6, 8, 20_001), edges]).astype(np.float32)
+    compiled = arenite.compile(spelled, x)
+    code = "".join(kernel.code for kernel in compiled.kernels)
+    assert code.count("gelu(") == 1
+    assert "erf(" not in code
+    assert "erf1p(" not in code
+    got = compiled(x)
+    exact = np.array([value / 2 * math.erfc(-value * math.sqrt(0.5)) for value in x.tolist()])
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(exact))
+    np.testing.assert_array_equal(np.signbit(got[x == 0]), np.signbit(x[x == 0]))
+    looked = np.isfinite(exact) & (x != 0)
+    assert (np.abs(got[looked] - exact[looked]) <= 3 * 2.0**-23 * np.abs(x[looked])).all()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: x * 0.5 * (1 + (x * 0.7).erf()),
+        lambda x: x * 0.25 * (1 + (x * math.sqrt(0.5)).erf()),
+        lambda x: (x + 1) * 0.5 * (1 + (x * math.sqrt(0.5)).erf()),
+        lambda x: x * 0.5 * (2 + (x * math.sqrt(0.5)).erf()),
+        lambda x: x * 0.5 * (1 + (math.sqrt(2) / x).erf()),
+    ],
+)
+def test_what_is_almost_gelu_is_not_taken_for_it(other: Callable[[Tensor], Tensor]) -> None:
+    x = np.linspace(0.1, 3, 1_000, dtype=np.float32)
+    compiled = arenite.compile(other, x)
+    assert all("gelu(" not in kernel.code for kernel in compiled.kernels)
+
+
+def test_an_erf_that_is_needed_too_is_computed_once() -> None:
+    x = np.linspace(-3, 3, 1_000, dtype=np.float32)
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        share = 0.5 * (1 + (x * math.sqrt(0.5)).erf())
+        return share, x * share
+
+    compiled = arenite.compile(function, x)
+    code = "".join(kernel.code for kernel in compiled.kernels)
+    assert code.count("erf1p(") == 1
+    assert "gelu(" not in code
+    share, product = compiled(x)
+    np.testing.assert_array_equal(product, x * share)

@@ -1,6 +1,7 @@
 """Functions that graphs spell out, and that are better computed as one: exact in their tails.
 
-erf(x) + 1               as in gelu: of what is little more than -1 nothing would be left
+x/2 (erf(x sqrt(1/2)) + 1)   gelu(x), in whatever order its factors stand
+erf(x) + 1               of what is little more than -1 nothing would be left
 tanh(x) + 1              2 sigmoid(2x), as in gelu by tanh
 1 / (exp(-x) + 1)        sigmoid(x): exp(-x) would be infinite where the result is not 0
 a / (exp(-x) + 1)        a sigmoid(x), as in silu, also as a product
@@ -8,14 +9,18 @@ a / (exp(-x) + 1)        a sigmoid(x), as in silu, also as a product
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME
 from arenite.ir.node import Node
 
-_FLOATS = (BY_NAME["float32"], BY_NAME["float64"])
+FLOAT32 = BY_NAME["float32"]
+_FLOATS = (FLOAT32, BY_NAME["float64"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,40 @@ def _reciprocal(node: Node) -> Function | None:
 
 
 def _mul(node: Node) -> Function | None:
+    return _gelu(node) or _gated(node)
+
+
+def _gelu(node: Node) -> Function | None:
+    a, b = node.inputs
+    for product, other in ((a, b), (b, a)):
+        if product.op != "mul":
+            continue
+        factors = (*product.inputs, other)
+        sums = [(f, power) for f in factors if (power := _beside_one(f, "erf")) is not None]
+        halves = [f for f in factors if _is_full(f, 0.5)]
+        if len(sums) != 1 or len(halves) != 1:
+            continue
+        [(whole, power)] = sums
+        [x] = [f for f in factors if f is not whole and f is not halves[0]]
+        if _unscaled(power.inputs[0]) is x:
+            between = (whole, power, *([product] if other is not whole else []))
+            return Function((x,), lambda parts: ir.Unary("gelu", parts[0]), between)
+    return None
+
+
+def _unscaled(node: Node) -> Node | None:
+    """x, where a node is x sqrt(1/2)."""
+    if node.op == "div":
+        x, scale = node.inputs
+        return x if _is_full(scale, math.sqrt(2)) else None
+    if node.op == "mul":
+        for x, scale in (node.inputs, reversed(node.inputs)):
+            if _is_full(scale, math.sqrt(0.5)):
+                return x
+    return None
+
+
+def _gated(node: Node) -> Function | None:
     a, b = node.inputs
     for gate, other in ((b, a), (a, b)):
         found = _behind_sigmoid(gate)
@@ -73,7 +112,7 @@ def _div(node: Node) -> Function | None:
     if found is None:
         return None
     x, between = found
-    if _is_one(a):
+    if _is_full(a, 1.0):
         return Function((x,), lambda parts: ir.Unary("sigmoid", parts[0]), between)
     return Function((a, x), _times_sigmoid, between)
 
@@ -94,14 +133,14 @@ def _behind_sigmoid(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     """What a spelled-out sigmoid is of, and the nodes between."""
     if node.op == "reciprocal":
         return _behind_sum(node.inputs[0])
-    if node.op == "div" and _is_one(node.inputs[0]):
+    if node.op == "div" and _is_full(node.inputs[0], 1.0):
         return _behind_sum(node.inputs[1])
     return None
 
 
 def _behind_sum(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     """x, where a node is exp(-x) + 1, and the nodes between."""
-    power = _beside_one(node, "exp") if node.op == "add" else None
+    power = _beside_one(node, "exp")
     if power is None or power.inputs[0].op != "neg":
         return None
     return power.inputs[0].inputs[0], (node, power)
@@ -109,13 +148,16 @@ def _behind_sum(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 def _beside_one(node: Node, op: str) -> Node | None:
     """The node of this op that 1 is added to."""
-    for x, other in (node.inputs, reversed(node.inputs)):
-        if x.op == op and _is_one(other):
-            return x
+    if node.op == "add":
+        for x, other in (node.inputs, reversed(node.inputs)):
+            if x.op == op and _is_full(other, 1.0):
+                return x
     return None
 
 
-def _is_one(node: Node) -> bool:
+def _is_full(node: Node, value: float) -> bool:
+    """Whether all elements are a value, as the dtype has it."""
     while node.op == "expand":
         node = node.inputs[0]
-    return node.op == "full" and node.attr("value") == 1.0
+    rounded = np.float32 if node.dtype == FLOAT32 else np.float64
+    return node.op == "full" and rounded(node.attr("value")) == rounded(value)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from arenite.backends.cpu.gemm.tile import lanes_of, moved
 from arenite.backends.cpu.lowering.arguments import bind_arguments
-from arenite.backends.cpu.lowering.numeric import round_even
+from arenite.backends.cpu.lowering.arithmetic import unary
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.tile import Tiles
@@ -93,7 +93,7 @@ class RunsDriver(Tiles):
         made = []
         for k, run in enumerate(runs):
             spread, kept = (b.shuffle(x, None, [k] * lanes) for x in (inverse, is_finite))
-            made.append([round_even(x * spread).to_int() & kept for x in run])
+            made.append([unary("round", x * spread, float32).to_int() & kept for x in run])
         for k, numbers in enumerate(made[:count]):
             for part, value in enumerate(numbers):
                 narrow = value.convert("trunc", VType("i", 8, lanes))

@@ -377,7 +377,6 @@ class Driver(Kept):
             self.texts[name] = self.function_text(builder, name)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals
-            self.builder.helpers |= builder.helpers
         return name
 
 

@@ -27,6 +27,7 @@ _COST = {
     "tanh": 20,
     "erf": 26,
     "erf1p": 18,
+    "gelu": 18,
     "sin": 28,
     "cos": 28,
     "pow": 60,

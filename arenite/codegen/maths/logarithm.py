@@ -10,8 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.backends.cpu.lowering.numeric import fma, polynomial
-from arenite.backends.cpu.lowering.vector import Vec
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths.formula import (
+    INFINITY,
+    NAN,
+    as_float,
+    as_integer,
+    bits,
+    equal,
+    fma,
+    polynomial,
+    select,
+)
 
 #: log2(e) - 1: the product with log2(e) is exact enough when 1 is added separately.
 LOG2_E_LESS_1 = 0.4426950408889634
@@ -77,62 +88,59 @@ _DOUBLE = _Constants(
 )
 
 
-def _constants(x: Vec) -> _Constants:
-    return _SINGLE if x.type.bits == 32 else _DOUBLE
+def _constants(x: Expr) -> _Constants:
+    return _SINGLE if x.dtype.bits == 32 else _DOUBLE
 
 
-def log(x: Vec) -> Vec:
-    c = _constants(x)
+def log(x: Expr) -> Expr:
     e, m = split(x)
-    return _special(x, _log(e, m - 1.0, c))
+    return _special(x, _log(e, m - 1.0))
 
 
-def log2(x: Vec) -> Vec:
-    c = _constants(x)
+def log2(x: Expr) -> Expr:
     e, m = split(x)
     f = m - 1.0
     z = f * f
-    y = fma(z, -0.5, polynomial(f, c.log) * (f * z))
+    y = fma(z, -0.5, polynomial(f, _constants(x).log) * (f * z))
     # log2(m) = (f + y) log2(e), the greatest summand last.
     low = fma(f, LOG2_E_LESS_1, y * LOG2_E_LESS_1)
     return _special(x, ((low + y) + f) + e)
 
 
-def log1p(x: Vec) -> Vec:
+def log1p(x: Expr) -> Expr:
     c = _constants(x)
     u = x + 1.0
     back = u - 1.0
     lost = (1.0 - (u - back)) + (x - back)
     e, m = split(u)
     # What was lost, in the scale of m; for the greatest u, where it does not matter, 0.
-    shift = c.bias - e.to_int()
-    f = (m - 1.0) + lost * (shift << c.mantissa).as_float()
-    f = x.gt(2.0 ** (c.bias - 1)).select(m - 1.0, f)
-    result = _special(u, _log(e, f, c))
-    return x.eq(0.0).select(x, result)
+    shift = c.bias - as_integer(e)
+    f = (m - 1.0) + lost * as_float(shift << c.mantissa)
+    f = select(x > 2.0 ** (c.bias - 1), m - 1.0, f)
+    return select(equal(x, 0.0), x, _special(u, _log(e, f)))
 
 
-def split(x: Vec) -> tuple[Vec, Vec]:
+def split(x: Expr) -> tuple[Expr, Expr]:
     """Exponent, as a float, and m in [sqrt(1/2), sqrt(2)), of positive finite numbers."""
     c = _constants(x)
-    is_small = x.lt(c.least_normal)
-    bits = is_small.select(x * 2.0**c.mantissa, x).bits()
-    exponent = (bits - c.root_half_bits).shr(c.mantissa, signed=True)
-    m = (bits - (exponent << c.mantissa)).as_float()
-    e = exponent.convert("sitofp", x.type)
-    return is_small.select(e - float(c.mantissa), e), m
+    is_small = x < c.least_normal
+    word = bits(select(is_small, x * 2.0**c.mantissa, x))
+    exponent = (word - c.root_half_bits) >> c.mantissa
+    m = as_float(word - (exponent << c.mantissa))
+    e = ir.Cast(exponent, x.dtype)
+    return select(is_small, e - float(c.mantissa), e), m
 
 
-def _log(e: Vec, f: Vec, c: _Constants) -> Vec:
+def _log(e: Expr, f: Expr) -> Expr:
+    c = _constants(f)
     z = f * f
     y = polynomial(f, c.log) * (f * z)
     y = fma(z, -0.5, fma(e, c.ln2_low, y))
     return fma(e, c.ln2_high, f + y)
 
 
-def _special(x: Vec, result: Vec) -> Vec:
+def _special(x: Expr, result: Expr) -> Expr:
     """-inf at 0, NaN below, infinity and NaN as they are."""
-    infinity = float("inf")
-    below = x.lt(0.0).select(float("nan"), x)
-    outside = x.eq(0.0).select(-infinity, below)
-    return (x.gt(0.0) & x.lt(infinity)).select(result, outside)
+    below = select(x < 0.0, NAN, x)
+    outside = select(equal(x, 0.0), -INFINITY, below)
+    return select((x > 0.0) & (x < INFINITY), result, outside)

@@ -3,16 +3,29 @@
     x = n pi/2 + r, |r| <= pi/4       sin(x) = +-sin(r) or +-cos(r), by n mod 4
 
 pi/2 is split into parts whose products with n are exact, so r keeps full accuracy next to multiples
-of pi/2. Lanes beyond that reach are reduced one by one with as many digits of 2/pi as they need.
+of pi/2. What lies beyond that reach is rare, and reduced with as many digits of 2/pi as it needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from arenite.backends.cpu.lowering.maths.large_angles import reduce_large
-from arenite.backends.cpu.lowering.numeric import fma, polynomial, round_even
-from arenite.backends.cpu.lowering.vector import Vec
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths.formula import (
+    absolute,
+    as_float,
+    as_integer,
+    bits,
+    equal,
+    fma,
+    nearest,
+    polynomial,
+    select,
+    unequal,
+)
+from arenite.codegen.maths.large_angles import reduce_large
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -83,29 +96,47 @@ _TAN_DOUBLE = (
 )
 
 
-def sin(x: Vec) -> Vec:
-    quadrant, r, low = _reduced(x)
-    return x.eq(0.0).select(x, _wave(quadrant, r, low))
+class _Angle(NamedTuple):
+    """r + low + quadrant pi/2."""
+
+    quadrant: Expr
+    r: Expr
+    low: Expr | None  # what r lacks, of float64
 
 
-def cos(x: Vec) -> Vec:
-    quadrant, r, low = _reduced(x)
-    return _wave(quadrant + 1, r, low)
+def sin(x: Expr, *, fused: bool = False) -> Expr:
+    near, far, is_far = _reduced(x, fused)
+    return select(equal(x, 0.0), x, ir.Rare(is_far, _wave(far), _wave(near)))
 
 
-def tan(x: Vec) -> Vec:
-    quadrant, r, low = _reduced(x)
+def cos(x: Expr, *, fused: bool = False) -> Expr:
+    near, far, is_far = _reduced(x, fused)
+    return ir.Rare(is_far, _wave(_turned(far)), _wave(_turned(near)))
+
+
+def tan(x: Expr, *, fused: bool = False) -> Expr:
+    near, far, is_far = _reduced(x, fused)
+    return select(equal(x, 0.0), x, ir.Rare(is_far, _tangent(far), _tangent(near)))
+
+
+def _turned(angle: _Angle) -> _Angle:
+    return angle._replace(quadrant=angle.quadrant + 1)
+
+
+def _tangent(angle: _Angle) -> Expr:
+    quadrant, r, low = angle
     z = r * r
-    p = polynomial(z, _TAN_SINGLE if x.type.bits == 32 else _TAN_DOUBLE)
+    p = polynomial(z, _TAN_SINGLE if r.dtype.bits == 32 else _TAN_DOUBLE)
     correction = low if low is None else fma(z, low, low)
     t = r + _plus(p * (r * z), correction)
-    is_odd = (quadrant & 1).ne(0)
-    return x.eq(0.0).select(x, is_odd.select(-1.0 / t, t))
+    is_odd = unequal(quadrant & 1, 0)
+    return select(is_odd, -1.0 / t, t)
 
 
-def _wave(quadrant: Vec, r: Vec, low: Vec | None) -> Vec:
-    """sin(r + low + quadrant pi/2)."""
-    is_single = r.type.bits == 32
+def _wave(angle: _Angle) -> Expr:
+    """The sine."""
+    quadrant, r, low = angle
+    is_single = r.dtype.bits == 32
     z = r * r
     sine_tail = polynomial(z, _SIN_SINGLE if is_single else _SIN_DOUBLE) * (r * z)
     sine = r + _plus(sine_tail, low)
@@ -117,48 +148,36 @@ def _wave(quadrant: Vec, r: Vec, low: Vec | None) -> Vec:
     cosine_tail = cosine_tail + tail
     if low is not None:
         cosine_tail = fma(-r, low, cosine_tail)
-    value = (quadrant & 1).ne(0).select(near + cosine_tail, sine)
-    sign = (quadrant & 2) << (r.type.bits - 2)
-    return (value.bits() ^ sign).as_float()
+    value = select(unequal(quadrant & 1, 0), near + cosine_tail, sine)
+    sign = (quadrant & 2) << (r.dtype.bits - 2)
+    return as_float(bits(value) ^ sign)
 
 
-def _plus(x: Vec, low: Vec | None) -> Vec:
+def _plus(x: Expr, low: Expr | None) -> Expr:
     return x if low is None else x + low
 
 
-def _reduced(x: Vec) -> tuple[Vec, Vec, Vec | None]:
-    """n as an integer, r, and for float64 what r lacks."""
-    is_single = x.type.bits == 32
-    n = round_even(x * TWO_OVER_PI)
-    low: Vec | None = None
-    if is_single:
-        has_fma = x.builder.target.has_fma
-        r = _subtracted(x, n, _PARTS_SINGLE_FMA if has_fma else _PARTS_SINGLE)
-        reach = _REACH_SINGLE_FMA if has_fma else _REACH_SINGLE
+def _reduced(x: Expr, fused: bool) -> tuple[_Angle, _Angle, Expr]:
+    """Of angles up to the reach, of those beyond, and which are."""
+    n = nearest(x * TWO_OVER_PI)
+    low: Expr | None = None
+    if x.dtype.bits == 32:
+        r = _subtracted(x, n, _PARTS_SINGLE_FMA if fused else _PARTS_SINGLE)
+        reach = _REACH_SINGLE_FMA if fused else _REACH_SINGLE
     else:
         r, low = _subtracted_twofold(x, n)
         reach = _REACH_DOUBLE
-    quadrant = n.to_int()
-    is_large = ~x.abs().le(reach)
-    old = [quadrant, r] if low is None else [quadrant, r, low]
-    zero = x.builder.constant(0.0, x.type)
-
-    def large() -> Sequence[Vec]:
-        far_quadrant, far = reduce_large(x, reach)
-        new = [is_large.select(far_quadrant, quadrant), is_large.select(far, r)]
-        return new if low is None else [*new, is_large.select(zero, low)]
-
-    made = x.builder.if_any(is_large, large, old)
-    return made[0], made[1], None if low is None else made[2]
+    quadrant, far = reduce_large(x)
+    return _Angle(as_integer(n), r, low), _Angle(quadrant, far, None), ~(absolute(x) <= reach)
 
 
-def _subtracted(x: Vec, n: Vec, parts: Sequence[float]) -> Vec:
+def _subtracted(x: Expr, n: Expr, parts: Sequence[float]) -> Expr:
     for part in parts:
         x = fma(n, -part, x)
     return x
 
 
-def _subtracted_twofold(x: Vec, n: Vec) -> tuple[Vec, Vec]:
+def _subtracted_twofold(x: Expr, n: Expr) -> tuple[Expr, Expr]:
     """x - n pi/2 as a sum of two float64; the products with the first three parts are exact."""
     first, second, third, fourth = _PARTS_DOUBLE
     rough = fma(n, -first, x)

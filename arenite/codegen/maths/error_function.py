@@ -7,14 +7,30 @@ for exp(x^2) erfc(x). Beyond 3.92 (5.9) it is 1.
 1 + erf(x), float32: R(|x|)^4 below 0, 2 - R(x)^4 above, one polynomial for all x. Near 0 erf needs
 to be exact relative to its own size; added to 1 it does not, which saves a third of the work. Below
 -2.25, where little is left of the 1, it is exp(-x^2) T(1/|x|): so rare that it is branched over.
+
+gelu(x) = x/2 (1 + erf(x sqrt(1/2))), float32: max(x, 0) - |x|/2 R(|x|)^4, with R the fourth root of
+erfc(|x| sqrt(1/2)). Neither sign nor scale cost an instruction, so it is cheaper than its parts.
 """
 
 from __future__ import annotations
 
-from arenite.backends.cpu.lowering.maths.exponential import exp, exp_sum
-from arenite.backends.cpu.lowering.maths.remainder import exact_product
-from arenite.backends.cpu.lowering.numeric import fma, polynomial
-from arenite.backends.cpu.lowering.vector import Vec
+import math
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths.exponential import exp_sum
+from arenite.codegen.maths.formula import (
+    absolute,
+    as_float,
+    bits,
+    clamp,
+    constant,
+    exact_product,
+    fma,
+    polynomial,
+    select,
+    with_sign_of,
+)
 
 _SMALL_SINGLE = (
     0.12837916612625122,
@@ -74,7 +90,7 @@ _SCALED_ERFC_DOUBLE = (
     -3.5638619496523366e-12,
     -2.1457964175055984e-13,
 )
-#: (R(t) - 1) / t, with R the fourth root of erfc; below 0 from 3.8 on, where erfc is under 1e-7.
+#: (R(t) - 1) / t, with R the fourth root of erfc, to 3.8, where erfc is under 1e-7.
 _ROOT_SLOPE_SINGLE = (
     -0.28209322690963745,
     -0.11939658224582672,
@@ -129,57 +145,84 @@ _FAR_ERFC_DOUBLE = (
     -22650.44794115167,
     76113.00912482382,
 )
+#: (R(t) - 1) / t, with R the fourth root of erfc(t sqrt(1/2)), to 5.4, where erfc is under 1e-7.
+_GELU_ROOT_SLOPE_SINGLE = (
+    -0.19947004318237305,
+    -0.059698253870010376,
+    0.005536283366382122,
+    0.004505319520831108,
+    -3.6227094824425876e-05,
+    -0.00036761636147275567,
+    6.98331932653673e-05,
+    -4.0693771552469116e-06,
+)
 _FAR = -2.25
+_GELU_FAR = -3.182
 #: From here on erfc is less than the least normal number: 0, since denormal results take a CPU a
 #: hundred times as long.
 _FARTHEST = {32: 9.194, 64: 26.543}
 
 
-def erf1p(x: Vec) -> Vec:
+def erf1p(x: Expr) -> Expr:
     """1 + erf(x), within 3 units in the last place of 1, and in the far tail of itself."""
-    if x.type.bits == 64:
-        near = erf(x) + 1.0
+    if x.dtype.bits == 64:
+        near = ir.Unary("erf", x) + 1.0
     else:
-        t = x.abs().clamp(0.0, 4.2)
-        root = fma(polynomial(t, _ROOT_SLOPE_SINGLE), t, 1.0)
-        root = root.lt(0.0).select(0.0, root)
-        square = root * root
+        square = _root_square(clamp(absolute(x), 0.0, 3.8), _ROOT_SLOPE_SINGLE)
         tail = square * square
-        near = x.lt(0.0).select(tail, 2.0 - tail)
-    is_far = x.lt(_FAR)
-    [result] = x.builder.if_any(is_far, lambda: [is_far.select(_far_erfc(x), near)], [near])
-    return result
+        near = select(x < 0.0, tail, 2.0 - tail)
+    return ir.Rare(x < _FAR, _far_erfc(x), near)
 
 
-def _far_erfc(x: Vec) -> Vec:
+def gelu(x: Expr) -> Expr:
+    """x/2 (1 + erf(x sqrt(1/2))), within 3 units in the last place of x; in the far tail as exact
+    as the argument of erf."""
+    if x.dtype.bits == 64:
+        return (x * 0.5) * ir.Unary("erf1p", x * math.sqrt(0.5))
+    t = clamp(absolute(x), 0.0, 5.4)
+    square = _root_square(t, _GELU_ROOT_SLOPE_SINGLE)
+    # A half of it, since the root is nowhere less than 0.01. Everything waits for the units that
+    # multiply, so they are spared.
+    half = as_float(bits(square) - (1 << 23))
+    zero = constant(0.0, x)
+    near = fma(-t, square * half, select(zero > x, zero, x))
+    return ir.Rare(x < _GELU_FAR, (x * 0.5) * _far_erfc(x * math.sqrt(0.5)), near)
+
+
+def _root_square(t: Expr, slope: tuple[float, ...]) -> Expr:
+    root = fma(polynomial(t, slope), t, 1.0)
+    return root * root
+
+
+def _far_erfc(x: Expr) -> Expr:
     """erfc(-x) for x below -2.2, down to the least normal number."""
-    farthest = _FARTHEST[x.type.bits]
-    t = x.abs().clamp(1.0, farthest)
+    farthest = _FARTHEST[x.dtype.bits]
+    t = clamp(absolute(x), 1.0, farthest)
     inverse = 1.0 / t
     square, rest = exact_product(t, t)
     power = exp_sum(-square, -rest)
-    if x.type.bits == 64:
+    if x.dtype.bits == 64:
         middle = polynomial(inverse * inverse - 0.115, _MIDDLE_ERFC_DOUBLE)
         far = polynomial(inverse * inverse, _FAR_ERFC_DOUBLE)
-        scaled = t.lt(5.75).select(middle, far)
+        scaled = select(t < 5.75, middle, far)
     else:
         scaled = polynomial(inverse * inverse, _FAR_ERFC_SINGLE)
-    return x.lt(-farthest).select(0.0, power * (inverse * scaled))
+    return select(x < -farthest, 0.0, power * (inverse * scaled))
 
 
-def erf(x: Vec) -> Vec:
-    magnitude = x.abs()
+def erf(x: Expr) -> Expr:
+    magnitude = absolute(x)
     z = x * x
-    if x.type.bits == 64:
-        is_small = magnitude.lt(1.0)
+    if x.dtype.bits == 64:
+        is_small = magnitude < 1.0
         small = polynomial(z, _SMALL_DOUBLE)
-        y = magnitude.clamp(0.0, 6.0)
-        tail = exp(-(y * y)) * polynomial(y - 3.5, _SCALED_ERFC_DOUBLE)
+        y = clamp(magnitude, 0.0, 6.0)
+        tail = ir.Unary("exp", -(y * y)) * polynomial(y - 3.5, _SCALED_ERFC_DOUBLE)
     else:
-        is_small = magnitude.lt(1.125)
+        is_small = magnitude < 1.125
         small = polynomial(z, _SMALL_SINGLE)
-        root = polynomial(magnitude.clamp(0.0, 4.05) - 2.5, _ERFC_ROOT_SINGLE)
+        root = polynomial(clamp(magnitude, 0.0, 4.05) - 2.5, _ERFC_ROOT_SINGLE)
         square = root * root
         tail = square * square
-    great = (1.0 - tail).with_sign_of(x)
-    return is_small.select(fma(x, small, x), great)
+    great = with_sign_of(1.0 - tail, x)
+    return select(is_small, fma(x, small, x), great)

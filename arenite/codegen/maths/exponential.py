@@ -14,8 +14,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.backends.cpu.lowering.numeric import fma, polynomial, round_even
-from arenite.backends.cpu.lowering.vector import Vec, VType
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths.formula import (
+    as_float,
+    as_integer,
+    clamp,
+    constant,
+    fma,
+    nearest,
+    polynomial,
+    with_sign_of,
+)
 
 LOG2_E = 1.4426950408889634
 
@@ -24,7 +34,6 @@ LOG2_E = 1.4426950408889634
 class _Constants:
     ln2_high: float
     ln2_low: float
-    mantissa: int
     bias: int
     lowest: float  # below it exp is 0
     highest: float  # above it exp is infinite, with room for a factor of 2
@@ -38,7 +47,6 @@ class _Constants:
 _SINGLE = _Constants(
     ln2_high=0.693359375,
     ln2_low=-2.12194440e-4,
-    mantissa=23,
     bias=127,
     lowest=-104.0,
     highest=90.0,
@@ -70,7 +78,6 @@ _SINGLE = _Constants(
 _DOUBLE = _Constants(
     ln2_high=6.93147180369123816490e-01,
     ln2_low=1.90821492927058770002e-10,
-    mantissa=52,
     bias=1023,
     lowest=-746.0,
     highest=711.0,
@@ -116,90 +123,100 @@ _DOUBLE = _Constants(
 )
 
 
-def _constants(x: Vec) -> _Constants:
-    return _SINGLE if x.type.bits == 32 else _DOUBLE
+def _constants(x: Expr) -> _Constants:
+    return _SINGLE if x.dtype.bits == 32 else _DOUBLE
 
 
-def exp(x: Vec) -> Vec:
+def exp(x: Expr) -> Expr:
     return exp_times_power(x, 0)
 
 
-def exp_times_power(x: Vec, power: int) -> Vec:
+def exp_times_power(x: Expr, power: int) -> Expr:
     """exp(x) * 2^power for a small power, without overflow in between."""
     c = _constants(x)
-    n, r = _reduced(x.clamp(c.lowest, c.highest - power), c)
+    n, r = _reduced(clamp(x, c.lowest, c.highest - power), c)
     p = fma(polynomial(r, c.exp), r * r, r) + 1.0
     return scale(p, n + float(power) if power else n)
 
 
-def sigmoid(x: Vec) -> Vec:
-    power = -24 if x.type.bits == 32 else -56
-    unit = x.builder.constant(2.0**power, x.type)
-    return unit / (exp_times_power(-x, power) + unit)
+def sigmoid(x: Expr) -> Expr:
+    power = -24 if x.dtype.bits == 32 else -56
+    unit = constant(2.0**power, x)
+    return unit / (_exp_in_units(-x, power) + unit)
 
 
-def times_sigmoid(a: Vec, x: Vec) -> Vec:
+def times_sigmoid(a: Expr, x: Expr) -> Expr:
     """a * sigmoid(x), also where sigmoid(x) is too small to be exact and the product is not."""
     # A small power: what it takes from `a` may be lost, if that is almost a denormal itself.
     power = -8
     unit = 2.0**power
-    return (a * unit) / (exp_times_power(-x, power) + unit)
+    return (a * unit) / (_exp_in_units(-x, power) + unit)
 
 
-def exp_sum(high: Vec, low: Vec) -> Vec:
+def _exp_in_units(x: Expr, power: int) -> Expr:
+    """exp(x) * 2^power, a little less exact, where 1 or more units are added to it: of float32 the
+    power is in the coefficients and costs nothing."""
+    if x.dtype.bits == 64:
+        return exp_times_power(x, power)
+    c = _constants(x)
+    n, r = _reduced(clamp(x, c.lowest, c.highest - power), c)
+    return scale(polynomial(r, [2.0**power * term for term in (1.0, 1.0, *c.exp)]), n)
+
+
+def exp_sum(high: Expr, low: Expr) -> Expr:
     """exp(high + low) with |low| far below |high|."""
     c = _constants(high)
-    n, r = _reduced(high.clamp(c.lowest, c.highest), c)
+    n, r = _reduced(clamp(high, c.lowest, c.highest), c)
     r = r + low
     return scale(fma(polynomial(r, c.exp), r * r, r) + 1.0, n)
 
 
-def exp2(x: Vec) -> Vec:
+def exp2(x: Expr) -> Expr:
     c = _constants(x)
-    x = x.clamp(-1.5 * c.bias, c.bias + 1.0)
-    n = round_even(x)
+    x = clamp(x, -1.5 * c.bias, c.bias + 1.0)
+    n = nearest(x)
     r = x - n
     return scale(fma(polynomial(r, c.exp2), r, 1.0), n)
 
 
-def expm1(x: Vec) -> Vec:
+def expm1(x: Expr) -> Expr:
     c = _constants(x)
-    n, r = _reduced(x.clamp(c.minus_one, c.infinite), c)
+    n, r = _reduced(clamp(x, c.minus_one, c.infinite), c)
     near = fma(polynomial(r, c.expm1), r * r, r)
     # 2^n near + (2^n - 1), halved, since 2^n may overflow where the result does not.
-    half = power_of_two(n - 1.0, c)
-    return (fma(half, near, half - 0.5) * 2.0).with_sign_of(x)
+    half = power_of_two(n - 1.0)
+    return with_sign_of(fma(half, near, half - 0.5) * 2.0, x)
 
 
-def exp_in_range(x: Vec) -> Vec:
+def exp_in_range(x: Expr) -> Expr:
     """exp(x) of |x| so small that the result is a normal number."""
     c = _constants(x)
     n, r = _reduced(x, c)
-    return (fma(polynomial(r, c.exp), r * r, r) + 1.0) * power_of_two(n, c)
+    return (fma(polynomial(r, c.exp), r * r, r) + 1.0) * power_of_two(n)
 
 
-def _reduced(x: Vec, c: _Constants) -> tuple[Vec, Vec]:
-    n = round_even(x * LOG2_E)
+def _reduced(x: Expr, c: _Constants) -> tuple[Expr, Expr]:
+    n = nearest(x * LOG2_E)
     return n, fma(n, -c.ln2_low, fma(n, -c.ln2_high, x))
 
 
-def power_of_two(n: Vec, c: _Constants) -> Vec:
+def power_of_two(n: Expr) -> Expr:
     """2^n for a whole n in the range of normal numbers."""
-    return ((n.to_int() + c.bias) << c.mantissa).as_float()
+    return _power_bits(as_integer(n))
 
 
-def scale(p: Vec, n: Vec) -> Vec:
+def _power_bits(n: Expr) -> Expr:
+    mantissa, bias = (23, 127) if n.dtype.bits == 32 else (52, 1023)
+    return as_float((n + bias) << mantissa)
+
+
+def scale(p: Expr, n: Expr) -> Expr:
     """p * 2^n for p near 1 and a whole n, rounded once."""
-    b, t = p.builder, p.type
-    if b.has_masks and t.bits * t.lanes == 512:
-        name = f"llvm.x86.avx512.mask.scalef.{'ps' if t.bits == 32 else 'pd'}.512"
-        mask = VType("i", t.lanes, 1)
-        to_nearest = b.constant(4, VType("i", 32, 1))  # the current direction of rounding
-        return b.call(name, t, p, n, b.constant(0.0, t), b.constant(-1, mask), to_nearest)
-    # In two steps, so that neither power leaves the normal numbers.
-    c = _constants(p)
-    whole = n.to_int()
-    half = whole.shr(1, signed=True)
-    first = ((half + c.bias) << c.mantissa).as_float()
-    second = ((whole - half + c.bias) << c.mantissa).as_float()
-    return p * first * second
+    return ir.Binary("ldexp", p, n)
+
+
+def ldexp(p: Expr, n: Expr) -> Expr:
+    """In two steps, so that neither power leaves the normal numbers."""
+    whole = as_integer(n)
+    half = whole >> 1
+    return p * _power_bits(half) * _power_bits(whole - half)
