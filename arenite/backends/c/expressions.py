@@ -130,6 +130,10 @@ class Expressions:
             case ir.Select(cond, a, b):
                 text = f"{self._inside(cond, _TERNARY + 1)} ? {self._inside(a, _TERNARY + 1)}"
                 return f"{text} : {self._inside(b, _TERNARY + 1)}", _TERNARY
+            case ir.Fma(a, b, c):
+                return self._helper("multiply_add", a.dtype, a, b, c)
+            case ir.Table(values, at, dtype):
+                return self._table(values, at, dtype)
             case ir.Cast(x, dtype):
                 return self._cast(x, dtype)
             case ir.Bitcast(x, dtype):
@@ -279,6 +283,11 @@ class Expressions:
             return ("true" if op == "ge" else "false"), _ATOM
         sign = _COMPARISONS[op]
         return f"{self._inside(a, 11)} {sign} {self._inside(b, 11)}", _COMPARED
+
+    def _table(self, values: tuple[int | float, ...], at: ir.Expr, dtype: DType) -> tuple[str, int]:
+        items = ", ".join(self._constant(value, dtype)[0] for value in values)
+        kind = f"const {value_type(dtype)}"
+        return f"(({kind}[{len(values)}]){{{items}}})[{self.text(at)}]", _ATOM
 
     # Conversions.
 

@@ -13,6 +13,7 @@ import re
 from arenite.backends.c.c_types import suffix, value_type
 from arenite.backends.c.conversions import conversion
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.errors import NotCompiled
 
 _UNARY, _BINARY = "{T} a", "{T} a, {T} b"
 
@@ -101,7 +102,8 @@ _FLOAT: dict[str, tuple[str, str]] = {
     # Where the target has no instruction for it, two roundings.
     "multiply_add": (
         "{T} a, {T} b, {T} c",
-        "#ifdef FP_FAST_FMA{F}\nreturn fma{f}(a, b, c);\n#else\nreturn a * b + c;\n#endif",
+        "#ifdef __FP_FAST_FMA{F}\nreturn __builtin_fma{f}(a, b, c);\n"
+        "#else\nreturn a * b + c;\n#endif",
     ),
 }
 #: Functions of the C library: the name for float64; for float32 with an f behind it.
@@ -123,19 +125,25 @@ _FLOAT |= {
     else (_UNARY, f"return {name}{{f}}(a);")
     for op, name in LIBRARY.items()
 }
+LIBRARY["erf1p"] = "erfc"
 _FLOAT["erf1p"] = (_UNARY, "return erfc{f}(-a);")
 _FLOAT["isnan"] = (_UNARY, "return a != a;")
 _FLOAT["isinf"] = (_UNARY, "return abs_{s}(a) == {s}_of_bits({infinity});")
 _PREDICATES = frozenset({"isnan", "isinf"})
 _INFINITY = {32: "0x7f800000u", 64: "UINT64_C(0x7ff0000000000000)"}
 
-_TABLES = {Kind.SIGNED: _SIGNED, Kind.UNSIGNED: _UNSIGNED}
+_TABLES: dict[Kind, dict[str, tuple[str, str]]] = {
+    Kind.SIGNED: _INTEGER | _SIGNED,
+    Kind.UNSIGNED: _INTEGER | _UNSIGNED,
+    Kind.FLOAT: _FLOAT,
+}
 
 _DTYPES = {suffix(d): d for d in BY_NAME.values() if d.bits % 8 == 0 and not d.is_block}
 
 
 class Helpers:
-    """The functions a program uses, in the order of their definitions."""
+    """The functions a program uses, in the order of their definitions; `freestanding` ones call no
+    library."""
 
     def __init__(self, freestanding: bool = False) -> None:
         self.freestanding = freestanding
@@ -144,12 +152,22 @@ class Helpers:
     def use(self, name: str) -> str:
         """The name, whose definition is from now on part of the text."""
         if name not in self._texts:
-            text = definition(name)
+            text = self._definition(name)
             for inner in dict.fromkeys(re.findall(r"\b[a-z0-9_]+(?=\()", text)):
                 if inner != name and is_helper(inner):
                     self.use(inner)
             self._texts[name] = text
         return name
+
+    def _definition(self, name: str) -> str:
+        found = conversion(name)
+        if found is not None:
+            return found
+        op, dtype = _parsed(name)
+        template = _TABLES[dtype.kind].get(op)
+        if template is None or (self.freestanding and dtype.kind is Kind.FLOAT and op in LIBRARY):
+            return _written_out(op, dtype, self)
+        return _definition(op, dtype, *template)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,23 +179,36 @@ class Helpers:
 
 
 def is_helper(name: str) -> bool:
-    try:
-        definition(name)
-    except KeyError:
-        return False
-    return True
+    """Whether a function is one of these, and none of the library."""
+    op, _, of = name.rpartition("_")
+    return conversion(name) is not None or (of in _DTYPES and op != "")
 
 
-def definition(name: str) -> str:
-    """The C of one function; KeyError where there is none of the name."""
-    made = conversion(name)
-    if made is not None:
-        return made
-    op, dtype = _parsed(name)
-    if dtype.kind is Kind.FLOAT:
-        parameters, body = _FLOAT[op]
-    else:
-        parameters, body = _TABLES[dtype.kind].get(op) or _INTEGER[op]
+def _parsed(name: str) -> tuple[str, DType]:
+    op, _, of = name.rpartition("_")
+    return op, _DTYPES[of]
+
+
+def _written_out(op: str, dtype: DType, helpers: Helpers) -> str:
+    """A function of `codegen.maths`, which calls no library."""
+    from arenite.backends.c.kernel import function_source
+    from arenite.codegen.maths import definitions
+
+    name = f"{op}_{suffix(dtype)}"
+    if op == "sqrt":
+        return ROOTS[dtype.bits]
+    if op == "abs":
+        word = "uint32_t" if dtype.bits == 32 else "uint64_t"
+        body = f"return {suffix(dtype)}_of_bits(bits_of_{suffix(dtype)}(a) & (({word})-1 >> 1));"
+        return function(value_type(dtype), name, f"{value_type(dtype)} a", body)
+    found = definitions(has_fma=False).op(op, dtype)
+    if found is None:
+        raise NotCompiled(f"{op} of {dtype} can't be written in C without a library")
+    return function_source(found, name, helpers)
+
+
+def _definition(op: str, dtype: DType, parameters: str, body: str) -> str:
+    name = f"{op}_{suffix(dtype)}"
     values = {
         "T": value_type(dtype),
         "U": "uint64_t" if dtype.bits == 64 else "uint32_t",
@@ -191,12 +222,42 @@ def definition(name: str) -> str:
     return function(returned, name, parameters.format(**values), body.format(**values))
 
 
-def _parsed(name: str) -> tuple[str, DType]:
-    op, _, of = name.rpartition("_")
-    return op, _DTYPES[of]
-
-
 def function(returned: str, name: str, parameters: str, body: str) -> str:
     """A definition, indented, but for lines of the preprocessor."""
     lines = [line if line.startswith("#") else f"    {line}" for line in body.split("\n")]
     return "\n".join([f"static inline {returned} {name}({parameters}) {{", *lines, "}", ""])
+
+
+def _root(bits: int, mantissa: int) -> str:
+    """sqrt, bit by bit, rounded to nearest: what is left tells whether the root is inexact."""
+    s, one = f"f{bits}", f"((uint{bits}_t)1 << {mantissa})"
+    bias = (1 << bits - mantissa - 2) - 1
+    nan = "0x7fc00000u" if bits == 32 else "UINT64_C(0x7ff8000000000000)"
+    body = f"""\
+if (a == 0 || a != a || a == {s}_of_bits({_INFINITY[bits]})) return a;
+if (a < 0) return {s}_of_bits({nan});
+uint{bits}_t left = bits_of_{s}(a);
+int exponent = (int)(left >> {mantissa});
+left &= {one} - 1;
+if (exponent != 0) left |= {one};
+else for (exponent = 1; left < {one}; exponent--) left <<= 1;
+exponent -= {bias};
+if (exponent & 1) left <<= 1;
+left <<= 1;
+uint{bits}_t root = 0, sum = 0;
+for (uint{bits}_t bit = {one} << 1; bit != 0; bit >>= 1) {{
+    if (sum + bit <= left) {{
+        left -= sum + bit;
+        sum += bit << 1;
+        root += bit;
+    }}
+    left <<= 1;
+}}
+if (left != 0) root += root & 1;
+const int half = (exponent - (exponent & 1)) / 2 + {bias - 1};
+return {s}_of_bits((root >> 1) + ((uint{bits}_t)half << {mantissa}));"""
+    kind = "float" if bits == 32 else "double"
+    return function(kind, f"sqrt_{s}", f"{kind} a", body)
+
+
+ROOTS = {32: _root(32, 23), 64: _root(64, 52)}
