@@ -22,7 +22,7 @@ from arenite.errors import IndexOutOfRange, NotSupported, RunCancelled, RunFaile
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.outline import Outline
-from arenite.program.arguments import check_room
+from arenite.program.arguments import capacity_of, check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.value_spec import copy_name
 
@@ -82,7 +82,7 @@ class CProgram:
         return None
 
     def run(
-        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array] | None
+        self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
         self.pack(None)
         self.n_binds = 1
@@ -110,7 +110,10 @@ class CProgram:
                 made.append(unpacked(whole, value.dtype, shape).copy())
             else:
                 made.append(whole.view(numpy_dtype(value.dtype)).reshape(shape))
-        return made
+        if out is None:
+            return made
+        capacities = [capacity_of(shape, sizes) for shape, _ in self._ports]
+        return write_to(out, made, capacities, "the run is over, and states are written")
 
     def pack(self, on_progress: OnPacked | None) -> None:
         if self.load_ns is not None:
