@@ -173,9 +173,16 @@ class Helpers:
     def names(self) -> tuple[str, ...]:
         return tuple(self._texts)
 
-    @property
-    def text(self) -> str:
-        return "\n".join(self._texts.values())
+    def text_for(self, *sources: str) -> str:
+        """The definitions of all that these call, also by way of others."""
+        called: set[str] = set()
+        pending = [*sources]
+        while pending:
+            words = set(re.findall(r"\w+", pending.pop()))
+            found = [name for name in self._texts if name in words and name not in called]
+            called.update(found)
+            pending += [self._texts[name] for name in found]
+        return "\n".join(text for name, text in self._texts.items() if name in called)
 
 
 def is_helper(name: str) -> bool:
