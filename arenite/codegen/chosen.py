@@ -14,7 +14,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
-from arenite.ir.node import Node, attr_key
+from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import CONSTRUCTS, is_in_memory
 
@@ -110,5 +110,5 @@ def form_of(kernel: Kernel) -> Hashable:
 
 def _type_of(node: Node) -> Hashable:
     """The op with its attributes; of values that are given, their type alone."""
-    own = () if is_in_memory(node) or node.op in CONSTRUCTS else attr_key(node.attrs)
+    own = () if is_in_memory(node) or node.op in CONSTRUCTS else node.attr_keys
     return node.op, own, node.shape, node.dtype

@@ -138,22 +138,15 @@ def _expression(expr: ir.Expr) -> tuple[str, int]:
                 sign, level = _INFIX[op]
                 return f"{_inside(a, level)} {sign} {_inside(b, level + 1)}", level
             return f"{op}({_expression(a)[0]}, {_expression(b)[0]})", _ATOM
-        case ir.Fma(a, b, c):
-            return f"fma({', '.join(_expression(part)[0] for part in (a, b, c))})", _ATOM
+        case ir.Fma() | ir.Rare() | ir.Iterate():
+            parts = ", ".join(_expression(part)[0] for part in ir.children(expr))
+            return f"{type(expr).__name__.lower()}({parts})", _ATOM
         case ir.Table(values, at, dtype):
             texts = ", ".join(_constant(value, dtype)[0] for value in values)
             return f"({dtype}[]){{{texts}}}[{_expression(at)[0]}]", _ATOM
-        case ir.Rare(cond, a, b):
-            return f"rare({', '.join(_expression(part)[0] for part in (cond, a, b))})", _ATOM
         case ir.Select(cond, a, b):
             text = f"{_inside(cond, _TERNARY + 1)} ? {_inside(a, _TERNARY + 1)}"
             return f"{text} : {_inside(b, _TERNARY)}", _TERNARY
-        case ir.Iterate(state, start, cond, step, result):
-            names, starts, steps = (
-                ", ".join(_expression(part)[0] for part in parts) for parts in (state, start, step)
-            )
-            again = f"while {_expression(cond)[0]}: ({names}) = ({steps})"
-            return f"iterate(({names}) = ({starts}); {again}; {_expression(result)[0]})", _ATOM
         case ir.Cast(x, dtype, fits):
             if fits:
                 return f"{dtype}_fits({_expression(x)[0]})", _ATOM

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
@@ -65,6 +64,8 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
 def _similar(name: str) -> list[str]:
     """Short names, or files beside the one that is not there, that may be meant, the likeliest
     first."""
+    from difflib import get_close_matches
+
     wanted = _plain(name)
     short = [known for known in CATALOGUE if wanted and _plain(known).startswith(wanted)]
     short += [known for known in CATALOGUE if len(wanted) > 2 and wanted in _plain(known)]

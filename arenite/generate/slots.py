@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
@@ -28,16 +27,18 @@ PATIENCE_SECONDS = 1.0
 POLL_SECONDS = 0.002
 
 
-@dataclass(slots=True, eq=False)
 class Slot:
     """One copy of the states."""
 
-    number: int
-    tokens: list[int] = field(default_factory=list)  # whose keys and values it holds
-    owner: ReferenceType[Session] | None = None  # who fed it last
-    claimant: ReferenceType[Session] | None = None  # whose text is in the making
-    thread: int = 0  # of the claimant
-    used_at: float = 0.0
+    __slots__ = ("claimant", "number", "owner", "thread", "tokens", "used_at")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tokens: list[int] = []  # whose keys and values it holds
+        self.owner: ReferenceType[Session] | None = None  # who fed it last
+        self.claimant: ReferenceType[Session] | None = None  # whose text is in the making
+        self.thread = 0  # of the claimant
+        self.used_at = 0.0
 
     def is_free_for(self, session: Session) -> bool:
         """Whether no other session claims it."""

@@ -15,7 +15,7 @@ are found by interval arithmetic that undoes these forms, and never leave out a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd
 from typing import TypeAlias, Union
 
@@ -28,6 +28,9 @@ Monomial: TypeAlias = tuple["Atom", ...]  # factors, sorted; the empty one stand
 
 # Each atom that bounds() takes apart doubles its work at worst.
 _MAX_UNDONE_ATOMS = 4
+
+# Layers repeat, and so does the arithmetic on their sizes: results that are kept, of each kind.
+_MAX_KEPT = 1 << 12
 
 
 class Expr:
@@ -150,6 +153,10 @@ class Found(Var):
 
     __slots__ = ()
 
+    def __init__(self, name: str, low: int, high: int) -> None:
+        super().__init__(name, low, high)
+        self._set_key(f"{self.key} found")  # never equal to a variable of that name
+
 
 class Floordiv(Atom):
     """numerator // divisor, where nothing more could be said."""
@@ -213,6 +220,7 @@ def _of_terms(terms: Mapping[Monomial, int]) -> Dim:
     return Sum(tuple(kept))
 
 
+@lru_cache(_MAX_KEPT)
 def _add(a: Dim, b: Dim, sign: int) -> Dim:
     terms = terms_of(a)
     for monomial, coefficient in terms_of(b).items():
@@ -220,6 +228,7 @@ def _add(a: Dim, b: Dim, sign: int) -> Dim:
     return _of_terms(terms)
 
 
+@lru_cache(_MAX_KEPT)
 def _multiply(a: Dim, b: Dim) -> Dim:
     terms: dict[Monomial, int] = {}
     for left, c in terms_of(a).items():
@@ -287,6 +296,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
     return _floordiv_by_int(a, b) if isinstance(b, int) else _floordiv_by_expr(a, b)
 
 
+@lru_cache(_MAX_KEPT)
 def _floordiv_by_int(a: Dim, b: int) -> Dim:
     # b*q + r over b is q + r over b, term by term; what is left has coefficients below b.
     quotient: dict[Monomial, int] = {}
@@ -318,6 +328,7 @@ def _floordiv_by_int(a: Dim, b: int) -> Dim:
     return whole + Floordiv(left, b)
 
 
+@lru_cache(_MAX_KEPT)
 def _floordiv_by_expr(a: Dim, b: Expr) -> Dim:
     whole, left = _divided(terms_of(a), terms_of(b))
     if left == 0 or (bounds(left)[0] >= 0 and bounds(left - b)[1] < 0):
@@ -452,6 +463,7 @@ def known_le(a: Dim, b: Dim) -> bool:
     return bounds(b - a)[0] >= 0
 
 
+@lru_cache(_MAX_KEPT)
 def variables(dim: Dim) -> frozenset[Var]:
     """The variables in a size."""
     found: set[Var] = set()

@@ -18,8 +18,9 @@ from arenite.dtype import DType
 from arenite.errors import InvalidGraph
 from arenite.ir.dim import Expr, Found, Var, found_in, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
-from arenite.ir.ops import BufferSource, ConstantData, Region, make
+from arenite.ir.ops import BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
+from arenite.ir.ops.define import on_inputs
 from arenite.ir.ops.host import HostFunction
 
 
@@ -37,13 +38,12 @@ def _visited(roots: Iterable[Node], done: set[Node]) -> list[Node]:
         if node in done:
             pending.pop()
             continue
-        missing = [value for value in node.inputs if value not in done]
-        if missing:
-            pending += missing[::-1]
-        else:
+        if done.issuperset(node.inputs):
             pending.pop()
             done.add(node)
             order.append(node)
+        else:
+            pending += [value for value in reversed(node.inputs) if value not in done]
     return order
 
 
@@ -95,7 +95,8 @@ class Graph:
     @cached_property
     def everything(self) -> tuple[Node, ...]:
         """All nodes, those of bodies and branches too."""
-        return tuple(everything(self._roots))
+        has_bodies = any(map(regions_of, self.nodes))
+        return tuple(everything(self._roots)) if has_bodies else self.nodes
 
     @property
     def _roots(self) -> tuple[Node, ...]:
@@ -119,13 +120,14 @@ class Graph:
         return [node for node in self.everything if node.op in ("constant", "buffer")]
 
     def mapped(self, new: Mapping[Node, Node], origins: Origins) -> Graph:
-        """The graph of what `new` has for the outputs and for what states become."""
+        """The graph of what `new` has for the outputs and for what states become; what it has
+        nothing for stays."""
         return Graph(
             self.inputs,
-            tuple(new[node] for node in self.outputs),
+            tuple(new.get(node, node) for node in self.outputs),
             self.names,
             origins,
-            tuple((state, new[value]) for state, value in self.updates),
+            tuple((state, new.get(value, value)) for state, value in self.updates),
         )
 
     def of_region(self, region: Region) -> Graph:
@@ -146,7 +148,7 @@ class Graph:
     def _variables(self) -> tuple[Var, ...]:
         found: dict[str, Var] = {}
         for node in self.everything:
-            for var in _variables_in((node.shape, node.attrs)):
+            for var in _variables_of(node):
                 if found.setdefault(var.name, var) != var:
                     other = found[var.name]
                     raise InvalidGraph(
@@ -155,13 +157,21 @@ class Graph:
                     )
         return tuple(found[name] for name in sorted(found))
 
-    def users(self) -> dict[Node, tuple[Node, ...]]:
+    def users(self) -> Mapping[Node, tuple[Node, ...]]:
         """For each node those that take it as an input, each once, in order."""
-        users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        return self._users
+
+    @cached_property
+    def _users(self) -> dict[Node, tuple[Node, ...]]:
+        users: dict[Node, list[Node]] = {}
         for node in self.nodes:
-            for value in dict.fromkeys(node.inputs):
-                users[value].append(node)
-        return {node: tuple(found) for node, found in users.items()}
+            inputs = node.inputs
+            for value in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+                if value in users:
+                    users[value].append(node)
+                else:
+                    users[value] = [node]
+        return {node: tuple(users.get(node, ())) for node in self.nodes}
 
     def replace(self, mapping: Mapping[Node, Node]) -> Graph:
         """The graph with some nodes replaced and their users rebuilt; origins are carried over.
@@ -182,7 +192,7 @@ class Graph:
             else:
                 inputs = tuple(new[value] for value in node.inputs)
                 same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-                result = node if same else make(node.op, *inputs, **dict(node.attrs))
+                result = node if same else on_inputs(node, inputs)
             new[node] = result
             origins.add(result, *self.origins.of(node))
         inputs = tuple(new[node] for node in self.inputs)
@@ -270,10 +280,21 @@ def _key(size: Expr, found: dict[str, int]) -> str:
 
 def found_sizes(node: Node) -> set[Found]:
     """Sizes found while running in the type and the attributes of a node."""
-    return {var for var in _variables_in((node.shape, node.attrs)) if isinstance(var, Found)}
+    return {var for var in _variables_of(node) if isinstance(var, Found)}
 
 
-def _variables_in(value: object) -> list[Var]:
-    if isinstance(value, tuple):
-        return [var for item in value for var in _variables_in(item)]
-    return sorted(variables(value), key=lambda var: var.key) if isinstance(value, Expr) else []
+def _variables_of(node: Node) -> list[Var]:
+    """The variables in the type and the attributes of a node."""
+    found: list[Var] = []
+    pending: list[object] = [value for _, value in reversed(node.attrs)]
+    pending += reversed(node.shape)
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is int or kind is str:
+            continue
+        if isinstance(value, Expr):
+            found += sorted(variables(value), key=lambda var: var.key)
+        elif isinstance(value, tuple):
+            pending += reversed(value)
+    return found

@@ -11,7 +11,7 @@ origin survives. Nothing here follows inputs recursively: graphs are deeper than
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from arenite import locks
@@ -26,11 +26,12 @@ AttrItems: TypeAlias = tuple[tuple[str, Hashable], ...]
 class Node:
     """Made by `arenite.ir.make`. Equality and hash are identity."""
 
-    __slots__ = ("__weakref__", "attrs", "dtype", "inputs", "op", "shape")
+    __slots__ = ("__weakref__", "attr_keys", "attrs", "dtype", "inputs", "op", "shape")
 
     op: str
     inputs: tuple[Node, ...]
     attrs: AttrItems  # sorted by name
+    attr_keys: AttrItems  # the same, as what tells them apart
     shape: Shape
     dtype: DType
 
@@ -65,6 +66,7 @@ class Node:
 _set_op = Node.__dict__["op"].__set__
 _set_inputs = Node.__dict__["inputs"].__set__
 _set_attrs = Node.__dict__["attrs"].__set__
+_set_attr_keys = Node.__dict__["attr_keys"].__set__
 _set_shape = Node.__dict__["shape"].__set__
 _set_dtype = Node.__dict__["dtype"].__set__
 
@@ -81,15 +83,35 @@ def intern(
     infer: Callable[[], tuple[Shape, DType]],
 ) -> Node:
     """The node for (op, inputs, attrs); `infer` gives shape and dtype where it is new."""
-    key = (op, *map(id, inputs), *[(name, attr_key(value)) for name, value in attrs])
+    attr_keys = tuple([(name, attr_key(value)) for name, value in attrs])
+    key = (op, attr_keys, *map(id, inputs))
+    found = _interned.get(key)
+    return found if found is not None else _new(key, op, inputs, attrs, attr_keys, *infer())
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node for the same op on other inputs, where that is of the same type."""
+    key = (node.op, node.attr_keys, *map(id, inputs))
     found = _interned.get(key)
     if found is not None:
         return found
-    shape, dtype = infer()
+    return _new(key, node.op, inputs, node.attrs, node.attr_keys, node.shape, node.dtype)
+
+
+def _new(
+    key: Hashable,
+    op: str,
+    inputs: tuple[Node, ...],
+    attrs: AttrItems,
+    attr_keys: AttrItems,
+    shape: Shape,
+    dtype: DType,
+) -> Node:
     node = Node.__new__(Node)
     _set_op(node, op)
     _set_inputs(node, inputs)
     _set_attrs(node, attrs)
+    _set_attr_keys(node, attr_keys)
     _set_shape(node, shape)
     _set_dtype(node, dtype)
     with _intern_lock:
@@ -98,8 +120,8 @@ def intern(
 
 def is_interned(node: Node) -> bool:
     """Whether `node` is the one object for its op, inputs and attributes."""
-    attrs = [(name, attr_key(value)) for name, value in node.attrs]
-    return _interned.get((node.op, *map(id, node.inputs), *attrs)) is node
+    attr_keys = tuple([(name, attr_key(value)) for name, value in node.attrs])
+    return _interned.get((node.op, attr_keys, *map(id, node.inputs))) is node
 
 
 def attr_key(value: Hashable) -> Hashable:
@@ -146,7 +168,7 @@ class Origins:
     __slots__ = ("_by_node",)
 
     def __init__(self, origins: Mapping[Node, Iterable[Origin]] | None = None) -> None:
-        self._by_node: weakref.WeakKeyDictionary[Node, tuple[Origin, ...]]
+        self._by_node: MutableMapping[Node, tuple[Origin, ...]]
         self._by_node = weakref.WeakKeyDictionary()
         for node, known in (origins or {}).items():
             self.add(node, *known)
@@ -158,17 +180,21 @@ class Origins:
     def add(self, node: Node, *origins: Origin) -> None:
         """Note where a node came from."""
         known = self._by_node.get(node, ())
-        new = tuple(dict.fromkeys(origin for origin in origins if origin not in known))
-        if new:
-            self._by_node[node] = known + new
+        if known != origins:
+            new = tuple(dict.fromkeys(origin for origin in origins if origin not in known))
+            if new:
+                self._by_node[node] = known + new
 
     def put(self, node: Node, *origins: Origin) -> None:
         """These, and no others."""
         self._by_node[node] = tuple(dict.fromkeys(origins))
 
     def subset(self, nodes: Iterable[Node]) -> Origins:
-        """A copy with what is known of `nodes`."""
-        return Origins({node: self.of(node) for node in nodes})
+        """A copy with what is known of `nodes`, for the graph they are in: it keeps them alive."""
+        known_of = self._by_node.get
+        copy = Origins()
+        copy._by_node = {node: known for node in nodes if (known := known_of(node))}
+        return copy
 
     def __len__(self) -> int:
         return len(self._by_node)

@@ -8,7 +8,7 @@ from numbers import Integral
 from arenite.errors import InvalidArgument
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_SIZE = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*"
 
 
 def parse_nbytes(text: int | str | None) -> int | None:
@@ -17,7 +17,7 @@ def parse_nbytes(text: int | str | None) -> int | None:
         return None
     if isinstance(text, Integral) and not isinstance(text, bool) and text >= 0:
         return int(text)
-    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE) if isinstance(text, str) else None
     if match is None:
         raise InvalidArgument(
             f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number from 0"

@@ -1,17 +1,19 @@
 """Greedy placement: blocks one after another, each into a gap between those already placed.
 
 Blocks whose lifetimes overlap are neighbours; a block goes to the lowest gap that its placed
-neighbours leave. Where a problem has too many pairs of neighbours to list, the
-sweep places blocks in the order of their birth, as an allocator would that sees them come and go:
-memory and time then grow with the number of blocks alone.
+neighbours leave. Where all blocks live at once, as weights do, these are the gaps that are left in
+the whole region, and neighbours need no list. Where a problem has too many pairs of neighbours to
+list, the sweep places blocks in the order of their birth, as an allocator would that sees them come
+and go: memory and time then grow with the number of blocks alone.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,30 +28,52 @@ UNPLACED = -1
 Span = tuple[int, int]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Problem:
-    """The blocks of a region as columns; `neighbours` is None where there are too many."""
+    """The blocks of a region as columns."""
 
     sizes: list[int]
     alignments: list[int]
     starts: list[int]
     ends: list[int]
     pins: list[int | None]
-    neighbours: list[list[int]] | None
+    max_pairs: int = MAX_PAIRS
 
     @classmethod
     def of(cls, blocks: Sequence[Block], max_pairs: int = MAX_PAIRS) -> Problem:
-        starts = [block.start for block in blocks]
-        ends = [block.end for block in blocks]
-        listed = count_pairs(starts, ends) <= max_pairs
         return cls(
             [block.nbytes for block in blocks],
             [block.alignment for block in blocks],
-            starts,
-            ends,
+            [block.start for block in blocks],
+            [block.end for block in blocks],
             [block.pin for block in blocks],
-            list_neighbours(starts, ends) if listed else None,
+            max_pairs,
         )
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """How many pairs of blocks are neighbours."""
+        return count_pairs(self.starts, self.ends)
+
+    @cached_property
+    def n_live(self) -> int:
+        """How many blocks live at all."""
+        return sum(start < end for start, end in zip(self.starts, self.ends, strict=True))
+
+    @property
+    def is_crowd(self) -> bool:
+        """Whether all blocks that live at all are neighbours of each other."""
+        return self.n_pairs == self.n_live * (self.n_live - 1) // 2
+
+    @cached_property
+    def neighbours(self) -> list[list[int]] | None:
+        """Those of each block; None where there are too many."""
+        return list_neighbours(self.starts, self.ends) if self.is_listed else None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether neighbours are few enough to be listed."""
+        return self.n_pairs <= self.max_pairs
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -87,6 +111,7 @@ class Layout:
         self.problem = problem
         self.spans: list[Span | None] = [None] * len(problem)
         self.work = 0  # neighbours looked at so far: the measure of effort
+        self._gaps: _Gaps | None = None  # where all blocks are neighbours
         self._place_pins()
 
     def _place_pins(self) -> None:
@@ -96,27 +121,42 @@ class Layout:
 
     def place_lowest(self, i: int) -> int:
         """Place block i in the lowest gap that holds it; its new top."""
+        problem = self.problem
+        size, alignment = problem.sizes[i], problem.alignments[i]
+        if self._gaps is None:
+            base = self._lowest_between(i, size, alignment)
+        else:
+            is_live = problem.starts[i] < problem.ends[i]
+            self.work += problem.n_live if is_live else 1
+            base = self._gaps.take(size, alignment) if is_live else 0
+        self.spans[i] = (base, base + size)
+        return base + size
+
+    def _lowest_between(self, i: int, size: int, alignment: int) -> int:
+        """The lowest offset that the placed neighbours of block i leave to it."""
         problem, spans = self.problem, self.spans
         assert problem.neighbours is not None
         near = problem.neighbours[i]
         self.work += len(near) + 1
         taken = [span for j in near if (span := spans[j]) is not None]
         taken.sort()
-        size, alignment, base = problem.sizes[i], problem.alignments[i], 0
+        base = 0
         for low, high in taken:
             if low - base >= size:
                 break
             if high > base:
                 base = -(-high // alignment) * alignment
-        spans[i] = (base, base + size)
-        return base + size
+        return base
 
     def place_all(self, order: Sequence[int], limit: int) -> int:
         """Place the unpinned blocks in this order; the peak, or `limit` once that is reached."""
-        spans, pins = self.spans, self.problem.pins
+        problem, spans, pins = self.problem, self.spans, self.problem.pins
         for i in order:
             if pins[i] is None:
                 spans[i] = None
+        if problem.is_crowd:
+            live = zip(spans, problem.starts, problem.ends, strict=True)
+            self._gaps = _Gaps([span for span, start, end in live if span and start < end])
         peak = self.peak_nbytes
         for i in order:
             if pins[i] is None:
@@ -135,6 +175,33 @@ class Layout:
     def offsets(self) -> list[int]:
         """Of a layout in which every block has its place."""
         return [span[0] for span in self.spans if span is not None]
+
+
+class _Gaps:
+    """What is free between spans that are taken for good, from the lowest on; the last has no
+    end."""
+
+    def __init__(self, taken: Iterable[Span]) -> None:
+        self._gaps: list[tuple[int, int | None]] = []
+        top = 0
+        for low, high in sorted(span for span in taken if span[0] < span[1]):
+            if low > top:
+                self._gaps.append((top, low))
+            top = max(top, high)
+        self._gaps.append((top, None))
+
+    def take(self, size: int, alignment: int) -> int:
+        """The lowest free offset for so many bytes, which are taken then."""
+        if size == 0:
+            return 0
+        for k, (low, high) in enumerate(self._gaps):
+            base = align_up(low, alignment)
+            if high is None or base + size <= high:
+                left: list[tuple[int, int | None]] = [(low, base)] if low < base else []
+                left += [(base + size, high)] if high is None or base + size < high else []
+                self._gaps[k : k + 1] = left
+                return base
+        raise AssertionError("the last gap has no end")
 
 
 def check_pins(problem: Problem, names: Sequence[object]) -> None:

@@ -102,7 +102,7 @@ def _search(
     on_progress: OnProgress | None,
 ) -> tuple[list[int], str, int]:
     """Offsets, the name of what found them, and the neighbours looked at."""
-    if problem.neighbours is None:
+    if not problem.is_listed:
         return sweep(problem), "sweep by birth", len(problem)
 
     def keep_on(peak: int, work: int) -> bool:

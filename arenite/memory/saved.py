@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -38,12 +37,12 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
     return flattened(data, arrays)
 
 
-@dataclass(frozen=True, eq=False)
 class _Details(Mapping[ValueId, str]):
     """What is known of values, read when someone asks: a start does not."""
 
-    ids: Sequence[ValueId]
-    content: NDArray[Any]
+    def __init__(self, ids: Sequence[ValueId], content: NDArray[Any]) -> None:
+        self.ids = ids
+        self.content = content
 
     @cached_property
     def _texts(self) -> dict[ValueId, str]:

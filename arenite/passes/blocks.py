@@ -38,6 +38,8 @@ def blocks(node: Node) -> Node:
 def share_panels(graph: Graph) -> Graph:
     """Rows of matrices that are multiplied with are taken from their panels."""
     packed = {node.inputs[1] for node in graph.everything if node.op == "matmul_blocks"}
+    if not packed:
+        return graph
 
     def shared(node: Node) -> Node:
         if node.op != "rows_of_blocks" or node.inputs[0] not in packed:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from arenite.dtype import Kind
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.define import OPS, make, on_inputs
 from arenite.ir.ops.sources import full
 
 #: Families of ops that make constants of constants.
@@ -139,7 +139,7 @@ def _with_one_factor(graph: Graph) -> Graph:
         same = all(new[value] is value for value in node.inputs)
         made = node
         if not same:
-            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+            made = on_inputs(node, tuple(new[value] for value in node.inputs))
         found = _factor(node, known) if node in behind else None
         if found is not None:
             number, factor = found
@@ -198,7 +198,7 @@ def _replaced(graph: Graph, ends: dict[Node, tuple[Node, Node]]) -> Graph:
             origins.add(moved, *graph.origins.of(old))
             made = moved if made is conv else make("add", moved, made.inputs[1])
         elif any(new[value] is not value for value in node.inputs):
-            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+            made = on_inputs(node, tuple(new[value] for value in node.inputs))
         new[node] = made
         origins.add(made, *graph.origins.of(node))
     return graph.mapped(new, origins)

@@ -17,7 +17,7 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import BOOL, make
+from arenite.ir.ops.define import BOOL, make, on_inputs
 from arenite.ir.ops.sources import full
 from arenite.passes.expand import why_expanded
 
@@ -44,6 +44,9 @@ class _Spelled:
 
 def recognise(graph: Graph) -> Graph:
     """The graph with the op for every attention it spells out."""
+    found = {node: spelled for node in graph.nodes if (spelled := _spelled(node)) is not None}
+    if not found:
+        return graph
     users, outputs = graph.users(), set(graph.results)
     new: dict[Node, Node] = {}
     origins = graph.origins.subset(graph.everything)
@@ -51,8 +54,8 @@ def recognise(graph: Graph) -> Graph:
     for node in graph.nodes:
         made = node
         if any(new[value] is not value for value in node.inputs):
-            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
-        spelled = _spelled(node)
+            made = on_inputs(node, tuple(new[value] for value in node.inputs))
+        spelled = found.get(node)
         if spelled is not None and _is_private(node, spelled, users, outputs):
             made = _made(node, spelled, new) or made
         is_other |= made is not node

@@ -18,7 +18,7 @@ from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops import Region
 from arenite.ir.ops.control import regions_of
-from arenite.ir.ops.define import make
+from arenite.ir.ops.define import OPS, make, on_inputs
 from arenite.ir.regions import original
 
 Rule: TypeAlias = Callable[[Node], Node]
@@ -68,45 +68,57 @@ class _Rewriting:
         return self._whole.origins.subset(self._whole.everything)
 
     def of(self, graph: Graph) -> Graph:
-        new: dict[Node, Node] = {}
+        rule = self._rule
+        new: dict[Node, Node] = {}  # for nodes that do not stay
         known: set[Node] = set()
-        is_new = False
         for node in graph.nodes:
-            result = new[node] = self._rewritten(node, graph, new)
+            result = node
+            if OPS[node.op].family == "control" and regions_of(node):
+                result = self._with_regions(node, graph, new)
+            elif new and not new.keys().isdisjoint(node.inputs):
+                result = on_inputs(node, tuple([new.get(value, value) for value in node.inputs]))
+            changed = rule(result)
+            if changed is not result:
+                result = self._settled(changed, result)
             if result is node:
                 known.add(node)
                 continue
-            is_new = True
+            new[node] = result
             if any(region not in self._regions.values() for region in regions_of(result)):
                 _inherit_inside(result, self._origins)
             _inherit(result, graph.origins.of(node), known, self._origins)
-        return graph.mapped(new, self._origins) if is_new else graph
+        return graph.mapped(new, self._origins) if new else graph
 
-    def _rewritten(self, node: Node, graph: Graph, new: Mapping[Node, Node]) -> Node:
-        result = node
-        inside = {
-            name: self._region(value, graph)
-            for name, value in node.attrs
-            if isinstance(value, Region)
-        }
-        same_inside = all(region == node.attr(name) for name, region in inside.items())
-        if not same_inside or any(new[value] is not value for value in node.inputs):
-            inputs = (new[value] for value in node.inputs)
-            result = make(node.op, *inputs, **{**dict(node.attrs), **inside})
+    def _settled(self, changed: Node, result: Node) -> Node:
+        """What the rule leaves alone, where it made one node of another."""
         for _ in range(MAX_STEPS):
-            changed = self._rule(result)
-            if changed is result:
-                break
             if changed.shape != result.shape or changed.dtype != result.dtype:
                 raise InvalidGraph(f"{changed!r} cannot stand for {result!r}: another type")
             result = changed
+            changed = self._rule(result)
+            if changed is result:
+                break
         return result
+
+    def _with_regions(self, node: Node, graph: Graph, new: Mapping[Node, Node]) -> Node:
+        attrs = {
+            name: self._region(value, graph) if isinstance(value, Region) else value
+            for name, value in node.attrs
+        }
+        inputs = tuple(new.get(value, value) for value in node.inputs)
+        same_inside = all(attrs[name] == region for name, region in _regions_by_name(node))
+        same = same_inside and all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        return node if same else make(node.op, *inputs, **attrs)
 
     def _region(self, region: Region, graph: Graph) -> Region:
         if region not in self._regions:
             inside = self.of(graph.of_region(region))
             self._regions[region] = Region(region.parameters, inside.outputs)
         return self._regions[region]
+
+
+def _regions_by_name(node: Node) -> list[tuple[str, Region]]:
+    return [(name, value) for name, value in node.attrs if isinstance(value, Region)]
 
 
 def _inherit(

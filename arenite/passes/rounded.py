@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.byte_products import INT8, TURN
-from arenite.ir.ops.define import INT32, make
+from arenite.ir.ops.define import INT32, make, on_inputs
 from arenite.ir.ops.sources import full
 from arenite.passes.byte_casts import (
     BYTES,
@@ -51,7 +51,7 @@ def stay_numbers(graph: Graph) -> Graph:
     for node in graph.nodes:
         made = node
         if any(new[value] is not value for value in node.inputs):
-            made = make(node.op, *(new[value] for value in node.inputs), **dict(node.attrs))
+            made = on_inputs(node, tuple(new[value] for value in node.inputs))
         if node in taken:
             raised, more = found[node]
             great = new[raised]

@@ -44,17 +44,20 @@ def compile_graph(
 ) -> Executable:
     """An Executable for a device of this machine: from the cache, where it has been compiled
     before. While code is made, `on_progress(done, total)` hears of kernels."""
-    found = saved_program(graph, options, threads=threads)
+    outline = Outline.of(graph)
+    found = saved_program(outline, options, threads=threads)
     if found is not None:
         return found
-    outline = Outline.of(graph)
     if outline.kept_as is not None:
         outline = Outline.of(outline.graph)
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        built.append(compile_anew(outline.graph, options, on_progress))
-        return built[0].sections()
+        from arenite.pipeline.garbage import collected_less_often
+
+        with collected_less_often():
+            built.append(compile_anew(outline.graph, options, on_progress))
+            return built[0].sections()
 
     sections = cache.default().obtain(_key("model", outline, options), build_sections)
     try:
@@ -96,14 +99,18 @@ def plan_graph(graph: Graph | Outline, options: Options = USUAL) -> MemoryPlan:
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
     key = _key("plan", outline, options)
+    made: list[MemoryPlan] = []
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import draft
+        from arenite.pipeline.garbage import collected_less_often
 
-        return {"plan": draft(outline.graph, options).plan.to_json().encode()}
+        with collected_less_often():
+            made.append(draft(outline.graph, options).plan)
+            return {"plan": made[0].to_json().encode()}
 
     sections = store.obtain(key, build_sections, needs=("plan",))
-    return MemoryPlan.from_json(bytes(sections["plan"]).decode())
+    return made[0] if made else MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
 def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:

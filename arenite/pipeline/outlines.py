@@ -42,8 +42,11 @@ def outline_of(recipe: Recipe) -> Outline:
         except (AreniteError, LookupError, TypeError, ValueError) as problem:
             _log.info("what was kept of a graph is dropped: %r", problem)
             store.drop(key)
-    outline = Outline.of(recipe.build())
-    written = _written(outline, recipe)
+    from arenite.pipeline.garbage import collected_less_often
+
+    with collected_less_often():
+        outline = Outline.of(recipe.build())
+        written = _written(outline, recipe)
     if written is not None:
         store.put(key, written)
     return outline

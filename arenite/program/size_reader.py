@@ -8,7 +8,7 @@ its value for the shapes of a call. A variable follows from a size that is linea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arenite.ir.dim import (
     Dim,
@@ -23,8 +23,7 @@ from arenite.ir.dim import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     """variable = (size of an axis of an array - rest) / factor"""
 
     variable: Var

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from arenite.ir.dim import Dim, Expr, Floordiv, Positive, Var, bounds, maximum, product
@@ -137,7 +138,8 @@ _VIEWS = {
 }
 
 
-def reshaped_index(index: Index, shape: Sequence[Dim], inner_shape: Sequence[Dim]) -> Index:
+@lru_cache(1 << 10)
+def reshaped_index(index: Index, shape: tuple[Dim, ...], inner_shape: tuple[Dim, ...]) -> Index:
     """The index in `inner_shape` of the element at `index` of `shape`, row-major both.
 
     Axes are taken in groups of equal product, so that a symbolic size in one group is never

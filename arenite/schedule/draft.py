@@ -47,9 +47,12 @@ class Draft:
     joined_into: Draft | None = None
 
     def final(self) -> Draft:
+        """What it was joined into in the end."""
         draft = self
         while draft.joined_into is not None:
             draft = draft.joined_into
+        if draft is not self:
+            self.joined_into = draft  # the next one who asks has a shorter way
         return draft
 
     @property

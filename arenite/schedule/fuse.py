@@ -291,10 +291,11 @@ class _Drafts:
 
     def finished(self, numbers: Iterator[int], given_nbytes: int, over: Overwriting) -> list[Step]:
         outputs = set(self.graph.results)
-        read_by: dict[Node, set[int]] = {}
+        readers: dict[Node, list[Draft]] = {}
         for draft in self.works:
             for read in draft.reads:
-                read_by.setdefault(read, set()).add(id(draft))
+                if read in self.by_node:
+                    readers.setdefault(read, []).append(draft)
         after = {
             id(self.works[k]): [self.works[before] for before in sorted(befores)]
             for k, befores in over.after.items()
@@ -306,7 +307,11 @@ class _Drafts:
                 inside = partial(_fused, numbers=numbers, given_nbytes=given_nbytes)
                 steps.append(construct(self.graph, made, inside, numbers))
                 continue
-            stored = [n for n in made if n in outputs or read_by.get(n, set()) - {id(draft)}]
+            stored = [
+                node
+                for node in made
+                if node in outputs or any(one is not draft for one in readers.get(node, ()))
+            ]
             inlined = _inlined(made, self.by_node)
             number = next(numbers)
             overwrites = tuple(

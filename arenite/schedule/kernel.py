@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Found, LoopVar, Var, bounds, product
@@ -39,8 +40,7 @@ class Role(Enum):
     ROW = "row"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     node: Node
     role: Role
 
@@ -282,6 +282,7 @@ def control_reads(parts: LoopParts) -> tuple[Node, ...]:
     return trips if is_always(parts.condition) else (*trips, parts.condition)
 
 
+@lru_cache(1 << 10)
 def space_vars(space: Shape) -> tuple[Var, ...]:
     """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
     return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))

@@ -49,6 +49,11 @@ _OPS = {
 }
 
 
+def is_reduction(node: Node) -> bool:
+    """Whether a node is complete only when many elements are combined."""
+    return node.op in _OPS or node.op in _PRODUCTS
+
+
 def reduction_of(node: Node) -> Reduction | None:
     """The reduction a node is, or None for every other op."""
     if node.op in _OPS:
@@ -57,25 +62,8 @@ def reduction_of(node: Node) -> Reduction | None:
         return Reduction(
             _OPS[node.op], x.shape, tuple(sorted(axes)), lambda index: (Source(x, index),)
         )
-    if node.op == "matmul":
-        return _matmul(node)
-    if node.op == "matmul_panels":
-        return _matmul_panels(node)
-    if node.op == "conv":
-        return _conv(node)
-    if node.op == "conv_last":
-        return _conv_last(node)
-    if node.op == "depthwise_last":
-        return _depthwise_last(node)
-    if node.op == "conv_winograd":
-        return _conv_winograd(node)
-    if node.op == "matmul_bytes":
-        return _matmul_bytes(node)
-    if node.op == "conv_bytes":
-        return _conv_bytes(node)
-    if node.op == "matmul_packed":
-        return _matmul_packed(node)
-    return None
+    of_product = _PRODUCTS.get(node.op)
+    return None if of_product is None else of_product(node)
 
 
 def _matmul(node: Node) -> Reduction:
@@ -274,3 +262,16 @@ def _taken(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim)
         if pair != (0, 0):
             guards.append(Guard(position, size))
     return Source(x, (*index, channel), tuple(guards))
+
+
+_PRODUCTS: dict[str, Callable[[Node], Reduction]] = {
+    "matmul": _matmul,
+    "matmul_panels": _matmul_panels,
+    "conv": _conv,
+    "conv_last": _conv_last,
+    "depthwise_last": _depthwise_last,
+    "conv_winograd": _conv_winograd,
+    "matmul_bytes": _matmul_bytes,
+    "conv_bytes": _conv_bytes,
+    "matmul_packed": _matmul_packed,
+}

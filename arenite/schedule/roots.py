@@ -7,7 +7,7 @@ for a view and little for cheap arithmetic, and saves the memory it would pass t
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from arenite.ir.dim import Dim, bounds, known_le, product
 from arenite.ir.graph import Graph
@@ -26,7 +26,7 @@ from arenite.schedule.access import (
     sources,
 )
 from arenite.schedule.kernel import control_reads, space_vars
-from arenite.schedule.reduce import reduction_of
+from arenite.schedule.reduce import is_reduction
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96
@@ -69,6 +69,9 @@ IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
 
 #: Kernels of their own that read operands through views.
 ATTENTIONS = frozenset({"attention", "attention_parts"})
+
+#: Whose operands are read many times, element by element.
+_READING_OFTEN = CONTRACTIONS | ATTENTIONS | {"window"}
 
 #: Sources that take no memory: made up where they are needed.
 MADE_UP = frozenset({"full", "iota", "size"})
@@ -196,8 +199,7 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
     return {node: roots[node] for node in graph.nodes if node in roots}
 
 
-@dataclass(frozen=True, slots=True)
-class _Inlined:
+class _Inlined(NamedTuple):
     """What it takes to compute one element of a node anew."""
 
     behind: Node  # whose elements a chain of views shows, or a view that has several sources
@@ -214,21 +216,27 @@ class _Inlined:
         joins = node.op in ("concat", "pad")
         is_one = shown and len(node.inputs) == 1 and not is_in_memory(node.inputs[0])
         ops = COSTS.get(node.op, 0 if shown or node.op in MADE_UP else 1)
+        pieces = len(parts) if joins else 0
+        views = 0
+        is_flat = is_elementwise(node) or node.op in ("reshape", "full")
+        for part in parts:
+            ops += part.ops
+            pieces += part.pieces
+            views = max(views, part.views)
+            is_flat = is_flat and part.is_flat
         return _Inlined(
-            behind=parts[0].behind if is_one else node,
-            ops=ops + sum(part.ops for part in parts),
-            pieces=(len(parts) if joins else 0) + sum(part.pieces for part in parts),
-            views=shown + max((part.views for part in parts), default=0),
-            is_flat=(is_elementwise(node) or node.op in ("reshape", "full"))
-            and all(part.is_flat for part in parts),
-            is_pieced=joins or (shown and parts[0].is_pieced),
+            parts[0].behind if is_one else node,
+            ops,
+            pieces,
+            views + shown,
+            is_flat,
+            joins or (shown and parts[0].is_pieced),
         )
 
     def seen_from(self, below: _Inlined, kept: Node, node: Node) -> _Inlined:
         """Once `kept`, which took what `below` says, is written, and `node` is it or a view of
         it."""
-        return replace(
-            self,
+        return self._replace(
             behind=kept,
             ops=0,
             pieces=self.pieces - below.pieces,
@@ -264,7 +272,7 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
         return "a copy: what it reads is a value of its own, handed on as another"
     if node in outputs:
         return "an output of the graph"
-    if reduction_of(node) is not None:
+    if is_reduction(node):
         return "a reduction is complete only when all of its elements are in"
     if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
         return f"{node.op} is a kernel of its own"
@@ -275,7 +283,7 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
             in_runs = user.op == "attention_parts" and node in user.inputs[1:3]
             if is_readable_in_place(node, in_runs=in_runs):
                 continue
-        if not is_elementwise(user) and not is_view(user) and reduction_of(user) is None:
+        if not is_elementwise(user) and not is_view(user) and not is_reduction(user):
             return f"{user.op} reads it from memory"
         if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
             return f"{user.op} reads it from memory"
@@ -302,7 +310,7 @@ def _too_dear(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"
-        if (user.op == "window" or user.op in CONTRACTIONS | ATTENTIONS) and ops > 0:
+        if user.op in _READING_OFTEN and ops > 0:
             return f"each element is read many times by {user.op}"
         if user.op in CONTRACTIONS and made.is_pieced:
             return f"{user.op} would choose between pieces for every product"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from arenite.backends.cpu.lowering.lower import lower
 from arenite.ir.dim import Dim, Var, evaluate
 from tests.codegen.attention_cases import Case, Made, check, compare, made_of
 from tests.codegen.building import same
@@ -49,6 +50,20 @@ def test_sizes_known_later(causal: bool, mask: str) -> None:
         now = replace(case, batch=(b,), queries=t, keys=s)
         arrays = now.operands()
         compare(now, arrays, *made.run(arrays, {"batch": b, "queries": t, "keys": s}))
+
+
+@pytest.mark.parametrize("groups", [8, 20, 40])
+@pytest.mark.parametrize("kept", [None, np.float16, np.int8])
+def test_many_wide_heads_make_no_large_kernel(kept: type | None, groups: int) -> None:
+    # LLVM takes a second for a million characters, and more than in proportion for more.
+    queries, keys = Var("queries", 0, 128), Var("keys", 0, 4096)
+    case = Case(heads=40, groups=groups, depth=128, width=128, kept=kept, causal=True, offset=5)
+    for n in (1, 4, queries):
+        shapes: list[tuple[Dim, ...]] = [(1, 40, n, 128), *[(1, groups, keys, 128)] * 2]
+        if kept is np.int8:
+            shapes += [(1, groups, keys)] * 2
+        made = Made(case, shapes)
+        assert len(lower(made.built.loops, made.target)) < 1_000_000
 
 
 def test_an_offset_known_later() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -395,3 +396,25 @@ def test_files_of_the_user_are_never_removed(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="is a path"):
         fetch.remove(str(file))
     assert file.read_bytes() == b"mine"
+
+
+CODE = """
+import sys
+from arenite import fetch
+from arenite.errors import FileMissing
+
+try:
+    fetch.obtain(fetch.DEFAULT, offline=True)
+except FileMissing:
+    print(*sys.modules)
+"""
+
+
+def test_what_fetches_is_imported_when_something_is_to_be_fetched(tmp_path: Path) -> None:
+    environment = os.environ | {"ARENITE_CACHE_DIR": str(tmp_path)}
+    given = [sys.executable, "-c", CODE]
+    done = subprocess.run(given, capture_output=True, text=True, check=True, env=environment)
+    modules = {*done.stdout.split()}
+    assert "arenite.fetch.obtain" in modules
+    network = {"ssl", "http.client", "urllib.request", "email", "arenite.fetch.download"}
+    assert not modules & {*network, "difflib", "subprocess", "zipfile"}

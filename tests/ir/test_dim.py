@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite.errors import BoundsError, InvalidArgument
+from arenite.ir import dim
 from arenite.ir.dim import (
     Dim,
+    Found,
     Var,
     bounds,
     ceildiv,
     evaluate,
     exact_quotient,
+    found_in,
     known_le,
     maximum,
     minimum,
@@ -197,6 +200,34 @@ def test_numbers_stay_numbers() -> None:
 def test_variables_are_found_everywhere() -> None:
     assert variables(maximum(BATCH // N, M) * 2) == {BATCH, N, M}
     assert variables(5) == frozenset()
+
+
+def test_a_size_found_while_running_is_no_variable_of_its_name() -> None:
+    given, found = Var("rows", 0, 9), Found("rows", 0, 9)
+    assert given != found
+    uses: list[Callable[[Dim], Dim]] = [
+        lambda x: x + 1,
+        lambda x: 3 * x,
+        lambda x: x // 2,
+        lambda x: (x + 1) // (x + 2),
+    ]
+    for use in uses:
+        assert found_in(use(given)) == set()
+        assert found_in(use(found)) == {found}
+        assert found_in(use(given)) == set()
+
+
+def test_arithmetic_that_was_done_before_is_not_done_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n = Var("asked_for_once", 1, 99)
+
+    def sizes() -> list[Dim]:
+        return [3 * n * (n + 1), (7 * n + 5) // 4, (n + 8) // (2 * n + 1), n - 4 * n]
+
+    before = sizes()
+    monkeypatch.setattr(dim, "_of_terms", None)  # which makes every sum
+    assert sizes() == before
 
 
 def test_known_le_needs_proof() -> None:

@@ -27,6 +27,8 @@ from arenite.ir import (
     verify,
 )
 from arenite.ir.node import _interned, nbytes_of
+from arenite.ir.ops.define import OPS, on_inputs
+from tests.ir.op_examples import EXAMPLES
 
 X = graph_input("x", 0, (3, 4), float32)
 
@@ -49,6 +51,56 @@ def test_numbers_that_python_holds_equal_are_told_apart() -> None:
     assert full((), 0j, complex128) is not full((), complex(0.0, -0.0), complex128)
     # What rounds to the same element is the same.
     assert full((2,), 0.1, float32) is full((2,), float(np.float32(0.1)), float32)
+
+
+def test_a_number_is_rounded_by_itself_whatever_was_rounded_before() -> None:
+    given: list[Any] = [
+        0,
+        0.0,
+        -0.0,
+        False,
+        True,
+        1,
+        1.0,
+        np.float32(1),
+        np.int8(1),
+        0.1,
+        np.float64(0.1),
+    ]
+    for _ in range(2):
+        for value in [*given, *reversed(given)]:
+            for name in ("float32", "float16", "int8", "bool", "float64"):
+                dtype = BY_NAME[name]
+                held = full((), value, dtype).attr("value")
+                expected = np.asarray(value).astype(dtype.to_numpy()).item()
+                assert type(held) is type(expected)
+                assert (held, np.signbit(held)) == (expected, np.signbit(expected))
+    assert np.isnan(full((), float("nan"), float32).attr("value"))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_node_on_other_inputs_of_the_same_types_is_what_making_it_gives(op: str) -> None:
+    node = EXAMPLES[op]()
+    assert on_inputs(node, node.inputs) is node
+    others = tuple(
+        graph_input(f"other{k}", k, value.shape, value.dtype) for k, value in enumerate(node.inputs)
+    )
+    try:
+        made = make(node.op, *others, **dict(node.attrs))
+    except InvalidArgument:  # where a number must be known
+        with pytest.raises(InvalidArgument):
+            on_inputs(node, others)
+        return
+    assert on_inputs(node, others) is made
+    assert (made.shape, made.dtype) == (node.shape, node.dtype)
+
+
+def test_nodes_on_other_inputs_are_sound() -> None:
+    y = make("exp", X)
+    old = make("pad", make("add", X, X), padding=((1, 0), (0, 2)), value=-0.0)
+    new = on_inputs(old, (on_inputs(old.inputs[0], (y, X)),))
+    verify(Graph.of([new]))
+    assert new is make("pad", make("add", y, X), padding=((1, 0), (0, 2)), value=-0.0)
 
 
 def test_a_dead_node_leaves_the_table() -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import DoesNotFit, InvalidArgument, InvalidPlan
-from arenite.memory import Alias, Lifetime, Progress, Value
-from arenite.memory.blocks import make_blocks
-from arenite.memory.placement import Problem, count_pairs, list_neighbours, sweep
+from arenite.memory import Alias, Lifetime, Progress, Value, placement
+from arenite.memory.blocks import Block, make_blocks
+from arenite.memory.placement import Layout, Problem, count_pairs, list_neighbours, sweep
 from tests.memory.problems import conflicts, graph_like, optimum, values
 
 
@@ -550,6 +550,47 @@ def test_the_sweep_for_huge_problems_is_sound(given_values: list[Value]) -> None
         ]:
             assert cell not in cells
             cells.add(cell)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from([1, 4, 8, 32])), max_size=12),
+    st.booleans(),
+)
+def test_what_lives_at_once_goes_to_the_lowest_gap(
+    sizes: list[tuple[int, int]], is_pinned: bool
+) -> None:
+    lives = [(0, 3), (1, 2), (1, 9)]
+    blocks = [Block(n, a, *lives[k % 3]) for k, (n, a) in enumerate(sizes)]
+    blocks += [Block(5, 1, 4, 4)]  # never lives
+    blocks += [Block(7, 1, 0, 3, pin=16), Block(0, 1, 0, 3, pin=20)] if is_pinned else []
+    problem = Problem.of(blocks)
+    assert problem.is_crowd
+    layout = Layout(problem)
+    layout.place_all(range(len(blocks)), 2**40)
+    assert layout.work == sum(
+        problem.n_live if block.is_live else 1 for block in blocks if block.pin is None
+    )
+    taken = set(range(16, 23)) if is_pinned else set()
+    for block, offset in zip(blocks, layout.offsets, strict=True):
+        if block.pin is None:
+            mine = taken if block.is_live and block.nbytes else set()
+            lowest = next(
+                low
+                for low in range(0, 10_000, block.alignment)
+                if mine.isdisjoint(range(low, low + block.nbytes))
+            )
+            assert offset == lowest
+            if block.is_live:
+                taken |= set(range(lowest, lowest + block.nbytes))
+
+
+def test_weights_are_placed_without_a_list_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All live at once: the list would grow with the square of the number of layers.
+    monkeypatch.setattr(placement, "list_neighbours", None)
+    weights = [Value(k, 64 * (1 + k % 5), Lifetime(0, 99), region="packed") for k in range(2000)]
+    plan = memory.plan(weights)
+    assert plan.peak_nbytes == plan.lower_bound == 64 * 3 * 2000
 
 
 def test_a_problem_with_too_many_pairs_to_list_is_swept() -> None:

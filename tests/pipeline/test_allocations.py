@@ -181,6 +181,19 @@ def test_python_is_not_entered_between_kernels(threads: int) -> None:
     assert len(set(counts.values())) == 1, counts
 
 
+def test_a_team_costs_a_small_call_no_more_than_its_lock() -> None:
+    """Of what Python does; workers are looked after in native code."""
+    x = np.ones((4, 4), np.float32)
+    counts = {}
+    for threads in (1, 2):
+        with program_of(1, 4, threads) as program:
+            for _ in range(3):
+                program(x)
+            counts[threads] = python_events(program, x)
+    # The team is asked for; its lock is taken and let go: three calls and their returns.
+    assert counts[2] - counts[1] <= 6, counts
+
+
 #: What an Executable takes beside its plan: code, table, registers, Python's own objects.
 BESIDE_THE_PLAN_NBYTES = 2 * 2**20
 

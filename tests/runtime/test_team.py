@@ -176,7 +176,26 @@ def test_tables_that_come_and_go_while_workers_are_late(
         assert (x == n).all()
 
 
-def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to() -> None:
+def test_a_worker_that_seldom_holds_the_others_up_does_not_rest(kernels: dict[str, int]) -> None:
+    model, arrived = napping(kernels, 20_000)
+    run_both(model, arrived)
+    team = native.team()
+    before = team.rests_by_thread[1]
+    record = team.address + Team.WORKERS + Worker.NBYTES
+    n_held = 0
+    for _ in range(20):
+        deadline = time.monotonic() + 30
+        while asleep_as(1) == Worker.RESTING:  # what it does when that ends must be done
+            assert time.monotonic() < deadline
+        for word in (Worker.FREE_SINCE, Worker.HELD_AT, Worker.REST_NS):
+            ctypes.c_int64.from_address(record + word).value = 0  # not since the machine started
+        run_both(model, arrived)
+        n_held += ctypes.c_int64.from_address(record + Worker.HELD_AT).value > 0
+    assert n_held > 0, "it was seen"
+    assert team.rests_by_thread[1] <= before + 1, "one may have been asked for before"
+
+
+def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to(kernels: dict[str, int]) -> None:
     cpus = os.sched_getaffinity(0)
     if len(cpus) < 2:
         pytest.skip("one CPU is all there is")
@@ -186,18 +205,18 @@ def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to() -> None:
         found = [os.sched_getaffinity(int(name)) for name in os.listdir("/proc/self/task")]
         return {cpu for allowed in found if len(allowed) == 1 for cpu in allowed}
 
-    team = native.runtime().new_team()
-    with team.lock:
-        team.grow(2)
-    [taken] = {cpu for cpu in pinned() if cpu == team._cpus[1]}
+    model, arrived = napping(kernels, 0)
+    run_both(model, arrived)
+    team = native.team()
+    [taken] = {cpu for cpu in pinned() if cpu == team.cpus[1]}
     try:
         os.sched_setaffinity(0, {taken})  # this thread alone
-        with team.lock:
-            team._look_at = 0
-            team.grow(2)
-            assert team._cpus[0] == taken != team._cpus[1]
-            assert team._cpus[1] in pinned()
+        word = ctypes.c_int64.from_address(team.address + Team.PLACE_AT)
+        assert word.value > 0
+        word.value = 0
+        run_both(model, arrived)
+        assert word.value > 0, "and looked at again some time later only"
+        assert team.cpus[0] == taken != team.cpus[1]
+        assert team.cpus[1] in pinned()
     finally:
         os.sched_setaffinity(0, cpus)
-        with team.lock:
-            team.stop()

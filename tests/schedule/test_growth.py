@@ -21,11 +21,15 @@ from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
+from arenite.ir.ops import OPS
 from arenite.passes import PASSES, run
 from arenite.passes.simplify import MAX_PARTS
+from arenite.pipeline.build import draft
 from arenite.schedule import fuse
+from arenite.schedule.reduce import is_reduction, reduction_of
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES
-from arenite.tensor import Tensor, concat, spec, stack, where
+from arenite.tensor import Tensor, asarray, concat, spec, stack, where
+from tests.ir.op_examples import EXAMPLES
 
 #: More than the size itself grows, for what a kernel as large as they get has over smaller ones.
 SLACK = 1.6
@@ -43,8 +47,8 @@ def built_of(graph: Graph) -> list[Built]:
     return [build_chosen(kernel, BACKEND.build, {}) for kernel in fuse(simplified).kernels]
 
 
-def work_of(graph: Graph) -> tuple[int, int]:
-    """Functions entered from the graph to the text of all modules, and characters of loops."""
+def calls_of(work: Callable[[], object]) -> int:
+    """Functions that Python enters on the way."""
     calls = 0
 
     def entered(frame: object, event: str, argument: object) -> None:
@@ -53,13 +57,23 @@ def work_of(graph: Graph) -> tuple[int, int]:
 
     sys.setprofile(entered)
     try:
-        built = built_of(graph)
-        texts = [kernel_text(replace(one.loops, name="kernel")) for one in built]
-        for loops in {text: one.loops for text, one in zip(texts, built, strict=True)}.values():
-            lower(loops, BACKEND.target)
+        work()
     finally:
         sys.setprofile(None)
-    return calls, sum(map(len, texts))
+    return calls
+
+
+def work_of(graph: Graph) -> tuple[int, int]:
+    """Functions entered from the graph to the text of all modules, and characters of loops."""
+    texts: list[str] = []
+
+    def work() -> None:
+        built = built_of(graph)
+        texts.extend(kernel_text(replace(one.loops, name="kernel")) for one in built)
+        for loops in {text: one.loops for text, one in zip(texts, built, strict=True)}.values():
+            lower(loops, BACKEND.target)
+
+    return calls_of(work), sum(map(len, texts))
 
 
 def repeated(step: Callable[[Tensor], Tensor], times: int) -> Callable[[Tensor], Tensor]:
@@ -136,6 +150,36 @@ def test_work_grows_with_the_width_of_a_graph(name: str) -> None:
         return work_of(graph_of(lambda x: WIDE[name](x, width), spec((8, 8)).argument("x", 0)))
 
     need_linear(work(SMALL), work(LARGE))
+
+
+def test_layers_take_few_steps_each_from_the_graph_to_the_plan() -> None:
+    def graph(n: int) -> Graph:
+        def function(x: Tensor) -> Tensor:
+            for k in range(n):
+                x = (x @ asarray(np.full((16, 16), k, np.float32))).gelu()
+                x = (x - x.mean(1, keepdims=True)) * 0.5
+                x = concat([x[:, 8:], -x[:, :8]], 1).softmax(1)
+            return x
+
+        return graph_of(function, spec((12, 16)).argument("x", 0))
+
+    draft(graph(20))  # what all layers have in common
+    small, large = graph(20), graph(60)
+    few, many = calls_of(lambda: draft(small)), calls_of(lambda: draft(large))
+    # Some fifteen passes, and fusion, order, lifetimes and placement.
+    assert (many - few) / (len(large) - len(small)) < 300
+
+
+def test_what_passes_leave_alone_is_looked_at_once_by_each() -> None:
+    graph = graph_of(repeated(DEEP["choice"], 200), spec((8, 8)).argument("x", 0))
+    assert run(graph, PASSES)[0] is graph
+    assert calls_of(lambda: run(graph, PASSES)) < 6 * len(PASSES) * len(graph)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_reductions_are_known_by_their_op(op: str) -> None:
+    node = EXAMPLES[op]()
+    assert is_reduction(node) == (reduction_of(node) is not None)
 
 
 @pytest.mark.parametrize("name", ["square", "flip"])

@@ -7,7 +7,7 @@ narrower float passes through a float32 rounded to odd, which rounds only once i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
@@ -27,8 +27,7 @@ from arenite.dtype import BY_NAME, DType, Kind
 INT32, UINT32 = BY_NAME["int32"], BY_NAME["uint32"]
 
 
-@dataclass(frozen=True, slots=True)
-class SmallFloat:
+class SmallFloat(NamedTuple):
     """The layout of a float below float32: sign, exponent, mantissa, and what is not a number."""
 
     bits: int

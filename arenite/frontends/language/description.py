@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: Limits of what is believed: above them a file is taken for damaged.
-MAX_LAYERS = 2**9  # planning takes some 80 ms a layer; the deepest models have some 300
+MAX_LAYERS = 2**9  # planning takes some 15 ms a layer; the deepest models have some 300
 MAX_WIDTH = 2**20
 MAX_EXPERTS = 2**12
 #: Of lengths of contexts and vocabularies, and of numbers like the base of angles.

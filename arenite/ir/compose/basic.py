@@ -57,6 +57,8 @@ def swap_axes(x: Node, a: int, b: int) -> Node:
 
 
 def broadcast_to(x: Node, shape: Sequence[Dim]) -> Node:
+    if x.shape == shape:
+        return x
     if x.ndim > len(shape):
         raise ShapeMismatch(f"{typed(x.shape, x.dtype)} does not broadcast to {tuple(shape)}")
     aligned = reshape(x, (1,) * (len(shape) - x.ndim) + x.shape)

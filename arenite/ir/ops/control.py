@@ -33,6 +33,7 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops.define import (
     BOOL,
     INT64,
+    OPS,
     Array,
     Attrs,
     Inferred,
@@ -94,6 +95,8 @@ def cut(x: Node, count: Node) -> Node:
 
 
 def regions_of(node: Node) -> tuple[Region, ...]:
+    if OPS[node.op].family != "control":
+        return ()
     return tuple(value for _, value in node.attrs if isinstance(value, Region))
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node, Shape, intern, typed
+from arenite.ir.node import Node, Shape, intern, typed, with_inputs
 
 Attrs: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = NDArray[Any]
@@ -71,6 +71,15 @@ def make(op: str, *inputs: Node, **attrs: Any) -> Node:
     check_call(definition, inputs, attrs)
     items = tuple(sorted(attrs.items())) if len(attrs) > 1 else tuple(attrs.items())
     return intern(op, inputs, items, lambda: definition.infer(inputs, attrs))
+
+
+def on_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node on other inputs that have the types of its own: neither checked nor typed again.
+
+    What control flow makes may follow from more than types: a loop has rows for a known count."""
+    if OPS[node.op].family == "control":
+        return make(node.op, *inputs, **dict(node.attrs))
+    return with_inputs(node, inputs)
 
 
 def check_call(definition: OpDef, inputs: Sequence[Node], attrs: Attrs) -> None:
@@ -161,6 +170,8 @@ def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
 
 def broadcast(op: str, *shapes: Shape) -> Shape:
     """NumPy's rule: aligned at the end, a size of 1 stretches."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     ndim = max(map(len, shapes), default=0)
     result: list[Dim] = []
     for sizes in zip(*[(1,) * (ndim - len(s)) + s for s in shapes], strict=True):

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.element import convert, held_dtype, numpy_dtype, widened
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node, Shape, attr_key
 from arenite.ir.ops.define import (
     INT64,
     NUMBER,
@@ -69,10 +70,24 @@ def buffer(storage: Array | Buffer) -> Node:
 
 def full(shape: Sequence[Dim], value: bool | int | float | complex, dtype: DType) -> Node:
     """`value`, rounded to `dtype`, everywhere."""
+    if type(value) in (bool, int, float, complex):
+        held = _rounded_once(attr_key(value), value, dtype)
+    else:  # a number of NumPy's
+        held = _rounded(value, dtype)
+    return make("full", shape=tuple(shape), value=held, dtype=dtype)
+
+
+@lru_cache(1 << 10)
+def _rounded_once(key: Hashable, value: bool | int | float | complex, dtype: DType) -> object:
+    """`_rounded`, for numbers that models have many times; `key` tells 0.0, -0.0, 0 and False
+    apart."""
+    return _rounded(value, dtype)
+
+
+def _rounded(value: bool | int | float | complex, dtype: DType) -> object:
     given = np.asarray(value)
     with np.errstate(over="ignore"):
-        held = widened(convert(given, dtype_of(given.dtype), dtype), dtype)
-    return make("full", shape=tuple(shape), value=held.item(), dtype=dtype)
+        return widened(convert(given, dtype_of(given.dtype), dtype), dtype).item()
 
 
 def size(dim: Dim, dtype: DType) -> Node:

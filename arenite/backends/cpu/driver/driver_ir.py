@@ -48,6 +48,7 @@ def runtime_module(target: Target) -> str:
     stamp(module)
     wait_ir.watch(module)
     wait_ir.wakes(module)
+    team_ir.follow(module)
     _raise(module)
     _poll(module)
     wait_ir.wait_for(module)

@@ -57,12 +57,14 @@ class Worker:
     N_TILES = 32  # tiles run so far
     REST_NS = 40  # how long it is to stay away; 0: not at all
     N_RESTS = 48  # how often it has
+    CPU = 56  # that it is pinned to; the caller's when that was last looked at
     ASLEEP = 64  # u32, futex: AWAKE, AT_GATE, IN_RUN or RESTING
     CPU_CLOCK = 72  # the system's name for the clock of its processor time
     CPU_NS = 80  # what that said when the caller began to watch
-    RESTED_AT = 88  # by the driver's clock: when its last rest ended,
-    TIMEOUT = 96  # two i64: seconds, nanoseconds of its rest
-    RESTED_CLOCKS = 112  # and how long it was
+    FREE_SINCE = 88  # by the driver's clock: when it last rested, or held others up before this
+    TIMEOUT = 96  # two i64: seconds, nanoseconds of its last rest
+    HELD_AT = 112  # when it was last seen to hold others up
+    THREAD = 120  # pthread_t
     NBYTES = 128
 
     AWAKE = 0
@@ -89,7 +91,13 @@ class Team:
     FIRST_LOOK = 432  # two i64: how long the caller sleeps in a run before it begins to watch
     NEXT_LOOK = 448  # and afterwards
     TIME = 464  # two i64, the caller's
-    WORKERS = 512
+    PLACE_AT = 480  # by the driver's clock: when the caller's CPU is looked at next
+    PLACE_CLOCKS = 488  # between two looks
+    N_THREADS = 496  # that there are, the caller included
+    CPU_SET = 512  # zeros, but for a moment
+    WORKERS = 640
+
+    CPU_SET_NBYTES = 128
 
     OPENED_SHIFT = 33
     OPEN = 1 << 32
@@ -106,6 +114,8 @@ class Imports:
     CHECK_SIGNALS = 24
     ERROR_OCCURRED = 32
     NEW_INTEGER = 40
+    GET_CPU = 48
+    SET_AFFINITY = 56
     NBYTES = 64
 
 

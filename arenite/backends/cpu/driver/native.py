@@ -346,6 +346,8 @@ def _import_table() -> int:
         (Imports.CHECK_SIGNALS, ctypes.pythonapi.PyErr_CheckSignals),
         (Imports.ERROR_OCCURRED, ctypes.pythonapi.PyErr_Occurred),
         (Imports.NEW_INTEGER, ctypes.pythonapi.PyLong_FromLongLong),
+        (Imports.GET_CPU, libc.sched_getcpu),
+        (Imports.SET_AFFINITY, libc.pthread_setaffinity_np),
     ):
         address = ctypes.cast(function, ctypes.c_void_p).value
         assert address is not None

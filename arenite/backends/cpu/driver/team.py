@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from time import perf_counter
 from typing import NamedTuple
 
 from arenite import locks
@@ -35,7 +34,6 @@ NEXT_LOOK_SECONDS = 1e-3
 #: Between two looks at which CPU the caller is on.
 PLACE_SECONDS = 10e-3
 
-_CPU_SET_NBYTES = 128
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -56,8 +54,7 @@ class Team:
         self.pins = pin
         self._code = code
         self._threads: list[int] = []  # pthread_t
-        self._cpus: list[int] = []  # of each thread; that of the caller when it was last looked at
-        self._look_at = 0.0
+        self.n_threads = 1  # the caller included
         self.address = map_memory(Layout.WORKERS + MAX_THREADS * Worker.NBYTES)
         self._set(Layout.IMPORTS, code.imports)
         self._set(Layout.SPIN_CLOCKS, int(SPIN_SECONDS * code.clocks_per_second))
@@ -65,28 +62,25 @@ class Team:
         self._set(Layout.NS_SCALE, int(2**16 * 1e9 / code.clocks_per_second))
         self._set(Layout.FIRST_LOOK + 8, int(FIRST_LOOK_SECONDS * 1e9))
         self._set(Layout.NEXT_LOOK + 8, int(NEXT_LOOK_SECONDS * 1e9))
-        ctypes.c_int64.from_address(self._record(0) + Worker.TEAM).value = self.address
-
-    @property
-    def n_threads(self) -> int:
-        """The caller included."""
-        return len(self._threads) + 1
+        self._set(Layout.PLACE_AT, 0 if pin else 2**62)
+        self._set(Layout.PLACE_CLOCKS, int(PLACE_SECONDS * code.clocks_per_second))
+        self._set(Layout.N_THREADS, 1)
+        self._set_of(0, Worker.TEAM, self.address)
 
     @property
     def tiles_by_thread(self) -> list[int]:
         """How many tiles of SHARED launches each thread has run so far."""
-        return [
-            ctypes.c_int64.from_address(self._record(i) + Worker.N_TILES).value
-            for i in range(self.n_threads)
-        ]
+        return self._of_each(Worker.N_TILES)
 
     @property
     def rests_by_thread(self) -> list[int]:
         """How often each thread has rested because it was not running while others waited."""
-        return [
-            ctypes.c_int64.from_address(self._record(i) + Worker.N_RESTS).value
-            for i in range(self.n_threads)
-        ]
+        return self._of_each(Worker.N_RESTS)
+
+    @property
+    def cpus(self) -> list[int]:
+        """The CPU each thread is meant for; of the caller, where it was when it was looked at."""
+        return self._of_each(Worker.CPU)
 
     @property
     def n_inside(self) -> int:
@@ -99,11 +93,10 @@ class Team:
         if n_threads > MAX_THREADS:
             raise InvalidArgument(f"{n_threads} threads; a team has at most {MAX_THREADS}")
         if n_threads <= self.n_threads:
-            if self.pins and perf_counter() >= self._look_at:
-                self._follow_caller()
             return
         cpus = _cpus_after_this_one()
-        self._cpus = self._cpus or cpus[:1]
+        if self.n_threads == 1:
+            self._set_of(0, Worker.CPU, cpus[0])
         if n_threads > len(cpus):
             self._set(Layout.YIELD_CLOCKS, int(YIELD_SECONDS * self._code.clocks_per_second))
         # Signals are for Python's threads: workers are born with all of them blocked, but for the
@@ -122,19 +115,19 @@ class Team:
         end(self.address, self.n_threads)
         for thread in self._threads:
             _libc.pthread_join(ctypes.c_ulong(thread), None)
-        self._threads, self._cpus = [], []
+        self._threads = []
+        self._count()
         self._set(Layout.STOP, 0)
 
     def _start(self, index: int, cpu: int) -> None:
-        record = self._record(index)
-        ctypes.c_int64.from_address(record + Worker.INDEX).value = index
-        ctypes.c_int64.from_address(record + Worker.TEAM).value = self.address
+        self._set_of(index, Worker.INDEX, index)
+        self._set_of(index, Worker.TEAM, self.address)
         thread = ctypes.c_ulong()
         failure = _libc.pthread_create(
             ctypes.byref(thread),
             None,
             ctypes.c_void_p(self._code.worker),
-            ctypes.c_void_p(record),
+            ctypes.c_void_p(self._record(index)),
         )
         if failure:
             raise OutOfMemory(
@@ -144,27 +137,29 @@ class Team:
         self._threads.append(thread.value)
         clock = ctypes.c_int32()
         _libc.pthread_getcpuclockid(thread, ctypes.byref(clock))
-        ctypes.c_int64.from_address(record + Worker.CPU_CLOCK).value = clock.value
-        self._cpus.append(cpu)
+        self._set_of(index, Worker.CPU_CLOCK, clock.value)
+        self._set_of(index, Worker.THREAD, thread.value)
+        self._set_of(index, Worker.CPU, cpu)
+        self._count()
         if self.pins:
             _pin(thread, cpu)
 
-    def _follow_caller(self) -> None:
-        """A worker whose CPU the caller has come to gets the one that the caller has left."""
-        self._look_at = perf_counter() + PLACE_SECONDS
-        here, before = int(_libc.sched_getcpu()), self._cpus[0]
-        if here != before:
-            for index in range(1, self.n_threads):
-                if self._cpus[index] == here:
-                    self._cpus[index] = before
-                    _pin(ctypes.c_ulong(self._threads[index - 1]), before)
-            self._cpus[0] = here
+    def _count(self) -> None:
+        self.n_threads = len(self._threads) + 1
+        self._set(Layout.N_THREADS, self.n_threads)
 
     def _record(self, index: int) -> int:
         return self.address + Layout.WORKERS + index * Worker.NBYTES
 
     def _set(self, offset: int, value: int) -> None:
         ctypes.c_int64.from_address(self.address + offset).value = value
+
+    def _set_of(self, index: int, offset: int, value: int) -> None:
+        ctypes.c_int64.from_address(self._record(index) + offset).value = value
+
+    def _of_each(self, offset: int) -> list[int]:
+        records = map(self._record, range(self.n_threads))
+        return [ctypes.c_int64.from_address(record + offset).value for record in records]
 
 
 def _cpus_after_this_one() -> list[int]:
@@ -177,7 +172,8 @@ def _cpus_after_this_one() -> list[int]:
 
 def _pin(thread: ctypes.c_ulong, cpu: int) -> None:
     """Best effort: an unpinned worker is slower, not wrong."""
-    if cpu < 8 * _CPU_SET_NBYTES:
-        chosen = (ctypes.c_uint64 * (_CPU_SET_NBYTES // 8))()
+    nbytes = Layout.CPU_SET_NBYTES
+    if cpu < 8 * nbytes:
+        chosen = (ctypes.c_uint64 * (nbytes // 8))()
         chosen[cpu // 64] = 1 << (cpu % 64)
-        _libc.pthread_setaffinity_np(thread, ctypes.c_size_t(_CPU_SET_NBYTES), chosen)
+        _libc.pthread_setaffinity_np(thread, ctypes.c_size_t(nbytes), chosen)

@@ -23,7 +23,7 @@ from arenite.backends.cpu.driver.entry_ir import (
     tile_count,
 )
 from arenite.backends.cpu.driver.ir_text import Function, Module, Value, Variable
-from arenite.backends.cpu.driver.layout import MAX_CLAIMS, Run, Sync, Team, Worker
+from arenite.backends.cpu.driver.layout import MAX_CLAIMS, Imports, Run, Sync, Team, Worker
 from arenite.backends.cpu.driver.wait_ir import Wait, epochs_ahead, look_again, rest, wait_in_run
 from arenite.program.table import Flag, Op
 
@@ -208,6 +208,9 @@ def parallel_block(
     f.store(f.or_(f.shl(epoch, 32), tick), team, Team.BLOCK, order="release")
     n_threads = f.load("i64", run, Run.N_THREADS)
     with f.if_(f.eq(is_open.get(), 0)):
+        now = f.call("i64", "clock")
+        with f.if_(f.le(f.load("i64", team, Team.PLACE_AT), now)):
+            f.call("void", "follow", team, now)
         f.store(run, team, Team.RUN)
         # Beside the words of the team, this thread's own: kernels get its record.
         f.store(f.at(record, Worker.WORD), record, Worker.ERROR)
@@ -234,6 +237,35 @@ def parallel_block(
         with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="monotonic"), 0)):
             f.break_()
         wait_in_run(f, run, record, is_over, wait)
+
+
+def follow(module: Module) -> None:
+    """Worker 0: if it has been moved to the CPU of another, that gets the one it has left."""
+    f = module.function("follow", "void", team="ptr", now="i64")
+    team = f["team"]
+    next_at = f.add(f["now"], f.load("i64", team, Team.PLACE_CLOCKS))
+    f.store(next_at, team, Team.PLACE_AT)
+    imports = f.load("ptr", team, Team.IMPORTS)
+    here = f.convert("sext", f.call("i32", f.load("ptr", imports, Imports.GET_CPU)), "i64")
+    own = f.at(team, Team.WORKERS)
+    left = f.load("i64", own, Worker.CPU)
+    with f.if_(f.or_(f.eq(here, left), f.lt(here, 0))):
+        f.ret()
+    f.store(here, own, Worker.CPU)
+    # Best effort: a worker that is not pinned is slower, not wrong.
+    with f.if_(f.eq(f.below(left, 8 * Team.CPU_SET_NBYTES), 0)):
+        f.ret()
+    word = f.at(team, f.add(f.shl(f.lshr(left, 6), 3), Team.CPU_SET))
+    f.store(f.shl(1, f.and_(left, 63)), word)
+    with f.count(1, f.load("i64", team, Team.N_THREADS)) as index:
+        record = f.at(own, f.mul(index, Worker.NBYTES))
+        with f.if_(f.eq(f.load("i64", record, Worker.CPU), here)):
+            f.store(left, record, Worker.CPU)
+            set_affinity = f.load("ptr", imports, Imports.SET_AFFINITY)
+            thread, nbytes = f.load("i64", record, Worker.THREAD), i64(Team.CPU_SET_NBYTES)
+            f.call("i32", set_affinity, thread, nbytes, f.at(team, Team.CPU_SET))
+    f.store(i64(0), word)
+    f.ret()
 
 
 def _open_gate(f: Function, team: Value, n_threads: Value) -> None:

@@ -6,8 +6,9 @@ sleepers afterwards; all of it sequentially consistent, so that no wake is lost 
 costs no system call. A sleeper at the gate is not woken by what happens inside a run.
 
 The caller, once it has slept, watches the processor time of the others. Who is awake and yet does
-not run, since its CPU is another program's for the moment, is asked to rest: when it has done what
-it had begun, it stays away for many times as long as it was waited for.
+not run, since its CPU is another program's for the moment, holds the others up. If that comes so
+often that they would be better off without it, it is asked to rest: when it has done what it had
+begun, it stays away for many times as long as it was waited for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from arenite.backends.cpu.target import Target
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
+#: A wait asks for no rest if nobody was waited for in so many times its length before: the CPU was
+#: another program's for a moment, and is the worker's again when it could begin to rest.
+RARE_FACTOR = 16
 #: A rest is so many times as long as the wait it is for; twice as long as the one before where that
 #: is over for less than it took. So a CPU that stays another program's is asked ever less often.
 REST_FACTOR = 8
@@ -47,41 +51,50 @@ def system_calls(module: Module, target: Target) -> None:
 
 
 def watch(module: Module) -> None:
-    """Worker 0, in a long wait: ask those of the first `n` workers to rest that are awake and have
-    had less than half of the time since `began`; where that is 0, watching begins. Returns when it
-    began."""
+    """Worker 0, in a long wait: ask those of the first `n` workers to rest that are awake, have had
+    less than half of the time since `began` and were waited for not long ago; where that is 0,
+    watching begins. Returns when it began."""
     f = module.function("watch", "i64", team="ptr", n="i64", began="i64")
     team = f["team"]
     imports, time = f.load("ptr", team, Team.IMPORTS), f.at(team, Team.TIME)
     now = f.call("i64", "clock")
     begins = f.eq(f["began"], 0)
     clocks = f.sub(now, f["began"])
-    waited = f.lshr(f.mul(clocks, f.load("i64", team, Team.NS_SCALE)), 16)
+
+    def nanoseconds(clocks: Value) -> Value:
+        return f.lshr(f.mul(clocks, f.load("i64", team, Team.NS_SCALE)), 16)
+
+    waited = nanoseconds(clocks)
     with f.count(1, f["n"]) as index:
         record = f.at(team, f.add(f.mul(index, Worker.NBYTES), Team.WORKERS))
         f.call("void", "time_of", imports, f.load("i64", record, Worker.CPU_CLOCK), time)
         spent = f.add(f.mul(f.load("i64", time), 1_000_000_000), f.load("i64", time, 8))
         with f.if_(begins):
             f.store(spent, record, Worker.CPU_NS)
+            held = f.load("i64", record, Worker.HELD_AT)
+            since = f.load("i64", record, Worker.FREE_SINCE, order="monotonic")
+            since = f.select(f.lt(since, held), held, since)
+            f.store(since, record, Worker.FREE_SINCE, order="monotonic")
         with f.if_(f.eq(begins, 0)):
             has_run = f.sub(spent, f.load("i64", record, Worker.CPU_NS))
             awake = f.eq(f.load("i32", record, Worker.ASLEEP, order="seq_cst"), Worker.AWAKE)
             with f.if_(f.and_(awake, f.lt(f.shl(has_run, 1), waited))):
-                rest = f.mul(waited, REST_FACTOR)
-                awake_clocks = f.sub(now, f.load("i64", record, Worker.RESTED_AT))
-                is_again = f.lt(awake_clocks, f.load("i64", record, Worker.RESTED_CLOCKS))
-                twice = f.shl(f.load("i64", record, Worker.TIMEOUT + 8), 1)
-                twice = f.select(is_again, twice, 0)
-                rest = f.select(f.lt(rest, twice), twice, rest)
-                rest = f.select(f.lt(rest, MAX_REST_NS), rest, MAX_REST_NS)
-                f.store(rest, record, Worker.REST_NS, order="monotonic")
+                f.store(now, record, Worker.HELD_AT)
+                since = f.load("i64", record, Worker.FREE_SINCE, order="monotonic")
+                free = f.sub(f["began"], since)
+                with f.if_(f.lt(free, f.mul(clocks, RARE_FACTOR))):
+                    rest = f.mul(waited, REST_FACTOR)
+                    last = f.load("i64", record, Worker.TIMEOUT + 8)
+                    twice = f.select(f.lt(nanoseconds(free), last), f.shl(last, 1), 0)
+                    rest = f.select(f.lt(rest, twice), twice, rest)
+                    rest = f.select(f.lt(rest, MAX_REST_NS), rest, MAX_REST_NS)
+                    f.store(rest, record, Worker.REST_NS, order="monotonic")
     f.ret(f.select(begins, now, f["began"]))
 
 
 def rest(f: Function, team: Value, record: Value) -> None:
     """Stay away for as long as was asked for, unless the team ends."""
     imports, timeout = f.load("ptr", team, Team.IMPORTS), f.at(record, Worker.TIMEOUT)
-    began = f.call("i64", "clock")
     f.store(f.load("i64", record, Worker.REST_NS, order="monotonic"), timeout, 8)
     f.store(i32(Worker.RESTING), record, Worker.ASLEEP, order="seq_cst")
     f.exchange("add", team, Team.SLEEPERS, i32(1))
@@ -92,9 +105,7 @@ def rest(f: Function, team: Value, record: Value) -> None:
     f.exchange("sub", team, Team.SLEEPERS, i32(1))
     f.store(i64(0), record, Worker.REST_NS, order="monotonic")
     f.store(f.add(f.load("i64", record, Worker.N_RESTS), 1), record, Worker.N_RESTS)
-    ended = f.call("i64", "clock")
-    f.store(f.sub(ended, began), record, Worker.RESTED_CLOCKS)
-    f.store(ended, record, Worker.RESTED_AT)
+    f.store(f.call("i64", "clock"), record, Worker.FREE_SINCE, order="monotonic")
 
 
 def wakes(module: Module) -> None:

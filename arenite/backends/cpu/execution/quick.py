@@ -81,7 +81,8 @@ class QuickCall:
         if not crew.lock.acquire(False):
             return self._alone(*arrays, *made), made
         try:
-            crew.grow(n_threads)
+            if crew.n_threads < n_threads:
+                crew.grow(n_threads)
             if crew is not self._crew or n_threads != self._n_threads:
                 self._together = self._entry(runtime().run_parallel_at, crew, n_threads)
                 self._crew, self._n_threads = crew, n_threads

@@ -6,10 +6,13 @@ and the float8 kinds are held as their bits.
 
 from __future__ import annotations
 
+from functools import cache
+
 from arenite.backends.cpu.lowering.vector import Vec, VType
 from arenite.dtype import DType, Kind
 
 
+@cache
 def register_type(dtype: DType, lanes: int) -> VType:
     """How values of the dtype are held in registers."""
     if dtype.kind is Kind.BOOL:
