@@ -9,6 +9,7 @@ In a file of the other byte order exactly the multi-byte fields of a block are s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +43,7 @@ def dequantised(
         if dtype.kind is not Kind.FLOAT or not dtype.has_numpy:
             raise TypeMismatch(f"{dtype} is neither block-quantised nor a float of whole bytes")
         return data.view(dtype.to_numpy()).reshape(shape).astype(np.float32)
-    block = BLOCK_TYPES[dtype.name]
+    block = block_type(dtype)
     blocks = data.reshape(-1, block.nbytes)
     numbers = np.empty((len(blocks), block.length), np.float32)
     step = _CHUNK_ELEMENTS // block.length
@@ -51,6 +52,16 @@ def dequantised(
             chunk = blocks[start : start + step]
             numbers[start : start + step] = _expanded(block, chunk)
     return numbers.reshape(shape)
+
+
+@cache
+def block_type(dtype: DType) -> BlockType:
+    """The description of a block type, checked when it is first used."""
+    if not dtype.is_block:
+        raise TypeMismatch(f"{dtype} is no block-quantised type")
+    block = BLOCK_TYPES[dtype.name]
+    block.check()
+    return block
 
 
 def _expanded(block: BlockType, raw: Bytes) -> Floats:
@@ -79,8 +90,8 @@ def code_values(block: BlockType, codes: Number, raw: Bytes) -> Floats:
 
 def floats_of(block: BlockType, scale: Scale, raw: Bytes) -> NDArray[Any]:
     """The floats of a scale's field, in their own dtype."""
-    field, offset = block.field(scale.field)
-    own = np.ascontiguousarray(raw[:, offset : offset + field.nbytes])
+    field = block.fields[scale.field]
+    own = np.ascontiguousarray(raw[:, field.offset : field.offset + field.nbytes])
     return own.view(BY_NAME[field.dtype].to_numpy())
 
 
@@ -96,14 +107,14 @@ def unsigned(block: BlockType, number: Number, raw: Bytes) -> Bytes:
 
 
 def _pieces(pieces: Pieces, raw: Bytes) -> Bytes:
-    own = raw[:, pieces.offset : pieces.offset + pieces.nbytes]
-    groups = own.reshape(len(raw), -1, 1, pieces.group)
-    if pieces.digits:
-        powers = np.array([[3**k] for k in range(pieces.digits)], np.uint8)
-        made = (groups * powers).astype(np.uint16) * np.uint16(3) >> np.uint16(8)
-    else:
-        made = groups >> np.array(pieces.shifts, np.uint8)[:, None] & np.uint8(2**pieces.width - 1)
-    return made.astype(np.uint8).reshape(len(raw), -1)
+    bits = pieces.bits
+    own = raw[:, pieces.offset : pieces.offset + bits.nbytes].reshape(len(raw), -1, 1, bits.group)
+    if bits.digits:
+        powers = np.array([[3**k] for k in range(bits.digits)], np.uint8)
+        digits = (own * powers).astype(np.uint16) * np.uint16(3) >> np.uint16(8)
+        return digits.astype(np.uint8).reshape(len(raw), -1)
+    made = own >> np.array(bits.shifts, np.uint8)[:, None] & np.uint8(2**bits.width - 1)
+    return made.reshape(len(raw), -1)
 
 
 def _values(number: Number, whole: Bytes) -> Floats:

@@ -21,12 +21,12 @@ def set_scales(name: str, raw: NDArray[np.uint8], values: NDArray[Any] | float) 
     or one for all. E8M0 has no sign, and E4M3 has none in a block."""
     blocks: NDArray[Any] = raw.reshape(-1).view(LAYOUTS[name])
     for field in {scale.field for scale in BLOCK_TYPES[name].scales}:
-        own, _ = BLOCK_TYPES[name].field(field)
+        own = BLOCK_TYPES[name].fields[field]
         each = np.broadcast_to(np.asarray(values, np.float32), len(blocks))
         if "float8" in own.dtype:
             each = np.abs(each)
         as_stored = each.astype(BY_NAME[own.dtype].to_numpy()).view(blocks.dtype[field].base)
-        blocks[field] = as_stored[:, None] if own.count > 1 else as_stored
+        blocks[field] = as_stored[:, None] if own.length > 1 else as_stored
 
 
 def random_blocks(name: str, rows: int, depth: int, seed: int = 0) -> NDArray[np.uint8]:
