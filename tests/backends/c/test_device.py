@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,13 @@ import arenite
 from arenite import State, Tensor, Var
 from arenite.backends.c import shared_object
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import DeviceUnavailable, IndexOutOfRange, NotSupported, RunFailed
+from arenite.errors import (
+    DeviceUnavailable,
+    IndexOutOfRange,
+    NotSupported,
+    RunCancelled,
+    RunFailed,
+)
 from arenite.ir import reference
 from arenite.pipeline import compile_graph
 from arenite.program.options import Options
@@ -112,6 +119,21 @@ def test_a_failed_run_poisons_until_reset() -> None:
             program(x, np.array([0, 1]))
         program.reset()
         assert program(x, np.array([4, 0])).tolist() == [4, 0]
+
+
+def test_a_run_is_cancelled_from_another_thread() -> None:
+    def count(x: Tensor, n: Tensor) -> Tensor:
+        return arenite.fori_loop(n, lambda i, value: value + 1, x)
+
+    specs = arenite.spec((3,), "int64"), arenite.spec((), "int64")
+    x = np.zeros(3, np.int64)
+    with arenite.compile(count, *specs, device="c") as program:
+        timer = threading.Timer(0.2, program.cancel)
+        timer.start()
+        with pytest.raises(RunCancelled, match="can be called again"):
+            program(x, np.int64(10**12))
+        timer.join()
+        assert program(x, np.int64(7)).tolist() == [7, 7, 7]
 
 
 def test_a_kernel_is_launched_by_itself() -> None:
