@@ -171,10 +171,8 @@ class StatementWriter:
             case ir.Accumulator(name, init):
                 # Not an index, though it may be a whole number: it holds what is accumulated.
                 self.expressions.numbers.pop(name, None)
-                spelled = self.name(name)
-                self.line(f"{value_type(init.dtype)} {spelled} = {self.text(init)};")
-                if not self.used[name]:
-                    self.line(f"(void){spelled};")
+                text = self.text(init)
+                self.line(f"{value_type(init.dtype)} {self.name(name)} = {text};")
             case ir.Accumulate(name, op, value):
                 self._accumulate(self.expressions.names.get(name, name), op, value)
             case ir.AccumulateArg():
@@ -355,18 +353,27 @@ def _float_sums(loop: ir.For) -> list[str]:
     return list(dict.fromkeys(stmt.name for stmt in sums)) if is_sum else []
 
 
-_CONSTANT = re.compile(r"\s*const \w+ (\w+) = ")
+_DECLARED = re.compile(r"(\s*)(?:const )?(?:u?int\d+_t|float|double|bool) (\w+) = ")
+_ASSIGNED = re.compile(r"\s*(\w+) \+?= ")
 
 
 def _without_unused(lines: list[str]) -> list[str]:
-    """Without variables that nothing behind them names, since what would have was folded away."""
+    """Without variables that nothing behind them names, since what would have was folded away; with
+    a word to the compiler where one is changed and not read."""
     named: set[str] = set()
+    read: set[str] = set()
     kept: list[str] = []
     for line in reversed(lines):
-        found = _CONSTANT.match(line)
-        if found is None or found[1] in named:
-            named.update(re.findall(r"\w+", line))
-            kept.append(line)
+        declared, assigned = _DECLARED.match(line), _ASSIGNED.match(line)
+        words = set(re.findall(r"\w+", line))
+        if declared is not None:
+            if declared[2] not in named:
+                continue
+            if declared[2] not in read:
+                kept.append(f"{declared[1]}(void){declared[2]};")
+        named |= words
+        read |= words - {assigned[1]} if assigned is not None else words
+        kept.append(line)
     return kept[::-1]
 
 
