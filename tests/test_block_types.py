@@ -69,6 +69,14 @@ UNUSUAL = [
         number((Bits("q", 4, group=8), Bits("more", 4, group=4)), table=tuple(v / 2 for v in E2M1)),
         Scale("s"),
     ),
+    # A table of fractions beside a scale that is not made another.
+    BlockType(
+        "wide_table",
+        None,
+        32,
+        "float32 d; uint8 q[16]",
+        number(Bits("q", 4), table=E2M1),
+    ),
     # Signed codes of 64 elements under one scale of float16, and least values beside them.
     BlockType(
         "coded",
