@@ -38,6 +38,7 @@ ROOMS = [
     "model",
     "generate",
     "loading",
+    "exporting",
     "onnxruntime",
     "show",
     "serve",

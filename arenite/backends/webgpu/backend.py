@@ -32,19 +32,9 @@ class WebGpuBackend:
         return ("wgsl",)
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
-        from arenite.passes.attention import written_out
-        from arenite.passes.rewrite import Pass
-        from arenite.passes.simplify import fold, simplify
-        from arenite.passes.split import split
+        from arenite.backends.webgpu.passes import PASSES
 
-        return (
-            (
-                Pass("attention", written_out),
-                Pass("fold", fold),
-                Pass("split", split),
-                Pass("simplify", simplify),
-            ),
-        )
+        return (PASSES,)
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         from arenite.backends.webgpu.build import build
