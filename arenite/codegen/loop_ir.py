@@ -1,8 +1,9 @@
 """The loop IR: what one kernel does, as loops over flat arrays, neutral between devices.
 
     kernel   body for each tile in [tile_begin, tile_end)
-    stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
-    expr     Const | Name | Load | Unary | Binary | Select | Cast | Bitcast
+    stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require | Barrier
+    expr     Const | Name | Load | Unary | Binary | Fma | Select | Rare | Cast | Bitcast | Table
+    function body and result of parameters: what an op is, spelled out (see `codegen/maths`)
 
 Every expression has a dtype; indices count elements and are int64. Nothing traps and nothing is
 undefined: the meaning of each op is fixed here and is the same on every device. Expressions may
@@ -21,6 +22,12 @@ cast, bitcast, nothing else; cast them to float32 to compute. Operations are not
 one exception: an accumulated `add` of a float product is a fused multiply-add where the target has
 one.
 
+What functions are made of. `Fma` of floats is rounded once where the device has the instruction and
+twice where it has none. `copysign(a, b)` is |a| with the sign bit of b. `ldexp(a, b)` is a 2^b
+rounded once, for |a| in [1/4, 4] and a whole float b within twice the range of exponents.
+`product_error(a, b)` is a b less its rounded value, exactly, where that is a normal float. `mulhi`
+is the upper half of the product of two unsigned integers.
+
 Loops. Iterations of a vector loop are independent but for what they accumulate, and so may run in
 any order and side by side. A vector loop directly around another one, with nothing beside it, is a
 tile: loads that are contiguous in the outer variable are then transposed in registers. Partial
@@ -29,18 +36,26 @@ loop bounds, never on how tiles are dealt out.
 
 Memory. Two arrays may share bytes only in place: each element shared is read, by the iteration
 that writes it, before it is written, and by no other iteration of that loop or of a later one.
+
+Groups. In a GroupKernel each tile is run by one group of threads, as GPUs have them. A vector loop
+is dealt out to the threads, iteration by iteration in turn; all else is done by every thread alike,
+but stores and requirements by one of them. What a vector loop accumulates into an accumulator from
+outside is combined over the group when it ends, and is then the same for all threads. A vector loop
+over [0, threads) is a thread loop: each thread runs one iteration, so that it may hold barriers,
+and what it declares lives on across them. Shared arrays are the group's own and begin undefined.
+Indices may be int32 (`index_dtype`), as everything that is computed with them is then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from arenite.dtype import BY_NAME, DType
 
-INT64 = BY_NAME["int64"]
-BOOL = BY_NAME["bool"]
+INT64, INT32 = BY_NAME["int64"], BY_NAME["int32"]
+BOOL, FLOAT32 = BY_NAME["bool"], BY_NAME["float32"]
 
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
@@ -48,13 +63,15 @@ FLOAT_UNARY_OPS = frozenset(
     "asinh acosh atanh erf erf1p gelu sigmoid floor ceil round trunc isnan isinf".split()
 )
 #: `times_sigmoid` is a * sigmoid(b).
-FLOAT_BINARY_OPS = frozenset({"atan2", "times_sigmoid"})
+FLOAT_BINARY_OPS = frozenset("atan2 times_sigmoid copysign ldexp product_error".split())
 UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
 BITWISE_OPS = frozenset("and or xor".split())
 SHIFTS = frozenset("shift_left shift_right".split())
 ARITHMETIC_OPS = frozenset("add sub mul div floordiv mod fmod pow max min".split())
-BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS
+#: For uint32 and uint64 only.
+UNSIGNED_OPS = frozenset({"mulhi"})
+BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS | UNSIGNED_OPS
 
 #: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
 ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
@@ -62,53 +79,35 @@ ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
 Role = Literal["in", "out", "inout"]
 
 
+def _operator(op: str) -> Callable[[Expr, Expr | float], Expr]:
+    return lambda a, b: _arithmetic(op, a, _constant(b, a.dtype))
+
+
+def _reflected(op: str) -> Callable[[Expr, float], Expr]:
+    return lambda b, a: _arithmetic(op, _constant(a, b.dtype), b)
+
+
 class Expr:
-    """A value. Python's operators build index arithmetic; plain numbers become constants."""
+    """A value. Python's operators build arithmetic; plain numbers become constants."""
 
     __slots__ = ()
     dtype: DType
 
-    def __add__(self, other: Expr | int) -> Expr:
-        return _arithmetic("add", self, _constant(other, self.dtype))
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __mod__ = _operator("floordiv"), _operator("mod")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shift_left"), _operator("shift_right")
 
-    def __radd__(self, other: int) -> Expr:
-        return _arithmetic("add", _constant(other, self.dtype), self)
+    def __neg__(self) -> Expr:
+        return Unary("neg", self)
 
-    def __sub__(self, other: Expr | int) -> Expr:
-        return _arithmetic("sub", self, _constant(other, self.dtype))
-
-    def __rsub__(self, other: int) -> Expr:
-        return _arithmetic("sub", _constant(other, self.dtype), self)
-
-    def __mul__(self, other: Expr | int) -> Expr:
-        return _arithmetic("mul", self, _constant(other, self.dtype))
-
-    def __rmul__(self, other: int) -> Expr:
-        return _arithmetic("mul", _constant(other, self.dtype), self)
-
-    def __floordiv__(self, other: Expr | int) -> Expr:
-        return _arithmetic("floordiv", self, _constant(other, self.dtype))
-
-    def __mod__(self, other: Expr | int) -> Expr:
-        return _arithmetic("mod", self, _constant(other, self.dtype))
-
-    def __lt__(self, other: Expr | int) -> Expr:
-        return Binary("lt", self, _constant(other, self.dtype))
-
-    def __le__(self, other: Expr | int) -> Expr:
-        return Binary("le", self, _constant(other, self.dtype))
-
-    def __gt__(self, other: Expr | int) -> Expr:
-        return Binary("gt", self, _constant(other, self.dtype))
-
-    def __ge__(self, other: Expr | int) -> Expr:
-        return Binary("ge", self, _constant(other, self.dtype))
-
-    def __and__(self, other: Expr) -> Expr:
-        return Binary("and", self, other)
-
-    def __or__(self, other: Expr) -> Expr:
-        return Binary("or", self, other)
+    def __invert__(self) -> Expr:
+        return Unary("not", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +158,19 @@ class Binary(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Fma(Expr):
+    """a * b + c of floats; see the top for its rounding."""
+
+    a: Expr
+    b: Expr
+    c: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Expr):
     cond: Expr
     a: Expr  # where cond holds
@@ -170,9 +182,17 @@ class Select(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Rare(Select):
+    """A Select whose condition hardly ever holds: a device may branch over computing `a`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cast(Expr):
+    """`fits`: a float that fits into the integer; where it does not, any integer comes out."""
+
     x: Expr
     dtype: DType
+    fits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +201,34 @@ class Bitcast(Expr):
 
     x: Expr
     dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Expr):
+    """One of the constants. The index lies inside, also where the value is not used."""
+
+    values: tuple[int | float, ...]
+    index: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate(Expr):
+    """While `cond` holds, the state becomes `step`, all parts at once; then it is `result`.
+
+    In functions only, where it becomes a While; `cond`, `step` and `result` may use the names of
+    the state.
+    """
+
+    state: tuple[Name, ...]
+    start: tuple[Expr, ...]
+    cond: Expr
+    step: tuple[Expr, ...]
+    result: Expr
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.result.dtype)
 
 
 #: Which worker runs the tile, as an int64: picks a worker's own part of a scratch array.
@@ -236,6 +284,14 @@ class If(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class While(Stmt):
+    """Runs the body while the condition holds. In functions only."""
+
+    cond: Expr
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
 class Accumulator(Stmt):
     """Declares a variable that Accumulate changes; `Name(name)` is what it holds so far.
 
@@ -281,6 +337,11 @@ class Require(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier(Stmt):
+    """No thread of the group goes on before all are here, and what was stored is seen by all."""
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayArg:
     name: str
     dtype: DType
@@ -311,6 +372,57 @@ class LoopKernel:
     def array(self, name: str) -> ArrayArg:
         return next(array for array in self.arrays if array.name == name)
 
+    @property
+    def index_dtype(self) -> DType:
+        """Of indices, sizes, loop variables and the tile."""
+        return INT64
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """Memory of a group, which its threads alone see, while it runs one tile."""
+
+    name: str
+    dtype: DType
+    count: int  # elements
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKernel(LoopKernel):
+    """Loops for groups of `threads` threads, one group a tile."""
+
+    threads: int
+    shared: tuple[SharedArray, ...] = ()
+    index_dtype: DType = INT64
+
+    def is_thread_loop(self, loop: For) -> bool:
+        """Whether each thread runs exactly one iteration, so that barriers may stand inside."""
+        bounds = (loop.start, loop.stop)
+        whole = all(isinstance(bound, Const) for bound in bounds) and loop.vector
+        return whole and [b.value for b in bounds if isinstance(b, Const)] == [0, self.threads]
+
+
+#: An index behind all others, such as a search begins with; of int32 it is the greatest.
+NO_INDEX = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A value of scalars: `result` after `body`, which holds Let, Accumulator, `set`, If and While.
+
+    An If without `else_` is a rare path. On vectors it runs if any lane needs it, a While as long
+    as any lane does; lanes for which the condition does not hold keep what they have.
+    """
+
+    name: str
+    parameters: tuple[Name, ...]
+    body: Block
+    result: Expr
+
 
 def index(value: int) -> Const:
     """An int64 constant."""
@@ -326,10 +438,38 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (a, b)
         case Select(cond=cond, a=a, b=b):
             return (cond, a, b)
+        case Fma(a=a, b=b, c=c):
+            return (a, b, c)
+        case Table(index=at):
+            return (at,)
+        case Iterate(start=start, cond=cond, step=step, result=result):
+            return (*start, cond, *step, result)
         case Load(index=at, mask=mask, other=other):
             return (at, *(part for part in (mask, other) if part is not None))
         case _:
             return ()
+
+
+def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
+    """The same expression of other parts, in the order of `children`."""
+    match expr:
+        case Unary(op=op):
+            return Unary(op, *parts)
+        case Binary(op=op):
+            return Binary(op, *parts)
+        case Fma() | Select():
+            return type(expr)(*parts)
+        case Cast() | Bitcast():
+            return replace(expr, x=parts[0])
+        case Table():
+            return replace(expr, index=parts[0])
+        case Load(mask=mask, other=other):
+            rest = list(parts[1:])
+            new_mask = None if mask is None else rest.pop(0)
+            new_other = None if other is None else rest.pop(0)
+            return replace(expr, index=parts[0], mask=new_mask, other=new_other)
+        case _:
+            return expr
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:
@@ -353,7 +493,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (at, value) if mask is None else (at, value, mask)
         case For(start=start, stop=stop):
             return (start, stop)
-        case If(cond=cond):
+        case If(cond=cond) | While(cond=cond):
             return (cond,)
         case Accumulator(init=init):
             return (init,)
@@ -361,13 +501,15 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (value, at)
         case Require(cond=cond, error=error):
             return (cond, error)
+        case Barrier():
+            return ()
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks directly inside a statement."""
     match stmt:
-        case For(body=body):
+        case For(body=body) | While(body=body):
             return (body,)
         case If(then=then, else_=else_):
             return (then, else_)
@@ -375,7 +517,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
-def _constant(value: Expr | int, dtype: DType) -> Expr:
+def _constant(value: Expr | float, dtype: DType) -> Expr:
     return value if isinstance(value, Expr) else Const(value, dtype)
 
 
@@ -386,7 +528,7 @@ _NEUTRAL = {"add": 0, "mul": 1, "sub": 0, "floordiv": 1}
 def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
     """The operation, folded where that needs no thought: constants of int64, adding 0, times 1."""
     if a.dtype == INT64:
-        if isinstance(a, Const) and isinstance(b, Const) and (op not in ("floordiv", "mod")):
+        if isinstance(a, Const) and isinstance(b, Const) and op in ("add", "sub", "mul"):
             x, y = int(a.value), int(b.value)
             return Const({"add": x + y, "sub": x - y, "mul": x * y}[op], INT64)
         if isinstance(b, Const) and _NEUTRAL.get(op) == b.value:

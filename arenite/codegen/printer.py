@@ -44,11 +44,14 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     """The loops of a kernel."""
     arguments = [
         f"{_QUALIFIER[array.role]}{array.dtype} {array.name}[]" for array in kernel.arrays
-    ] + [f"int64 {size}" for size in kernel.sizes]
-    lines = [
-        f"void {kernel.name}({', '.join(arguments)})",
-        f"for (int64 {kernel.tile_var} in tiles of {expression_text(kernel.tiles)}) {{",
-    ]
+    ] + [f"{kernel.index_dtype} {size}" for size in kernel.sizes]
+    tiles = f"{kernel.index_dtype} {kernel.tile_var} in tiles of {expression_text(kernel.tiles)}"
+    lines = [f"void {kernel.name}({', '.join(arguments)})", f"for ({tiles}) {{"]
+    if isinstance(kernel, ir.GroupKernel):
+        lines[1] = f"for ({tiles}, {kernel.threads} threads each) {{"
+        lines += [
+            f"    shared {array.dtype} {array.name}[{array.count}];" for array in kernel.shared
+        ]
     _block(kernel.body, 1, lines)
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -68,7 +71,9 @@ def statement_line(stmt: ir.Stmt) -> str:
             kind = "vector_for" if vector else "for"
             times = f" unroll({unroll})" if unroll else ""
             bounds = f"{expression_text(start)} .. {expression_text(stop)}"
-            return f"{kind} (int64 {var} in {bounds}){times}"
+            return f"{kind} ({start.dtype} {var} in {bounds}){times}"
+        case ir.While(cond):
+            return f"while ({expression_text(cond)})"
         case ir.If(cond):
             return f"if ({expression_text(cond)})"
         case ir.Accumulator(name, init):
@@ -79,6 +84,8 @@ def statement_line(stmt: ir.Stmt) -> str:
             return f"({best}, {at}) {op}= ({expression_text(value)}, {expression_text(where)});"
         case ir.Require(cond, error):
             return f"require({expression_text(cond)}, {expression_text(error)});"
+        case ir.Barrier():
+            return "barrier();"
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 
@@ -94,9 +101,9 @@ def _block(block: ir.Block, depth: int, lines: list[str]) -> None:
     indent = "    " * depth
     for stmt in block:
         line = indent + statement_line(stmt)
-        if isinstance(stmt, ir.For | ir.If):
+        if isinstance(stmt, ir.For | ir.While | ir.If):
             lines.append(line + " {")
-            _block(stmt.body if isinstance(stmt, ir.For) else stmt.then, depth + 1, lines)
+            _block(stmt.then if isinstance(stmt, ir.If) else stmt.body, depth + 1, lines)
             if isinstance(stmt, ir.If) and stmt.else_:
                 lines.append(indent + "} else {")
                 _block(stmt.else_, depth + 1, lines)
@@ -128,10 +135,18 @@ def _expression(expr: ir.Expr) -> tuple[str, int]:
                 sign, level = _INFIX[op]
                 return f"{_inside(a, level)} {sign} {_inside(b, level + 1)}", level
             return f"{op}({_expression(a)[0]}, {_expression(b)[0]})", _ATOM
+        case ir.Fma() | ir.Rare() | ir.Iterate():
+            parts = ", ".join(_expression(part)[0] for part in ir.children(expr))
+            return f"{type(expr).__name__.lower()}({parts})", _ATOM
+        case ir.Table(values, at, dtype):
+            texts = ", ".join(_constant(value, dtype)[0] for value in values)
+            return f"({dtype}[]){{{texts}}}[{_expression(at)[0]}]", _ATOM
         case ir.Select(cond, a, b):
             text = f"{_inside(cond, _TERNARY + 1)} ? {_inside(a, _TERNARY + 1)}"
             return f"{text} : {_inside(b, _TERNARY)}", _TERNARY
-        case ir.Cast(x, dtype):
+        case ir.Cast(x, dtype, fits):
+            if fits:
+                return f"{dtype}_fits({_expression(x)[0]})", _ATOM
             return f"({dtype}){_inside(x, _PREFIX)}", _PREFIX
         case ir.Bitcast(x, dtype):
             return f"bits_as_{dtype}({_expression(x)[0]})", _ATOM

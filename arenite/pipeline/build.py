@@ -63,7 +63,8 @@ def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
     need more scratch than the usual, and some passes memory for packed weights."""
     choices = all_choices()
     quickest, *others = backend_of(options.device).ways(options)
-    simplified, _ = passes.run(graph, quickest)
+    neutral, _ = passes.run(graph, passes.NEUTRAL)
+    simplified, _ = passes.run(neutral, quickest)
     yield quickest, simplified, choices
     if options.memory is None:
         return
@@ -71,7 +72,7 @@ def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
         yield quickest, simplified, {}
     tried = {simplified.results}
     for way in others:
-        simplified, _ = passes.run(graph, way)
+        simplified, _ = passes.run(neutral, way)
         if simplified.results not in tried:
             tried.add(simplified.results)
             yield way, simplified, {}
@@ -105,7 +106,7 @@ def _drafted(
         )
 
     program = lowered(graph, schedule, scratch, record, load_kernels(schedule, built), given)
-    plan = planned(program, shared_of(program.launches), options.memory, options.plan)
+    plan = planned(program, shared_of(program.launches), options, backend.memory)
     return Draft(way, built, program, plan)
 
 
@@ -122,13 +123,13 @@ def build(
         part = code.kernels[kernel.number]
         values = [program.values[int(value)] for value in launch.arrays]
         found = launch._replace(entry=part.entry)
-        return _cached(found, kernel, built[kernel.number], part, code, values)
+        return _cached(found, kernel, built[kernel.number], part, code, values, options.device)
 
     at_load = [ready(*one) for one in zip(program.load, program.load_kernels, strict=True)]
     in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]
     return Compiled(
         options=options,
-        passes=tuple(one.name for one in drafted.passes),
+        passes=tuple(one.name for one in (*passes.NEUTRAL, *drafted.passes)),
         image=code.image,
         load_kernels=tuple(at_load),
         load=tuple(kernel.launch for kernel in at_load),
@@ -158,12 +159,13 @@ def _cached(
     part: KernelCode,
     code: Code,
     values: Sequence[ValueSpec],
+    device: str,
 ) -> CachedKernel:
     arrays = built.loops.arrays
     return CachedKernel(
         launch=launch,
         program=Program(part.function, launch.entry, code.image),
-        device=code.device,
+        device=device,
         code=part.text,
         outs=tuple(map(int, launch.writes[: len(kernel.outputs)])),
         ins=tuple(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arenite.schedule import Kernel
 
 #: Folders of `backends/`.
-NAMES = ("cpu",)
+NAMES = ("c", "cpu", "webgpu")
 
 #: Hears how many kernels are compiled, of how many.
 OnCompiled = Callable[[int, int], None]
@@ -53,7 +53,6 @@ class KernelCode(NamedTuple):
 class Code(NamedTuple):
     """What compiling leaves: bytes to be loaded, and the part of each kernel, by its number."""
 
-    device: str
     image: bytes
     kernels: Mapping[int, KernelCode]
 
@@ -84,6 +83,11 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """That of its folder, and of its devices."""
+        ...
+
+    @property
+    def memory(self) -> str:
+        """The device whose memory weights and the arena are in: "cpu" where it is the host's."""
         ...
 
     def identity(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,9 @@ FLOAT_BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "min": np.minimum,
     "atan2": np.arctan2,
     "times_sigmoid": lambda a, x: _sigmoid(x, a),
+    "copysign": np.copysign,
+    "ldexp": lambda a, b: np.ldexp(a, int(b)) if np.isfinite(b) else a * b,
+    "product_error": lambda a, b: fma(a, b, -(a * b)),
 }
 
 COMPARISONS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
@@ -81,9 +85,20 @@ def run(
     return machine.error
 
 
+def call(function: ir.Function, *arguments: Scalar, fused: bool = True) -> Scalar:
+    """The value of a function of scalars, on a device that has `fma` or not."""
+    names = dict(zip((name.name for name in function.parameters), arguments, strict=True))
+    machine = _Machine({}, fused)
+    with np.errstate(all="ignore"):
+        for stmt in function.body:
+            machine.statement(stmt, names)
+        return machine.value(function.result, names)
+
+
 class _Machine:
-    def __init__(self, arrays: dict[str, Array]) -> None:
+    def __init__(self, arrays: dict[str, Array], fused: bool = True) -> None:
         self.arrays = arrays
+        self.fused = fused
         self.error = 0
 
     def block(self, block: ir.Block, around: dict[str, Scalar]) -> None:
@@ -107,6 +122,9 @@ class _Machine:
                     self.block(body, inside)
                     for name in names:
                         names[name] = inside[name]
+            case ir.While(cond, body):
+                while self.value(cond, names):
+                    self.block(body, names)
             case ir.If(cond, then, else_):
                 self.block(then if self.value(cond, names) else else_, names)
             case ir.Accumulate(name, op, value):
@@ -141,13 +159,29 @@ class _Machine:
                 return unary(op, self.value(x, names), x.dtype)
             case ir.Binary(op, a, b):
                 return binary(op, self.value(a, names), self.value(b, names), a.dtype)
+            case ir.Fma(a, b, c):
+                x, y, z = (self.value(part, names) for part in (a, b, c))
+                return fma(x, y, z) if self.fused else x * y + z
+            case ir.Table(values, at, dtype):
+                place = int(self.value(at, names))
+                assert place >= 0, "an index in front of its table"
+                return np.array(values[place], dtype.to_numpy())[()]
             case ir.Select(cond, a, b):
                 return self.value(a if self.value(cond, names) else b, names)
-            case ir.Cast(x, dtype):
+            case ir.Cast(x, dtype):  # one that fits is no different where it does
                 return cast(self.value(x, names), x.dtype, dtype)
             case ir.Bitcast(x, dtype):
                 return np.asarray(self.value(x, names)).reshape(1).view(dtype.to_numpy())[0]
         raise AssertionError(expr)
+
+
+def fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """In exact arithmetic, rounded at the end; zeros and what is not finite as they come."""
+    plain = a * b + c
+    if not np.isfinite([a * b, c]).all():
+        return plain
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    return plain.dtype.type(float(exact)) if exact else plain
 
 
 def unary(op: str, x: Scalar, dtype: DType) -> Scalar:
@@ -178,10 +212,11 @@ def _integer(op: str, a: int, b: int, dtype: DType) -> int:
         if b < 0:
             return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
         return pow(a, b, 1 << dtype.bits)
-    if b == 0:
+    if b == 0:  # also of mulhi
         return 0
     toward_zero = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return {
+        "mulhi": a * b >> dtype.bits,
         "div": toward_zero,
         "fmod": a - b * toward_zero,
         "floordiv": a // b,
@@ -206,6 +241,7 @@ def cast(x: Scalar, source: DType, target: DType) -> Scalar:
         if math.isinf(wide):
             return numpy.type(limits.max if wide > 0 else limits.min)
         return numpy.type(min(max(int(wide), limits.min), limits.max))
-    if target.kind is Kind.FLOAT and target.bits < 32 and source.kind is not Kind.FLOAT:
+    is_single = source.kind is Kind.FLOAT and source.bits >= 32
+    if target.kind is Kind.FLOAT and target.bits < 32 and not is_single:
         return np.asarray(x).astype(np.float32).astype(numpy)[()]
     return np.asarray(x).astype(numpy)[()]

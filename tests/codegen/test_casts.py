@@ -63,12 +63,12 @@ def test_a_cast_gives_what_numpy_and_ml_dtypes_give(target: str, source: DType) 
 
     with np.errstate(all="ignore"):
         for at, dtype in enumerate(targets):
-            want = _want(source, dtype)
+            want = wanted(source, dtype)
             assert same(got[f"y{at}"], want), f"{source} to {dtype}"
 
 
 @lru_cache(maxsize=len(DTYPES))
-def _want(source: DType, target: DType) -> Any:
+def wanted(source: DType, target: DType) -> Any:
     """Found once for all that run a cast."""
     x = all_or_many(source)
     numpy = target.to_numpy()

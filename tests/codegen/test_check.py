@@ -58,6 +58,22 @@ def test_dtypes() -> None:
     refused(ir.If(N, ()), because="the condition n is int64 and must be bool")
 
 
+def test_what_functions_are_made_of() -> None:
+    state = name("s", F32)
+    again = ir.Iterate((state,), (ZERO,), X < ZERO, (X,), state)
+    table = ir.Table((1.0, 2.0), ir.index(1), F32)
+    good = ir.Rare(X < ZERO, ir.Fma(X, X, table), ir.Binary("copysign", X, X))
+    check(kernel([("x", F32, "in")], ["n"], [vector_for("i", N, ir.Let("a", good))]))
+    refused(vector_for("i", N, ir.Let("a", again)), because="part of a function only")
+    refused(ir.While(N > 0, ()), because="part of a function only")
+    refused(ir.Let("a", ir.Fma(N, N, N)), because="fma is defined for float32")
+    refused(ir.Let("a", ir.Table((1.0,), ZERO, F32)), because="indexed by float32")
+    refused(ir.Let("a", ir.Table((-1,), N, BY_NAME["uint8"])), because="-1 is no uint8")
+    refused(ir.Let("a", ir.Binary("mulhi", N, N)), because="mulhi is defined for uint32")
+    refused(ir.Let("a", ir.Cast(ZERO, F32, True)), because="fits. is to an integer")
+    refused(ir.Let("a", ir.Cast(N, I32, True)), because="fits. is from float32")
+
+
 def test_small_floats_are_storage() -> None:
     bf16 = BY_NAME["bfloat16"]
     load = ir.Load("x", AT, bf16)

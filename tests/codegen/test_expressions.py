@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from arenite.backends.cpu import target as targets
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME, DType, Kind
 from tests.codegen import interpreter
@@ -125,6 +126,12 @@ def test_every_exact_op_of_every_dtype(target: str, dtype: DType) -> None:
     values += [ir.Binary(op, a, b) for op in sorted(ir.COMPARISONS)]
     if dtype.kind is Kind.FLOAT:
         values += [ir.Unary(op, a) for op in ("isnan", "isinf", "rsqrt")]
+        values += [ir.Binary("copysign", a, b)]
+    if dtype.kind is Kind.UNSIGNED and dtype.bits >= 32:
+        values += [ir.Binary("mulhi", a, b)]
+    if dtype.kind is not Kind.BOOL:
+        values += [ir.Table((1, 2, 0), ir.Cast(a < b, ir.INT64) + ir.Cast(a < a, ir.INT64), dtype)]
+        values += [ir.Rare(a < b, a, b)]
     stores = [ir.Store(f"y{at}", name("i"), value) for at, value in enumerate(values)]
     outputs = [ir.ArrayArg(f"y{at}", value.dtype, "out") for at, value in enumerate(values)]
     inputs = [ir.ArrayArg(x, dtype, "in") for x in "ab"]
@@ -141,3 +148,37 @@ def test_every_exact_op_of_every_dtype(target: str, dtype: DType) -> None:
 
     for at, value in enumerate(values):
         assert same(arrays[f"y{at}"], judged[f"y{at}"]), value
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("dtype", [BY_NAME["float32"], BY_NAME["float64"]], ids=str)
+def test_fma_rounds_once_where_the_target_has_it_and_twice_elsewhere(
+    target: str, dtype: DType
+) -> None:
+    kernel = elementwise([dtype] * 3, dtype, lambda *x: ir.Fma(*x))
+    x = np.random.default_rng(5).uniform(-2, 2, (3, 1000)).astype(dtype.to_numpy())
+    x[2] = -x[0] * x[1]  # all that is left is what a product rounds away
+    y = np.zeros(1000, dtype.to_numpy())
+    compiled(kernel, target).run(dict(zip("abcy", (*x, y), strict=True)), {"n": 1000})
+    once = np.array([interpreter.fma(*parts) for parts in x.T])
+    assert (y == (once if targets.named(target).has_fma else 0)).all()
+    assert (once != 0).any()
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("dtype", [BY_NAME["float32"], BY_NAME["float64"]], ids=str)
+def test_scaling_by_powers_of_two_and_the_error_of_a_product_are_exact(
+    target: str, dtype: DType
+) -> None:
+    a, b = (ir.Load(x, name("i"), dtype) for x in "ab")
+    rng = np.random.default_rng(6)
+    reach = 190 if dtype.bits == 32 else 1100
+    x = rng.uniform(-4, 4, 3000).astype(dtype.to_numpy())
+    whole = rng.integers(-reach, reach, 3000).astype(dtype.to_numpy())
+    for op, y in (("ldexp", whole), ("product_error", rng.permutation(x))):
+        kernel = elementwise([dtype] * 2, dtype, lambda *_, op=op: ir.Binary(op, a, b))
+        arrays = {"a": x, "b": y, "y": np.zeros_like(x)}
+        judged = {key: value.copy() for key, value in arrays.items()}
+        compiled(kernel, target).run(arrays, {"n": len(x)})
+        interpreter.run(kernel, judged, {"n": len(x)})
+        assert same(arrays["y"], judged["y"]), op

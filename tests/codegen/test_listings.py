@@ -31,6 +31,8 @@ def ops(dtype: DType) -> list[ir.Expr]:
         single, pairs = ir.UNARY_OPS - {"not"}, ir.BINARY_OPS - ir.BITWISE_OPS - ir.SHIFTS
     else:
         single, pairs = ir.UNARY_OPS - ir.FLOAT_UNARY_OPS, ir.BINARY_OPS - ir.FLOAT_BINARY_OPS
+    if dtype.kind is not Kind.UNSIGNED or dtype.bits < 32:
+        pairs = pairs - ir.UNSIGNED_OPS
     unary = [ir.Unary(op, a) for op in sorted(single)]
     return [*unary, *(ir.Binary(op, a, b) for op in sorted(pairs))]
 

@@ -14,8 +14,8 @@ from arenite.backends.cpu.attention.tiles import known
 from arenite.backends.cpu.gemm.row_dots import FOLDED
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, prefetch, summed
 from arenite.backends.cpu.lowering.access import load_contiguous, store_contiguous
+from arenite.backends.cpu.lowering.arithmetic import unary
 from arenite.backends.cpu.lowering.convert import register_type
-from arenite.backends.cpu.lowering.maths.exponential import exp2
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.tile import quarter
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
@@ -148,7 +148,7 @@ class WeighTile:
         subtracted = [none.select(0.0, one) for none, one in zip(is_none, top, strict=True)]
         fresh = self._weights(b, [b.broadcast(one, self.lanes) for one in subtracted])
         for row in range(self.rows):
-            factor = exp2(old[row] - subtracted[row])
+            factor = unary("exp2", old[row] - subtracted[row], self.dtype)
             total = self._number(b, "%total", row) * factor + fresh[row]
             for name, value in (("highest", top[row]), ("total", total), ("factor", factor)):
                 store_contiguous(b, b.offset(f"%{name}", row * size), value, None)
@@ -191,7 +191,7 @@ class WeighTile:
         def step(scores: str, scales: str, sums: list[Vec]) -> list[Vec]:
             made: list[Vec] = []
             for k, (place, score) in enumerate(self._vectors(b, scores)):
-                weight = exp2(score - subtracted[k // 2])
+                weight = unary("exp2", score - subtracted[k // 2], self.dtype)
                 made.append(sums[k] + weight)
                 if self.has_scales:
                     at = b.offset(scales, k % 2 * nbytes)

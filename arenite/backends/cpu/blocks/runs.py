@@ -11,28 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from arenite.backends.cpu.blocks.read import INT32, RUN, number
 from arenite.backends.cpu.gemm.tile import lanes_of, moved
+from arenite.backends.cpu.lowering.arithmetic import unary
 from arenite.backends.cpu.lowering.loops import Lowering
-from arenite.backends.cpu.lowering.numeric import round_even
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
-from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import _ROW, Draft
-from arenite.codegen.kernels.values import index_expr
-from arenite.dtype import DType, float32
-from arenite.ir.dim import bounds, product
-from arenite.ir.ops.block_forms import BLOCK, STEP
-from arenite.ir.ops.blocks import (
+from arenite.backends.cpu.ops.block_forms import BLOCK, STEP
+from arenite.backends.cpu.ops.blocks import (
     HALF_SUM_WORD,
-    LEAST_NORMAL,
     RUN_WORDS,
     SCALE_WORD,
     SCALED_SUM_WORD,
     SUM_WORD,
 )
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import INT32, number
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.special import _ROW, Draft
+from arenite.codegen.kernels.values import index_expr
+from arenite.dtype import DType, float32
+from arenite.ir.dim import bounds, product
+from arenite.ir.ops.blocks import LEAST_NORMAL
 
 #: Runs in a tile of the launch: some microseconds.
 TILE_RUNS = 512
@@ -94,13 +94,13 @@ class RunsDriver:
         made = []
         for k, run in enumerate(runs):
             spread, kept = (b.shuffle(x, None, [k] * lanes) for x in (inverse, is_finite))
-            made.append([round_even(x * spread).to_int() & kept for x in run])
+            made.append([unary("round", x * spread, float32).to_int() & kept for x in run])
         for k, numbers in enumerate(made[:count]):
             for part, value in enumerate(numbers):
                 narrow = value.convert("trunc", VType("i", 8, lanes))
                 where = b.offset(out_at, k * RUN_WORDS * 4 + part * lanes)
                 b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
-        in_half = RUN // lanes
+        in_half = BLOCK // 2 // lanes
         half, other = (
             _across([_joined(numbers[part], _added) for numbers in made], _added)
             for part in (slice(in_half), slice(in_half, None))
@@ -174,7 +174,7 @@ def quantise(draft: Draft) -> Built:
     for k, piece in enumerate(pieces):
         low = ir.Binary("and", piece, number(255))
         packed = ir.Binary("or", packed, ir.Binary("shift_left", low, number(8 * k)))
-    is_first = ir.Binary("lt", word, ir.index(RUN // STEP))
+    is_first = ir.Binary("lt", word, ir.index(BLOCK // 2 // STEP))
     body: ir.Block = (
         ir.Accumulator("most", constant(0.0)),
         ir.For(

@@ -14,9 +14,9 @@ from arenite.backends.cpu.conv.tile import ConvTile, k_loops, taps_of_rows
 from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
 from arenite.backends.cpu.lowering.vector import I64, Vec
+from arenite.backends.cpu.ops.byte_products import INT8, WORD
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
-from arenite.ir.ops.byte_products import INT8, WORD
-from arenite.ir.ops.convolution import PANEL
 
 
 class BytesTile(ConvTile):

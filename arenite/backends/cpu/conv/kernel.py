@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.kernel import Details, MicroKernel
+from arenite.backends.cpu.ops.byte_products import WORD
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, loop_text
-from arenite.ir.ops.byte_products import WORD
 
 #: The lines of a tile.
 FIRST_LINE, LAST_LINE = ir.Name("first_line"), ir.Name("last_line")

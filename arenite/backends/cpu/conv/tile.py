@@ -27,8 +27,8 @@ from arenite.backends.cpu.gemm.tile import (
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Vec
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
-from arenite.ir.ops.convolution import PANEL
 
 #: Taps along one axis of a window, where their number is not known.
 USUAL_TAPS = 3

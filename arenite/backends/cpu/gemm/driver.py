@@ -381,7 +381,6 @@ class Driver:
             self.texts[name] = function_text(builder, self.kernel, name, self.more_parameters)
             self.builder.declarations |= builder.declarations
             self.builder.globals |= builder.globals
-            self.builder.helpers |= builder.helpers
         return name
 
 

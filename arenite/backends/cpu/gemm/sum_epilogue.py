@@ -17,8 +17,8 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.values import Scope
 from arenite.dtype import DType
 from arenite.ir.node import Node
-from arenite.schedule.access import is_elementwise
-from arenite.schedule.roots import COSTS
+from arenite.ir.ops.access import is_elementwise
+from arenite.ir.ops.define import OPS
 
 #: What numbers are made with.
 _OPS = ("add", "sub", "mul")
@@ -37,7 +37,7 @@ def epilogue_of(builder: Builder, node: Node, sum_dtype: DType) -> ir.Block:
 
 def epilogue_ops(builder: Builder) -> int:
     """About how many operations it has."""
-    return sum(COSTS.get(node.op, 1) for node in builder.inlined() if is_elementwise(node))
+    return sum(OPS[node.op].cost for node in builder.inlined() if is_elementwise(node))
 
 
 def sum_start(epilogue: ir.Block, known: frozenset[str]) -> tuple[ir.Expr | None, ir.Block]:

@@ -19,7 +19,8 @@ from functools import partial
 from typing import TypeAlias
 
 from arenite.backends.cpu.lowering.access import load_contiguous
-from arenite.backends.cpu.lowering.convert import cast, from_memory, memory_type, register_type
+from arenite.backends.cpu.lowering.arithmetic import cast
+from arenite.backends.cpu.lowering.convert import from_memory, memory_type, register_type
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.vector import I64, BasicBlock, Builder, Vec
 from arenite.backends.cpu.target import Target

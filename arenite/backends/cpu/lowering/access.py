@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+from zlib import crc32
 
 from arenite.backends.cpu.lowering.convert import from_memory, memory_type, to_memory
-from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
+from arenite.backends.cpu.lowering.vector import Builder, Vec, VType, constant_text
 from arenite.dtype import DType
 
 #: Up to this stride, loading all elements in between and picking is faster than gathering.
@@ -79,6 +80,19 @@ def store_contiguous(b: Builder, pointer: str, value: Vec, mask: Vec | None) -> 
     name = f"llvm.masked.store.{t.mangled}.p0"
     b.declarations.add(f"declare void @{name}({t}, ptr, {t.mask})")
     b.emit_void(f"call void @{name}({t} {value.text}, ptr align 1 {pointer}, {t.mask} {mask.text})")
+
+
+def table(values: tuple[int | float, ...], at: Vec, element: VType) -> Vec:
+    """The constant that each lane asks for, from a table in the module."""
+    b, t = at.builder, element._replace(lanes=at.type.lanes)
+    parts = [constant_text(value, t.kind, t.bits, 1) for value in values]
+    text = f"[{len(parts)} x {element}] [{', '.join(f'{element} {part}' for part in parts)}]"
+    name = f"table_{crc32(text.encode()):08x}"
+    b.globals[name] = f"@{name} = internal unnamed_addr constant {text}"
+    where = b.emit_pointer(f"getelementptr {element}, ptr @{name}, {at.type} {at.text}")
+    if t.lanes > 1:
+        return _gather(b, where, t, None)
+    return b.emit(f"load {t}, ptr {where}, align {t.bits // 8}", t)
 
 
 def _load_contiguous(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:

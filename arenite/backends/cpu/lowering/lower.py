@@ -62,7 +62,6 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
             _function(builder, kernel)
         declarations |= builder.declarations
         shared |= builder.globals
-        shared |= builder.helpers
         functions.append(
             f"define hidden void @{kernel.name}(ptr %window, i64 %tile_begin, i64 %tile_end, "
             f"ptr %worker) {FUNCTION_ATTRIBUTES} {{\n{builder.body_text()}\n}}\n"

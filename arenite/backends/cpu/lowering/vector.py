@@ -1,13 +1,10 @@
 """Vector LLVM IR as text, written through values that behave like numbers.
 
 `Builder` holds one function: basic blocks of instruction lines. A `Vec` is a value in it, of one
-scalar or of several lanes; its operators append instructions to the builder's current block, so
-that mathematical functions read like formulas and serve scalars and vectors of any width:
-
-    r = fma(n, -LN2_LOW, x - n * LN2_HIGH)
+scalar or of several lanes; its operators append instructions to the builder's current block.
 
 Plain numbers become constants of the other operand's type. Integer types carry no sign; where it
-matters there are two methods. What a target lacks (fused multiply-add, rounding) is spelled out.
+matters there are two methods.
 """
 
 from __future__ import annotations
@@ -143,9 +140,6 @@ class Vec:
     def __add__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fadd", "add"), other)
 
-    def __radd__(self, other: float) -> Vec:
-        return self._operand(other) + self
-
     def __sub__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fsub", "sub"), other)
 
@@ -155,14 +149,8 @@ class Vec:
     def __mul__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fmul", "mul"), other)
 
-    def __rmul__(self, other: float) -> Vec:
-        return self._operand(other) * self
-
     def __truediv__(self, other: Vec | float) -> Vec:
         return self._binary("fdiv", other)
-
-    def __rtruediv__(self, other: float) -> Vec:
-        return self._operand(other) / self
 
     def __and__(self, other: Vec | int) -> Vec:
         return self._binary("and", other)
@@ -250,25 +238,6 @@ class Vec:
         whole = self.convert("fptosi", self.type.as_int)
         return self.builder.emit(f"freeze {whole.type} {whole.text}", whole.type)
 
-    def abs(self) -> Vec:
-        if self.type.kind == "f":
-            return self.builder.intrinsic("fabs", self)
-        return self.lt(0).select(-self, self)
-
-    def with_sign_of(self, other: Vec) -> Vec:
-        return self.builder.intrinsic("copysign", self, other)
-
-    def sqrt(self) -> Vec:
-        return self.builder.intrinsic("sqrt", self)
-
-    def clamp(self, low: float, high: float) -> Vec:
-        """Floats into [low, high]; NaN stays, at the cost of two instructions."""
-        b = self.builder
-        above = b.constant(low, self.type)
-        x = above.gt(self).select(above, self)
-        below = b.constant(high, self.type)
-        return below.lt(x).select(below, x)
-
 
 class Builder:
     """One function under construction: the current block, and what the module must declare."""
@@ -278,7 +247,6 @@ class Builder:
         self.blocks: list[BasicBlock] = []
         self.declarations: set[str] = set()
         self.globals: dict[str, str] = {}
-        self.helpers: dict[str, str] = {}  # internal functions
         self.allocas: dict[str, str] = {}
         self.n_names = 0
         self.block = self.new_block("entry")

@@ -1,0 +1,92 @@
+"""Products of floats by constant weights read these from panels, which are packed at load.
+
+    matmul(a, w)    matmul_panels(a, panels of w)
+
+Else every run would copy the columns of w side by side, which takes as long as multiplying them by
+some 16 rows. Sums are added up in the same order either way. Left as they are: one row, which reads
+w in place as fast, and many, beside which a copy is nothing. In the body of a loop the weights are
+captures; their panels are the same in all iterations, and are taken out of it like all such values.
+"""
+
+from __future__ import annotations
+
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.passes.layout import permuted
+from arenite.dtype import Kind
+from arenite.ir.dim import bounds, product
+from arenite.ir.graph import topological
+from arenite.ir.node import Node
+from arenite.ir.ops.control import Region, loop_parts
+from arenite.ir.ops.define import OPS, make
+from arenite.passes.known import is_known
+
+#: Rows up to which packing pays, and the least width of a float that is read from panels.
+MOST_ROWS = 512
+LEAST_BITS = 32
+
+
+def panels(node: Node) -> Node:
+    """One step, or the node itself."""
+    if node.op == "loop":
+        return _in_body(node)
+    if node.op == "matmul" and _is_worth_it(node) and is_known(node.inputs[1]):
+        return node if is_known(node.inputs[0]) else _packed(node)
+    return node
+
+
+def _in_body(node: Node) -> Node:
+    """A loop whose products read panels of captures that are known."""
+    parts, body = loop_parts(node), node.attr("body")
+    pairs = zip(parts.captured, parts.captures, strict=True)
+    fixed = {one for one, value in pairs if is_known(value)}
+    new: dict[Node, Node] = {}
+    for one in topological(body.results):
+        inputs = tuple(new[value] for value in one.inputs)
+        made = one if inputs == one.inputs else make(one.op, *inputs, **dict(one.attrs))
+        if OPS[one.op].family == "movement" and fixed.issuperset(one.inputs):
+            fixed.add(one)
+        elif one.op == "matmul" and _is_worth_it(one) and one.inputs[1] in fixed:
+            made = _packed(made)
+        new[one] = made
+    results = tuple(new[result] for result in body.results)
+    if results == body.results:
+        return node
+    attrs = dict(node.attrs) | {"body": Region(body.parameters, results)}
+    return make("loop", *node.inputs, **attrs)
+
+
+def _is_worth_it(node: Node) -> bool:
+    """Whether a product is of a kind that is faster with panels."""
+    a, w = node.inputs
+    least, most = bounds(product(a.shape[:-1]))
+    return (
+        not node.attr("transpose_a")
+        and a.dtype == w.dtype
+        and w.dtype.kind is Kind.FLOAT
+        and w.dtype.bits >= LEAST_BITS
+        and all(isinstance(size, int) and size > 0 for size in w.shape)
+        and all(size == 1 for size in w.shape[:-2])
+        and least <= MOST_ROWS
+        and most > 1
+        and bounds(node.shape[-1])[1] >= PANEL
+    )
+
+
+def _packed(node: Node) -> Node:
+    a, w = node.inputs
+    matrix = w.shape[-2:]
+    own = w if w.shape == matrix else make("reshape", w, shape=matrix)
+    if node.attr("transpose_b"):
+        own = permuted(own, (1, 0))
+    made = make("matmul_panels", a, panels_of(own), columns=own.shape[1])
+    return made if made.shape == node.shape else make("reshape", made, shape=node.shape)
+
+
+def panels_of(w: Node) -> Node:
+    """Weights [K, N] as panels [P, K, 16]."""
+    depth, columns = (bounds(size)[1] for size in w.shape)
+    n_panels = -(-columns // PANEL)
+    if columns % PANEL:
+        more = n_panels * PANEL - columns
+        w = make("pad", w, padding=((0, 0), (0, more)), value=0.0)
+    return permuted(make("reshape", w, shape=(depth, n_panels, PANEL)), (1, 0, 2))
