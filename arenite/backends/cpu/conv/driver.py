@@ -24,7 +24,7 @@ from arenite.codegen import loop_ir as ir
 
 
 class ConvDriver(Driver):
-    """The function of a ConvKernel."""
+    """The function of a convolution."""
 
     def __init__(self, builder: Builder, kernel: MicroKernel) -> None:
         super().__init__(builder, kernel)
