@@ -8,10 +8,12 @@ import pkgutil
 import pytest
 
 import arenite.backends.cpu
-import arenite.codegen
+import arenite.codegen.kernels
 
 
-@pytest.mark.parametrize("package", [arenite.backends.cpu, arenite.codegen], ids=["cpu", "codegen"])
+@pytest.mark.parametrize(
+    "package", [arenite.backends.cpu, arenite.codegen.kernels], ids=["cpu", "kernels"]
+)
 def test_a_class_stands_at_most_two_deep(package: object) -> None:
     modules = [
         importlib.import_module(found.name)
