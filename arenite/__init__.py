@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         schedule,
         tensor,
     )
+    from arenite.exporting import export
     from arenite.generate import LanguageModel
     from arenite.ir import Var
     from arenite.loading import load
@@ -179,6 +180,7 @@ _NAMES = {
     for module, names in {
         "generate": "LanguageModel",
         "ir": "Var",
+        "exporting": "export",
         "loading": "load",
         "tensor": (
             "Generator State Tensor TensorSpec abs add all allclose any any_size arange "
@@ -249,6 +251,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "export",
     "eye",
     "fetch",
     "flip",

@@ -34,6 +34,7 @@ ROOMS = [
     "model",
     "generate",
     "loading",
+    "exporting",
     "onnxruntime",
     "show",
     "serve",

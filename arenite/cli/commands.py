@@ -9,7 +9,19 @@ from typing import Annotated, Any, cast
 import typer
 
 from arenite import __version__
-from arenite.cli import cache, chat, doctor, embed, generate, manner, models, pack, plan, tune
+from arenite.cli import (
+    cache,
+    chat,
+    doctor,
+    embed,
+    export,
+    generate,
+    manner,
+    models,
+    pack,
+    plan,
+    tune,
+)
 from arenite.cli.help import Command, Group
 
 app = typer.Typer(
@@ -37,6 +49,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     models.pull: "Fetch a model.",
     models.models: "List models.",
     models.rm: "Remove a model.",
+    export.export: "Write a model as C.",
     tune.tune: "Find the best kernels.",
     doctor.doctor: "Say what there is here.",
 }

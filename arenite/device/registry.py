@@ -11,18 +11,18 @@ from arenite.device.cpu import CPU
 from arenite.device.disk import DiskAllocator
 from arenite.errors import DeviceUnavailable, InvalidArgument
 
-_KNOWN = '"cpu", "disk:PATH"'
+_KNOWN = '"cpu", "c", "disk:PATH"'
 _NOT_IN_THIS_VERSION = {"cuda": "CUDA", "webgpu": "WebGPU"}
 
 
 def get(name: str) -> Allocator:
-    """The device of that name: "cpu" is one for the process, "disk:PATH" opens PATH anew. Kinds are
-    known in capitals too, "CPU" or "CUDA:0"."""
+    """The device of that name: "cpu" is one for the process, whose memory programs of "c" have too;
+    "disk:PATH" opens PATH anew. Kinds are known in capitals too, "CPU" or "CUDA:0"."""
     if not isinstance(name, str):
         raise InvalidArgument(f"a device name is a string, not {name!r}; known: {_KNOWN}")
     kind, colon, rest = name.partition(":")
     kind = kind.lower()
-    if kind == "cpu" and not colon:
+    if kind in ("cpu", "c") and not colon:
         return CPU
     if kind == "disk":
         if not rest:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.errors import InvalidArgument, TypeMismatch
 
 
@@ -121,23 +122,7 @@ _ALL = [
     *_scalars(Kind.FLOAT, float16=16, float32=32, float64=64),
     *[DType(name, Kind.FLOAT, 16 if name == "bfloat16" else 8) for name in sorted(_ML_DTYPES)],
     *_scalars(Kind.COMPLEX, complex64=64, complex128=128),
-    *[
-        DType(name, Kind.BLOCK, nbytes * 8, length)
-        for name, length, nbytes in (
-            ("q4_0", 32, 18),
-            ("q4_1", 32, 20),
-            ("q5_0", 32, 22),
-            ("q5_1", 32, 24),
-            ("q8_0", 32, 34),
-            ("q2_k", 256, 84),
-            ("q3_k", 256, 110),
-            ("q4_k", 256, 144),
-            ("q5_k", 256, 176),
-            ("q6_k", 256, 210),
-            ("iq4_nl", 32, 18),
-            ("iq4_xs", 256, 136),
-        )
-    ],
+    *[DType(b.name, Kind.BLOCK, b.nbytes * 8, b.length) for b in BLOCK_TYPES.values()],
 ]
 
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}

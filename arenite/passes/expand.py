@@ -44,6 +44,11 @@ def expand(node: Node) -> Node:
     return node
 
 
+def written_out(node: Node) -> Node:
+    """An attention as products, masks and a softmax, whatever kernels there are."""
+    return _attention(_with_shared_heads(node))
+
+
 def why_expanded(node: Node) -> str | None:
     """Why an attention has no kernel of its own; None where it has one."""
     depth, width = node.inputs[0].shape[-1], node.shape[-1]

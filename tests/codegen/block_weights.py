@@ -9,21 +9,32 @@ from numpy.typing import NDArray
 
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME
+from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import LAYOUTS
 from arenite.ir import Node, buffer
-from arenite.ir.ops.block_forms import FORMS
 
-TYPES = sorted(FORMS)
+TYPES = sorted(BLOCK_TYPES)
+
+
+def set_scales(name: str, raw: NDArray[np.uint8], values: NDArray[Any] | float) -> None:
+    """Write the floats of all blocks, each to the nearest of its dtype: for each block one value,
+    or one for all. E8M0 has no sign, and E4M3 has none in a block."""
+    blocks: NDArray[Any] = raw.reshape(-1).view(LAYOUTS[name])
+    for field in {scale.field for scale in BLOCK_TYPES[name].scales}:
+        own, _ = BLOCK_TYPES[name].field(field)
+        each = np.broadcast_to(np.asarray(values, np.float32), len(blocks))
+        if "float8" in own.dtype:
+            each = np.abs(each)
+        as_stored = each.astype(BY_NAME[own.dtype].to_numpy()).view(blocks.dtype[field].base)
+        blocks[field] = as_stored[:, None] if own.count > 1 else as_stored
 
 
 def random_blocks(name: str, rows: int, depth: int, seed: int = 0) -> NDArray[np.uint8]:
-    """Rows of bytes: all numbers and codes occur, and float16 scales of either sign."""
+    """Rows of bytes: all numbers and codes occur, and scales of either sign where there is one."""
     rng = np.random.default_rng(seed)
     nbytes = BY_NAME[name].nbytes((rows, depth))
     raw: NDArray[np.uint8] = rng.integers(0, 256, nbytes, dtype=np.uint8)
-    blocks: NDArray[Any] = raw.view(LAYOUTS[name])
-    for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
-        blocks[field] = rng.uniform(-0.02, 0.02, len(blocks)).astype(np.float16)
+    set_scales(name, raw, rng.uniform(-0.02, 0.02, nbytes // BY_NAME[name].block_nbytes))
     return raw.reshape(rows, -1)
 
 

@@ -28,7 +28,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype import of as dtype_of
-from arenite.dtype.blocks import LAYOUTS, dequantised
+from arenite.dtype.blocks import dequantised
 from arenite.ir import Node, graph_input, make
 from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.graph import Graph
@@ -36,7 +36,7 @@ from arenite.ir.ops.block_forms import form_of, packed_panels, panel_weights
 from arenite.ir.ops.blocks import RUN_WORDS, quantised
 from arenite.ir.reference import evaluate
 from arenite.schedule import fuse
-from tests.codegen.block_weights import TYPES, random_blocks, weights_node
+from tests.codegen.block_weights import TYPES, random_blocks, set_scales, weights_node
 from tests.codegen.building import Guarded
 from tests.codegen.made import plain
 from tests.codegen.run_kernels import RUNNABLE, Compiled
@@ -90,7 +90,9 @@ def test_panels_stand_for_what_the_blocks_do(name: str) -> None:
     for rows, depth in ((1, 256), (32, 256), (45, 768)):
         raw = random_blocks(name, rows, depth, seed=rows)
         panels = packed_panels(raw, dtype)
-        assert panels.nbytes <= 1.06 * dtype.nbytes((-(-rows // 32) * 32, depth))
+        # Panels have scales of 16 bits, and bits where a type has digits in base 3.
+        most = {"nvfp4": 1.12, "tq1_0": 1.23}.get(name, 1.06)
+        assert panels.nbytes <= most * dtype.nbytes((-(-rows // 32) * 32, depth))
         found = panel_weights(panels, dtype, rows, depth)
         np.testing.assert_array_equal(found, dequantised(raw, dtype, (rows, depth)))
 
@@ -163,9 +165,7 @@ def test_products_of_whole_numbers_are_exact(name: str, target: str) -> None:
     """Scales of 1 and small numbers: every sum is a whole number that float32 holds."""
     dtype, columns, depth = BY_NAME[name], 51, 512
     raw = random_blocks(name, columns, depth)
-    blocks = raw.reshape(-1).view(LAYOUTS[name])
-    for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
-        blocks[field] = 1
+    set_scales(name, raw, 1)
     x = np.random.default_rng(1).integers(-3, 4, (5, depth)).astype(np.float32)
     x[:, ::32] = 127  # the scale of every run is 1
     runs, panels = quantised(x), packed_panels(raw, dtype)
@@ -184,12 +184,9 @@ def test_the_largest_numbers_do_not_overflow(name: str, target: str) -> None:
     dtype, depth = BY_NAME[name], 256
     raw = np.full_like(random_blocks(name, 3, depth), 0xFF)
     raw[1] = 0
-    blocks = raw.reshape(-1).view(LAYOUTS[name])
-    for field in {"d", "m"} & {*(blocks.dtype.names or ())}:
-        blocks[field] = 1
     if name == "q8_0":
-        blocks["qs"][: depth // 32] = 127
-        blocks["qs"][2 * depth // 32 :] = -128
+        raw[0], raw[2] = 127, 128  # as int8: the largest and the least
+    set_scales(name, raw, 1)
     x = np.full((2, depth), 127, np.float32)
     x[1] = -127
     found = Made(packed_product(name, 2, 3, depth), target).run(

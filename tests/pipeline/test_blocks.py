@@ -31,7 +31,7 @@ from tests.pipeline.loaded import loaded
 
 Array = NDArray[Any]
 INT64 = BY_NAME["int64"]
-QUANTISED_BY_GGUF = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+QUANTISED_BY_GGUF = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4")
 
 
 def numbers_by_gguf(name: str, raw: Array) -> Array:
@@ -269,7 +269,7 @@ def resident_nbytes(path: Path) -> int:
     return found
 
 
-@pytest.mark.parametrize("name", ["q4_1", "q6_k"])
+@pytest.mark.parametrize("name", ["q4_1", "q6_k", "mxfp4", "nvfp4", "tq1_0", "tq2_0"])
 def test_weights_of_a_gguf_file(name: str, tmp_path: Path) -> None:
     raw = random_blocks(name, 70, 256)
     path = tmp_path / "model.gguf"

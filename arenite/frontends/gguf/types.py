@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from arenite import dtype
 from arenite.dtype import DType
+from arenite.dtype.block_types import BLOCK_TYPES
 
 #: Types that are read, by their number in a file.
 DTYPES: dict[int, DType] = {
@@ -15,18 +16,7 @@ DTYPES: dict[int, DType] = {
     for number, name in {
         0: "float32",
         1: "float16",
-        2: "q4_0",
-        3: "q4_1",
-        6: "q5_0",
-        7: "q5_1",
-        8: "q8_0",
-        10: "q2_k",
-        11: "q3_k",
-        12: "q4_k",
-        13: "q5_k",
-        14: "q6_k",
-        20: "iq4_nl",
-        23: "iq4_xs",
+        **{b.gguf: name for name, b in BLOCK_TYPES.items() if b.gguf is not None},
         24: "int8",
         25: "int16",
         26: "int32",
@@ -36,20 +26,20 @@ DTYPES: dict[int, DType] = {
     }.items()
 }
 
-#: Types of ggml that are not read.
+#: Names of types that are not read.
 UNREAD: dict[int, str] = {
-    9: "Q8_1",
-    15: "Q8_K",
-    16: "IQ2_XXS",
-    17: "IQ2_XS",
-    18: "IQ3_XXS",
-    19: "IQ1_S",
-    21: "IQ3_S",
-    22: "IQ2_S",
-    29: "IQ1_M",
-    34: "TQ1_0",
-    35: "TQ2_0",
-    39: "MXFP4",
-    40: "NVFP4",
-    41: "Q1_0",
+    number: name
+    for number, name in {
+        9: "Q8_1",
+        15: "Q8_K",
+        16: "IQ2_XXS",
+        17: "IQ2_XS",
+        18: "IQ3_XXS",
+        19: "IQ1_S",
+        21: "IQ3_S",
+        22: "IQ2_S",
+        29: "IQ1_M",
+        41: "Q1_0",
+    }.items()
+    if number not in DTYPES
 }

@@ -3,28 +3,30 @@
 A panel is 32 columns of a product (32 rows of the weights) with all of K, in the order in which a
 kernel reads it, in whole cache lines:
 
-    shared   float16 scales of 32 columns, then what is added, for as many blocks as share them: one
-             block of 32 elements, or eight
+    shared   scales of 32 columns, then what is added, for as many blocks of 32 elements as share
+             them; where parts of a block have scales of their own, those of all parts
     codes    of each block, where parts of it are scaled by whole numbers: part by part
     numbers  of each block: of the first 16 columns, then of the others; one plane of bits after the
              other. A vector is 64 bytes, 16 columns x 4 neighbours in K, so eight groups of 4 make
              a block, and 8 // bits of them share the bytes of a vector, the first in the lowest
              bits
 
-Columns past the last repeat the last one. A weight is scale * (number - zero) + least.
+Columns past the last repeat the last one. A weight is scale * (number - zero) + least, where the
+number may be an index of a table. What a type becomes follows from its description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
-from arenite.dtype.blocks import IQ4_VALUES, LAYOUTS
+from arenite.dtype import BY_NAME, DType
+from arenite.dtype.block_types import BLOCK_TYPES, BlockType, Number
+from arenite.dtype.blocks import code_values, floats_of, unsigned
 from arenite.errors import TypeMismatch
 
 Array = NDArray[Any]
@@ -36,8 +38,6 @@ LANES = 16
 #: Elements beside each other in K that one step of a dot product takes.
 STEP = 4
 LINE_NBYTES = LANES * STEP
-#: What is added to a table's values, which makes all of them positive.
-TABLE_ZERO = 128
 
 #: Whole numbers that scale parts of a block: one of 8 bits and a least one beside it, one with a
 #: sign, or both in the halves of a byte.
@@ -50,15 +50,14 @@ class Form:
 
     planes: tuple[int, ...]  # bits of each, the lowest of a number first
     zero: int
-    codes: Codes = "none"
-    part: int = BLOCK  # elements with one scale
-    has_least: bool = False
-    has_table: bool = False  # numbers stand for others
-
-    @property
-    def blocks(self) -> int:
-        """Blocks that share their float16 scales."""
-        return 1 if self.codes == "none" else 8
+    table: tuple[int, ...]  # what numbers stand for, the zero added; empty for themselves
+    codes: Codes
+    part: int  # elements with one scale
+    blocks: int  # of 32 elements that share their scales
+    scale: DType  # of the scales that blocks share
+    factor: float  # scales are those of the type times this
+    has_least: bool
+    is_least_negative: bool
 
     @property
     def parts(self) -> int:
@@ -66,9 +65,24 @@ class Form:
         return BLOCK // self.part
 
     @property
-    def halves_nbytes(self) -> int:
-        """Bytes of the float16 of a panel that blocks share."""
-        return 2 * PANEL * (1 + self.has_least)
+    def largest(self) -> int:
+        """The largest number before the zero is taken off."""
+        return max(self.table) if self.table else 2 ** sum(self.planes) - 1
+
+    @property
+    def floats(self) -> int:
+        """Scales of a column that blocks share."""
+        return self.parts if self.codes == "none" else 1
+
+    @property
+    def float_nbytes(self) -> int:
+        """Bytes of one scale of all columns."""
+        return self.scale.bits // 8 * PANEL
+
+    @property
+    def floats_nbytes(self) -> int:
+        """Bytes of the scales of a panel that blocks share."""
+        return self.float_nbytes * self.floats * (1 + self.has_least)
 
     @property
     def code_nbytes(self) -> int:
@@ -94,66 +108,155 @@ class Form:
     @property
     def shared_nbytes(self) -> int:
         """Bytes of all blocks that share scales, with these."""
-        return self.halves_nbytes + self.blocks * self.block_nbytes
+        return self.floats_nbytes + self.blocks * self.block_nbytes
 
     def panel_nbytes(self, depth: int) -> int:
         return depth // (BLOCK * self.blocks) * self.shared_nbytes
 
 
-FORMS = {
-    "q4_0": Form((4,), 8),
-    "q4_1": Form((4,), 0, has_least=True),
-    "q5_0": Form((4, 1), 16),
-    "q5_1": Form((4, 1), 0, has_least=True),
-    "q8_0": Form((8,), 128),
-    "q2_k": Form((2,), 0, "nibbles", 16, has_least=True),
-    "q3_k": Form((2, 1), 4, "signed", 16),
-    "q4_k": Form((4,), 0, "unsigned", has_least=True),
-    "q5_k": Form((4, 1), 0, "unsigned", has_least=True),
-    "q6_k": Form((4, 2), 32, "signed", 16),
-    "iq4_nl": Form((4,), TABLE_ZERO, has_table=True),
-    "iq4_xs": Form((4,), TABLE_ZERO, "signed", has_table=True),
-}
-
-
 def form_of(dtype: DType) -> Form:
-    if dtype.name not in FORMS:
+    """The panels of a type; TypeMismatch where it is none, or one that panels do not hold."""
+    if dtype.name not in BLOCK_TYPES:
         raise TypeMismatch(f"{dtype} is no block-quantised type that kernels read")
-    return FORMS[dtype.name]
+    return _form(BLOCK_TYPES[dtype.name])
+
+
+@cache
+def _form(block: BlockType) -> Form:
+    n_floats = block.field(block.scale.field)[0].count
+    part = min(BLOCK, *(block.length // block.n_scales(scale) for scale in block.scales))
+    table, zero, factor = _whole_table(block.number)
+    made = Form(
+        tuple(plane[0].width for plane in block.number.planes),
+        zero,
+        table,
+        _codes_kind(block),
+        part,
+        max(1, block.length // n_floats // BLOCK),
+        *_panel_scale(BY_NAME[block.field(block.scale.field)[0].dtype], factor),
+        block.least is not None,
+        block.least is not None and block.least.negative,
+    )
+    _check(block, made)
+    return made
+
+
+def _whole_table(number: Number) -> tuple[tuple[int, ...], int, float]:
+    """A table as whole numbers that are not negative; what was added; what makes up for the rest.
+
+    What is added is a power of two, so that taking it off is a shift.
+    """
+    if not number.table:
+        return (), number.bias, 1
+    factor = 1.0
+    while any(value / factor % 1 for value in number.table):
+        factor /= 2
+    whole = [int(value / factor) for value in number.table]
+    zero = 1 << max(0, -min(whole) - 1).bit_length()
+    return tuple(value + zero for value in whole), zero, factor
+
+
+def _codes_kind(block: BlockType) -> Codes:
+    codes = [scale.codes for scale in block.scales if scale.codes]
+    if not codes:
+        return "none"
+    if len(codes) == 2 and all(code.bits == 4 and not code.bias for code in codes):
+        return "nibbles"
+    return "signed" if any(code.bias for code in codes) else "unsigned"
+
+
+def _panel_scale(dtype: DType, factor: float) -> tuple[DType, float]:
+    """The narrowest float that holds scales times the factor exactly: a bfloat16 any of 8 bits."""
+    if factor == 1 and dtype.bits == 16:
+        return dtype, factor
+    return BY_NAME["bfloat16" if dtype.bits == 8 else "float32"], factor
+
+
+def _check(block: BlockType, form: Form) -> None:
+    groups = [p.group for plane in block.number.planes for p in block.pieces(plane)]
+    fields = [block.field(scale.field)[0] for scale in block.scales]
+    codes = [scale.codes for scale in block.scales if scale.codes]
+    kinds = {
+        (field.dtype, field.count, block.n_scales(scale))
+        for field, scale in zip(fields, block.scales, strict=True)
+    }
+    wrong = {
+        "whole blocks of 32": block.length % BLOCK,
+        "parts of 16 or 32 elements": form.part not in (LANES, BLOCK),
+        "planes of 1, 2, 4 or 8 bits": {*form.planes} - {1, 2, 4, 8} or sum(form.planes) > 8,
+        "a zero that is a power of two": form.zero & form.zero - 1,
+        "values of 8 bits": form.largest > 255,
+        "tables of 16 for planes of 4 bits": form.table
+        and (form.planes != (4,) or len(form.table) != 16),
+        "groups of 1 byte or of fours": any(group % STEP and group != 1 for group in groups),
+        "a power of two of blocks to a scale": form.blocks & form.blocks - 1,
+        "scales and least values of one kind": len(kinds) > 1 or len(codes) == 1 < len(fields),
+        "codes of one block or more": codes and block.length < BLOCK * fields[0].count,
+        "codes of 8 bits without a table": any(
+            code.table
+            or code.bits > 8
+            or (form.codes == "signed" and code.bits == 8 and not code.signed)
+            for code in codes
+        ),
+    }
+    for rule, is_broken in wrong.items():
+        if is_broken:
+            raise TypeMismatch(f"products take no {block.name}: panels hold types with {rule}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
-    """A matrix taken apart: whole numbers, float16 scales, codes of parts, row by row."""
+class _Parts:
+    """A matrix, row by row."""
 
     numbers: NDArray[np.uint8]  # (rows, depth)
-    halves: list[Array]  # scales, then least values: (rows, blocks that share them)
+    floats: list[Array]  # scales, then least values: (rows, floats)
     codes: list[NDArray[np.uint8]]  # (rows, parts)
+
+
+def _parts(raw: Array, block: BlockType, form: Form) -> _Parts:
+    n_rows = len(raw)
+    blocks = np.ascontiguousarray(raw).reshape(-1, block.nbytes)
+    floats = []
+    for scale in block.scales:
+        own = floats_of(block, scale, blocks)
+        if own.dtype != form.scale.to_numpy():
+            own = (own.astype(np.float32) * np.float32(form.factor)).astype(form.scale.to_numpy())
+        floats.append(own.reshape(n_rows, -1))
+    n_parts = block.length // form.part
+    codes = []
+    for scale in block.scales:
+        if scale.codes:
+            own = code_values(block, scale.codes, blocks).astype(np.int16).astype(np.uint8)
+            codes.append(np.repeat(own, n_parts // own.shape[1], axis=1).reshape(n_rows, -1))
+    if form.codes == "nibbles":
+        codes = [codes[0] | codes[1] << np.uint8(4)]
+    return _Parts(unsigned(block, block.number, blocks).reshape(n_rows, -1), floats, codes)
 
 
 def packed_panels(raw: Array, dtype: DType) -> NDArray[np.uint8]:
     """The panels of a matrix whose rows are given as bytes."""
-    form, layout = form_of(dtype), LAYOUTS[dtype.name]
+    form, block = form_of(dtype), BLOCK_TYPES[dtype.name]
     n_rows = raw.shape[0]
     rows = np.minimum(np.arange(-(-n_rows // PANEL) * PANEL), n_rows - 1)
-    blocks = np.ascontiguousarray(raw).view(layout)[rows]
-    apart = _TAKEN_APART[dtype.name](blocks)
+    parts = _parts(raw[rows], block, form)
     n_panels = len(rows) // PANEL
-    n_shared = apart.halves[0].shape[1]
-    halves = [
-        np.ascontiguousarray(half.reshape(n_panels, PANEL, n_shared).transpose(0, 2, 1))
-        for half in apart.halves
+    n_shared = parts.numbers.shape[1] // (BLOCK * form.blocks)
+    floats = [
+        np.ascontiguousarray(own.reshape(n_panels, PANEL, n_shared, -1).transpose(0, 2, 3, 1))
+        for own in parts.floats
     ]
-    shared = np.concatenate([half.view(np.uint8) for half in halves], axis=2)
-    made = _planes(form, apart.numbers.reshape(n_panels, PANEL // LANES, LANES, -1, 8, STEP))
-    inside = [made.reshape(n_panels, n_shared, form.blocks, -1)]
-    if apart.codes:
+    shared = np.concatenate(
+        [own.view(np.uint8).reshape(n_panels, n_shared, -1) for own in floats], axis=2
+    )
+    planes = _planes(form, parts.numbers.reshape(n_panels, PANEL // LANES, LANES, -1, 8, STEP))
+    inside = [planes.reshape(n_panels, n_shared, form.blocks, -1)]
+    if parts.codes:
         # panel, column, shared, block, part -> panel, shared, block, part, column
         codes = [
             code.reshape(n_panels, PANEL, n_shared, form.blocks, form.parts).transpose(
                 0, 2, 3, 4, 1
             )
-            for code in apart.codes
+            for code in parts.codes
         ]
         inside.insert(0, np.concatenate(codes, axis=4).reshape(*inside[0].shape[:3], -1))
     whole = np.concatenate(inside, axis=3).reshape(n_panels, n_shared, -1)
@@ -180,28 +283,28 @@ def panel_weights(panels: Array, dtype: DType, columns: int, depth: int) -> NDAr
     form = form_of(dtype)
     n_panels, n_shared = len(panels), depth // (BLOCK * form.blocks)
     shared = panels.reshape(n_panels, n_shared, form.shared_nbytes)
-    halves = np.ascontiguousarray(shared[:, :, : form.halves_nbytes]).view("<f2")
-    blocks = shared[:, :, form.halves_nbytes :].reshape(n_panels, n_shared, form.blocks, -1)
+    own = np.ascontiguousarray(shared[:, :, : form.floats_nbytes]).view(form.scale.to_numpy())
+    blocks = shared[:, :, form.floats_nbytes :].reshape(n_panels, n_shared, form.blocks, -1)
     numbers = _numbers(form, blocks[..., form.codes_nbytes :].reshape(n_panels, -1))
-    if form.has_table:
-        numbers = np.array(IQ4_VALUES, np.float32)[numbers.astype(np.uint8)] + np.float32(form.zero)
+    if form.table:
+        numbers = np.array(form.table, np.uint8)[numbers]
     # kind, column, shared, part
-    of_columns = halves.reshape(n_panels, n_shared, -1, PANEL).transpose(2, 0, 3, 1)
-    scales = of_columns.reshape(-1, n_panels * PANEL, n_shared, 1).astype(np.float32)
+    of_columns = own.reshape(n_panels, n_shared, 1 + form.has_least, form.floats, PANEL)
+    turned = of_columns.transpose(2, 0, 4, 1, 3)
+    scales = turned.reshape(-1, n_panels * PANEL, n_shared, form.floats).astype(np.float32)
     if form.codes != "none":
         scales = scales * _codes(form, blocks[..., : form.codes_nbytes])
     scales = scales.reshape(len(scales), n_panels * PANEL, -1, 1)
-    whole = numbers.reshape(n_panels * PANEL, -1, form.part) - np.float32(form.zero)
-    weights = scales[0] * whole
+    whole = numbers.astype(np.float32) - np.float32(form.zero)
+    weights = scales[0] * whole.reshape(*scales[0].shape[:2], -1)
     if form.has_least:
-        sign = np.float32(1 if form.codes == "none" else -1)
-        weights = weights + sign * scales[1]
-    made: NDArray[np.float32] = weights.reshape(n_panels * PANEL, depth)[:columns]
-    return made
+        weights = weights - scales[1] if form.is_least_negative else weights + scales[1]
+    found: NDArray[np.float32] = weights.reshape(n_panels * PANEL, depth)[:columns]
+    return found
 
 
 def _numbers(form: Form, raw: Array) -> Array:
-    """Whole numbers of all columns, (columns, depth), as floats."""
+    """Whole numbers of all columns, (columns, depth)."""
     n_halves = PANEL // LANES
     vectors = raw.reshape(len(raw), -1, n_halves, sum(form.planes), LINE_NBYTES)
     groups = np.zeros((*vectors.shape[:3], 8, LINE_NBYTES), np.uint8)
@@ -212,7 +315,7 @@ def _numbers(form: Form, raw: Array) -> Array:
         groups |= piece.reshape(groups.shape) << np.uint8(below)
         first, below = first + bits, below + bits
     columns = groups.reshape(*groups.shape[:4], LANES, STEP).transpose(0, 2, 4, 1, 3, 5)
-    return columns.reshape(len(raw) * PANEL, -1).astype(np.float32)
+    return columns.reshape(len(raw) * PANEL, -1)
 
 
 def _codes(form: Form, raw: Array) -> NDArray[np.float32]:
@@ -225,103 +328,3 @@ def _codes(form: Form, raw: Array) -> NDArray[np.float32]:
         codes = codes.view(np.int8)
     turned = codes.transpose(3, 0, 4, 1, 2)
     return turned.reshape(turned.shape[0], -1, n_shared, turned.shape[-1]).astype(np.float32)
-
-
-# Blocks of each type, taken apart. Records are (rows, blocks); fields as in `dtype.blocks`.
-
-
-def _pieces(field: Array, bits: int, groups: int) -> NDArray[np.uint8]:
-    """Numbers of so many bits: all lowest pieces of a group of bytes, then all next ones."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    grouped = field.reshape(*field.shape[:2], groups, 1, -1)
-    pieces: NDArray[np.uint8] = grouped >> shifts & np.uint8(2**bits - 1)
-    return pieces.reshape(*field.shape[:2], -1)
-
-
-def _word_bits(words: Array, bits: int, count: int) -> NDArray[np.uint8]:
-    """Pieces of a word of 16 or 32 bits, the lowest first."""
-    shifts = np.arange(count, dtype=words.dtype) * words.dtype.type(bits)
-    pieces: Array = words[..., None] >> shifts & words.dtype.type(2**bits - 1)
-    return pieces.astype(np.uint8)
-
-
-def _joined(numbers: Array, blocks: Array, *codes: Array, has_least: bool = False) -> _Numbers:
-    halves = [blocks["d"], blocks["m"]] if has_least else [blocks["d"]]
-    n_rows = len(blocks)
-    return _Numbers(
-        np.ascontiguousarray(numbers).reshape(n_rows, -1),
-        halves,
-        [np.ascontiguousarray(code).reshape(n_rows, -1).view(np.uint8) for code in codes],
-    )
-
-
-def _four(has_least: bool) -> Callable[[Array], _Numbers]:
-    return lambda b: _joined(_pieces(b["qs"], 4, 1), b, has_least=has_least)
-
-
-def _five(has_least: bool) -> Callable[[Array], _Numbers]:
-    return lambda b: _joined(
-        _pieces(b["qs"], 4, 1) | _word_bits(b["qh"], 1, 32) << np.uint8(4), b, has_least=has_least
-    )
-
-
-def _q8_0(b: Array) -> _Numbers:
-    return _joined(b["qs"].view(np.uint8) ^ np.uint8(128), b)
-
-
-def _q2_k(b: Array) -> _Numbers:
-    return _joined(_pieces(b["qs"], 2, 2), b, b["scales"], has_least=True)
-
-
-def _q3_k(b: Array) -> _Numbers:
-    numbers = _pieces(b["qs"], 2, 2) | _pieces(b["hmask"], 1, 1) << np.uint8(2)
-    four = _pieces(np.ascontiguousarray(b["scales"][..., :8]), 4, 1)
-    two = _pieces(np.ascontiguousarray(b["scales"][..., 8:]), 2, 1)
-    return _joined(numbers, b, (four | two << np.uint8(4)) - np.uint8(32))
-
-
-def _six_bits(b: Array) -> tuple[Array, Array]:
-    """Scales and least values of q4_k and q5_k, eight each."""
-    first, second, third = np.split(b["scales"], 3, axis=2)
-    six, above, four = np.uint8(63), np.uint8(6), np.uint8(4)
-    scales = [first & six, (third & np.uint8(15)) | first >> above << four]
-    least = [second & six, third >> four | second >> above << four]
-    return np.concatenate(scales, axis=2), np.concatenate(least, axis=2)
-
-
-def _q4_k(b: Array) -> _Numbers:
-    return _joined(_pieces(b["qs"], 4, 4), b, *_six_bits(b), has_least=True)
-
-
-def _q5_k(b: Array) -> _Numbers:
-    numbers = _pieces(b["qs"], 4, 4) | _pieces(b["qh"], 1, 1) << np.uint8(4)
-    return _joined(numbers, b, *_six_bits(b), has_least=True)
-
-
-def _q6_k(b: Array) -> _Numbers:
-    numbers = _pieces(b["ql"], 4, 2) | _pieces(b["qh"], 2, 2) << np.uint8(4)
-    return _joined(numbers, b, b["scales"])
-
-
-def _iq4_xs(b: Array) -> _Numbers:
-    low = b["scales_l"]
-    four = np.stack([low & np.uint8(15), low >> np.uint8(4)], 3).reshape(*low.shape[:2], -1)
-    two = _word_bits(b["scales_h"], 2, 8)
-    codes = (four | two << np.uint8(4)) - np.uint8(32)
-    return _joined(_pieces(b["qs"], 4, 8), b, codes)
-
-
-_TAKEN_APART: dict[str, Callable[[Array], _Numbers]] = {
-    "q4_0": _four(has_least=False),
-    "q4_1": _four(has_least=True),
-    "q5_0": _five(has_least=False),
-    "q5_1": _five(has_least=True),
-    "q8_0": _q8_0,
-    "q2_k": _q2_k,
-    "q3_k": _q3_k,
-    "q4_k": _q4_k,
-    "q5_k": _q5_k,
-    "q6_k": _q6_k,
-    "iq4_nl": _four(has_least=False),
-    "iq4_xs": _iq4_xs,
-}

@@ -25,15 +25,13 @@ from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.backends.cpu.target import Target
 from arenite.codegen.printer import kernel_text
-from arenite.dtype import BY_NAME, DType, float32
-from arenite.dtype.blocks import IQ4_VALUES
+from arenite.dtype import DType, float32
 from arenite.ir.ops.block_forms import (
     BLOCK,
     LANES,
     LINE_NBYTES,
     PANEL,
     STEP,
-    TABLE_ZERO,
     Form,
     form_of,
 )
@@ -135,14 +133,18 @@ class BlocksFunction(TileFunction):
     def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
         """Bytes before the scales, codes and numbers of the tile's first column."""
         form = self.form
-        codes = form.halves_nbytes
+        codes = form.floats_nbytes
         numbers = codes + form.codes_nbytes
         if self.product.width >= PANEL:
             return 0, codes, numbers
         lane = self.column & (PANEL - 1)
         half = lane.shr(LANES.bit_length() - 1, signed=False)
         within = (lane & (LANES - 1)) * STEP
-        return lane * 2, lane + codes, half * form.numbers_nbytes + within + numbers
+        return (
+            lane * (form.scale.bits // 8),
+            lane + codes,
+            half * form.numbers_nbytes + within + numbers,
+        )
 
     def _parts(
         self, rows: Sequence[str], places_at: Sequence[str], places: Sequence[_Place]
@@ -241,16 +243,18 @@ class BlocksFunction(TileFunction):
     def _scales(self, shared_at: str, codes_at: str, place: _Place, part: int) -> list[Vec]:
         """What a part of the weights is multiplied with, then what is added, for each column."""
         b, form, lanes = self.builder, self.form, self.product.lanes
-        half = BY_NAME["float16"]
-        wanted = [b.offset(shared_at, place.halves + 2 * PANEL * k) for k in (0, 1)]
-        halves = [
-            load_wide(b, at, half, float32, lanes, None) for at in wanted[: 1 + form.has_least]
+        own = part % form.floats
+        floats = [
+            b.offset(shared_at, place.floats + form.float_nbytes * (k * form.floats + own))
+            for k in range(1 + form.has_least)
         ]
-        if form.codes == "none":
-            return halves
-        codes = self._codes(b.offset(codes_at, place.codes), part)
-        made = [h * code for h, code in zip(halves, codes, strict=True)]
-        return [made[0], *(-least for least in made[1:])]
+        scales = [load_wide(b, at, form.scale, float32, lanes, None) for at in floats]
+        if form.codes != "none":
+            codes = self._codes(b.offset(codes_at, place.codes), part)
+            scales = [scale * code for scale, code in zip(scales, codes, strict=True)]
+        if form.is_least_negative:
+            scales[1] = -scales[1]
+        return scales
 
     def _codes(self, at: str, part: int) -> list[Vec]:
         """The codes of a part as floats."""
@@ -302,10 +306,9 @@ _PAIRS = {8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 
 def pairs_together(target: Target, form: Form) -> int:
     """How many sums of two products of bytes are added in 16 bits: 0 where words are better."""
-    if not target.is_x86 or target.has_vnni or target.vector_bits < 256 or form.has_table:
+    if not target.is_x86 or target.has_vnni or target.vector_bits < 256:
         return 0
-    largest: int = 2 ** sum(form.planes) - 1
-    return (2**15 - 1) // (2 * 127 * largest)
+    return (2**15 - 1) // (2 * 127 * form.largest)
 
 
 def _as_bytes(x: Vec) -> Vec:
@@ -316,7 +319,7 @@ def _as_bytes(x: Vec) -> Vec:
 class _Place:
     """Where a vector of columns has its scales, codes and numbers, in bytes from the first's."""
 
-    halves: int
+    floats: int
     codes: int
     numbers: int
 
@@ -326,7 +329,7 @@ class _Place:
         before = panel * kernel.panel_nbytes
         half, within = divmod(lane, LANES)
         numbers = before + half * kernel.form.numbers_nbytes + within * STEP
-        return cls(before + 2 * lane, before + lane, numbers)
+        return cls(before + kernel.form.scale.bits // 8 * lane, before + lane, numbers)
 
 
 class _Planes:
@@ -349,7 +352,7 @@ class _Planes:
             value = found if value is None else value | found
             first, below = first + bits, below + bits
         assert value is not None
-        return _looked_up(value) if form.has_table else value
+        return _looked_up(value, form.table) if form.table else value
 
     def _piece(self, vector: int, shift: int, bits: int, below: int) -> Vec:
         """Bits of every byte of a vector, moved to where they are in a number."""
@@ -376,13 +379,13 @@ _SHUFFLES = {
 }
 
 
-def _looked_up(value: Vec) -> Vec:
-    """What indices of the table stand for, made positive."""
+def _looked_up(value: Vec, table: tuple[int, ...]) -> Vec:
+    """What indices of the table stand for."""
     b = value.builder
     indices = _as_bytes(value)
     t = indices.type
-    table = b.table([v + TABLE_ZERO for v in IQ4_VALUES] * (t.lanes // len(IQ4_VALUES)), t)
-    found = b.call(_SHUFFLES[t.lanes], t, table, indices)
+    values = b.table([*table] * (t.lanes // len(table)), t)
+    found = b.call(_SHUFFLES[t.lanes], t, values, indices)
     return found.convert("bitcast", value.type)
 
 

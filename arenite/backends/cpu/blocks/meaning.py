@@ -6,7 +6,6 @@ This is the meaning of a BlocksKernel, and what runs where a target has no regis
 from __future__ import annotations
 
 from arenite.backends.cpu.blocks.panels import PanelReader
-from arenite.backends.cpu.blocks.read import INT32, as_float, number
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -17,6 +16,7 @@ from arenite.backends.cpu.gemm.kernel import (
     in_blocks,
 )
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import INT32, as_float, number
 from arenite.dtype import DType, float32
 from arenite.ir.ops.block_forms import BLOCK, STEP, form_of
 from arenite.ir.ops.blocks import RUN_WORDS, SCALE_WORD

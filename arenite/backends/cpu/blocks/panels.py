@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.backends.cpu.blocks.read import (
-    FLOAT16,
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import (
     INT32,
-    UINT16,
     above,
     as_float,
     bits,
+    float_at,
     looked_up,
     number,
 )
-from arenite.codegen import loop_ir as ir
 from arenite.dtype import uint8
 from arenite.ir.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 
@@ -45,7 +44,7 @@ class PanelReader:
     def within(self) -> ir.Expr:
         """Where the block begins."""
         own = self.block % self.form.blocks * self.form.block_nbytes
-        return self.shared + self.form.halves_nbytes + own
+        return self.shared + self.form.floats_nbytes + own
 
     def number(self, group: int, step: ir.Expr) -> ir.Expr:
         """A whole number of a group of four, before the zero is taken off; int32."""
@@ -58,29 +57,40 @@ class PanelReader:
             byte = self._byte(at + (first + vector) * LINE_NBYTES)
             value = ir.Binary("or", value, above(bits(byte, piece * plane, plane), below))
             first, below = first + plane, below + plane
-        if not self.form.has_table:
+        if not self.form.table:
             return value
-        return ir.Binary("add", looked_up(value), number(self.form.zero))
+        # Added here, so that what takes it off again cancels it.
+        meant = tuple(entry - self.form.zero for entry in self.form.table)
+        return ir.Binary("add", looked_up(value, meant, INT32), number(self.form.zero))
 
     def scales(self, part: int) -> list[ir.Expr]:
         """What a part's numbers are multiplied with, then what is added; float32."""
         form = self.form
-        halves = [
-            self._half(self.shared + 2 * PANEL * k + self.lane * 2)
+        own, nbytes = part % form.floats, form.scale.bits // 8
+        floats = [
+            self.shared + (k * form.floats + own) * form.float_nbytes + self.lane * nbytes
             for k in range(1 + form.has_least)
         ]
-        if form.codes == "none":
-            return halves
+        scales = [as_float(float_at(self.array, at, form.scale)) for at in floats]
+        if form.codes != "none":
+            scales = [
+                ir.Binary("mul", scale, as_float(code))
+                for scale, code in zip(scales, self._codes(part), strict=True)
+            ]
+        if form.is_least_negative:
+            scales[1] = ir.Unary("neg", scales[1])
+        return scales
+
+    def _codes(self, part: int) -> list[ir.Expr]:
+        """The whole numbers that scale a part, int32."""
+        form = self.form
         at = self.within + part * form.code_nbytes
         codes = [self._byte(at + k * PANEL + self.lane) for k in range(form.code_nbytes // PANEL)]
         if form.codes == "nibbles":
             codes = [bits(codes[0], 0, 4), bits(codes[0], 4, 4)]
         if form.codes == "signed":
             codes = [ir.Binary("shift_right", above(code, 24), number(24)) for code in codes]
-        made = [
-            ir.Binary("mul", half, as_float(code)) for half, code in zip(halves, codes, strict=True)
-        ]
-        return [made[0], *(ir.Unary("neg", least) for least in made[1:])]
+        return codes
 
     def element(self, group: int, step: ir.Expr) -> ir.Expr:
         """A weight of a group of four, float32."""
@@ -91,8 +101,3 @@ class PanelReader:
 
     def _byte(self, at: ir.Expr) -> ir.Expr:
         return ir.Cast(ir.Load(self.array, at, uint8), INT32)
-
-    def _half(self, at: ir.Expr) -> ir.Expr:
-        low, high = (ir.Cast(ir.Load(self.array, at + k, uint8), UINT16) for k in (0, 1))
-        joined = ir.Binary("or", low, ir.Binary("shift_left", high, ir.Const(8, UINT16)))
-        return as_float(ir.Bitcast(joined, FLOAT16))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from arenite.backends.cpu.blocks.read import INT32, RUN, number
 from arenite.backends.cpu.gemm.tile import lanes_of, moved
 from arenite.backends.cpu.lowering.arguments import bind_arguments
 from arenite.backends.cpu.lowering.arithmetic import unary
@@ -20,6 +19,7 @@ from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.tile import Tiles
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import INT32, number
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _ROW, Draft
 from arenite.codegen.kernels.values import index_expr
@@ -99,7 +99,7 @@ class RunsDriver(Tiles):
                 narrow = value.convert("trunc", VType("i", 8, lanes))
                 where = b.offset(out_at, k * RUN_WORDS * 4 + part * lanes)
                 b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
-        in_half = RUN // lanes
+        in_half = BLOCK // 2 // lanes
         half, other = (
             _across([_joined(numbers[part], _added) for numbers in made], _added)
             for part in (slice(in_half), slice(in_half, None))
@@ -173,7 +173,7 @@ def quantise(draft: Draft) -> Built:
     for k, piece in enumerate(pieces):
         low = ir.Binary("and", piece, number(255))
         packed = ir.Binary("or", packed, ir.Binary("shift_left", low, number(8 * k)))
-    is_first = ir.Binary("lt", word, ir.index(RUN // STEP))
+    is_first = ir.Binary("lt", word, ir.index(BLOCK // 2 // STEP))
     body: ir.Block = (
         ir.Accumulator("most", constant(0.0)),
         ir.For(

@@ -1,0 +1,120 @@
+"""`arenite export`: a model becomes C that any compiler takes."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arenite.cli import language, manner
+from arenite.cli.completion import model_names
+from arenite.cli.options import MODEL_HELP
+from arenite.device.allocator import readable_nbytes
+from arenite.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from arenite.pipeline.export import Exported
+
+
+def export(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|FILE.py:NAME",
+            help=f"{MODEL_HELP} Or a compiled function of a Python file, which is run.",
+            autocompletion=model_names,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where files go.")],
+    context: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a text at the most.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What files and functions are called.")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="The arena is one static array; this is usual.")
+    ] = False,
+    caller_memory: Annotated[
+        bool, typer.Option("--caller-memory", help="The caller hands the arena over.")
+    ] = False,
+    weights: Annotated[
+        str, typer.Option(metavar="auto|array|file", help="An array of C, or a file to be read.")
+    ] = "auto",
+    openmp: Annotated[bool, typer.Option("--openmp", help="Threads share large kernels.")] = False,
+    freestanding: Annotated[
+        bool, typer.Option("--freestanding", help="Without the C library: its maths come along.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Write a model as C11: NAME.c, NAME.h and its weights, which need no Arenite.
+
+    The C allocates nothing: everything lies in one arena of NAME_ARENA_BYTES bytes, where the plan
+    has it. NAME_init, once; NAME_run(inputs, outputs, sizes) for each run; NAME_reset for a new
+    text. They return 0, or an error of the header. Of a language model, a small main.c that writes
+    the likeliest tokens comes with it.
+
+    What can't be exported is refused with the reason: programs in segments, and such as call
+    Python.
+    """
+    import arenite
+
+    if static and caller_memory:
+        raise InvalidArgument("--static and --caller-memory were both given; the arena is one")
+    program, called = _program(model)
+    path: Any = language.obtain(model, offline=False) if program is None else program
+    with language.showing_steps(called) as on_progress:
+
+        def told(done: int, total: int) -> None:
+            if on_progress is not None:
+                on_progress("writing kernels", done, total)
+
+        made = arenite.export(
+            path,
+            out,
+            name=name or called,
+            memory="caller" if caller_memory else "static",
+            openmp=openmp,
+            freestanding=freestanding,
+            weights=weights,
+            context=context,
+            on_progress=told,
+        )
+    _report(made, out, json)
+    return manner.EXIT_DONE
+
+
+def _program(model: str) -> tuple[Any, str]:
+    """What a Python file has under a name, if that is what was asked for; and what to call it."""
+    file, _, wanted = model.rpartition(":")
+    if not file.endswith(".py"):
+        return None, Path(model.rpartition(":")[2]).stem.lower()
+    if not Path(file).is_file():
+        raise InvalidArgument(f"{model} was asked for, and there is no file {file}")
+    found = runpy.run_path(file).get(wanted)
+    if found is None:
+        raise InvalidArgument(f"{model} was asked for, and {file} defines no {wanted}")
+    return found, wanted
+
+
+def _report(made: Exported, folder: Path, json: bool) -> None:
+    if json:
+        files = [
+            {"path": str(file.path), "nbytes": file.nbytes, "about": file.about}
+            for file in made.files
+        ]
+        fields: dict[str, object] = {
+            "name": made.name,
+            "folder": str(folder),
+            "files": files,
+            "arena_nbytes": made.arena_nbytes,
+            "weights_nbytes": made.weights_nbytes,
+        }
+        manner.print_json("export", fields)
+        return
+    rows = [(file.path.name, f"{file.nbytes:,}", file.about) for file in made.files]
+    manner.print_table(("file", "bytes", "what it is"), rows, right=("bytes",), console=manner.out)
+    arena, weights = map(readable_nbytes, (made.arena_nbytes, made.weights_nbytes))
+    manner.out.print(f"\n{made.name} runs in an arena of {arena}, beside weights of {weights}.")

@@ -1,0 +1,172 @@
+"""Elements of block-quantised values as loop-IR expressions over the bytes of a block.
+
+Derived from the description of a type (`dtype.block_types`). Neighbouring elements are read as
+lanes of a loop: which bytes, bits and scales they have is known when code is made, so expressions
+differ between runs of elements and hold no tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from arenite.codegen import loop_ir as ir
+from arenite.dtype import BY_NAME, DType, float32, uint8
+from arenite.dtype.block_types import BLOCK_TYPES, BlockType, Number, Pieces, Scale
+
+INT32 = BY_NAME["int32"]
+_UNSIGNED = {bits: BY_NAME[f"uint{bits}"] for bits in (8, 16, 32)}
+
+#: Elements that are read as one run, at most.
+RUN = 16
+
+
+def number(value: int) -> ir.Expr:
+    return ir.Const(value, INT32)
+
+
+def bits(value: ir.Expr, shift: int, count: int) -> ir.Expr:
+    """So many bits of an int32."""
+    moved = ir.Binary("shift_right", value, number(shift)) if shift else value
+    return ir.Binary("and", moved, number(2**count - 1))
+
+
+def above(value: ir.Expr, shift: int) -> ir.Expr:
+    return ir.Binary("shift_left", value, number(shift)) if shift else value
+
+
+def as_float(value: ir.Expr) -> ir.Expr:
+    return ir.Cast(value, float32)
+
+
+def float_at(array: str, at: ir.Expr, dtype: DType) -> ir.Expr:
+    """The float whose first byte is at `at`, in an array of bytes."""
+    whole = _UNSIGNED[dtype.bits]
+    made: ir.Expr = ir.Cast(ir.Load(array, at, uint8), whole)
+    for byte in range(1, dtype.bits // 8):
+        high = ir.Cast(ir.Load(array, at + byte, uint8), whole)
+        moved = ir.Binary("shift_left", high, ir.Const(8 * byte, whole))
+        made = ir.Binary("or", made, moved)
+    return ir.Bitcast(made, dtype)
+
+
+def looked_up(whole: ir.Expr, values: tuple[float, ...], dtype: DType) -> ir.Expr:
+    """What an index of a table stands for: choices by its bits."""
+    found: list[ir.Expr] = [ir.Const(value, dtype) for value in values]
+    for bit in range(len(values).bit_length() - 1):
+        is_set = ir.Binary("ne", bits(whole, bit, 1), number(0))
+        found = [
+            ir.Select(is_set, odd, even) for even, odd in zip(found[::2], found[1::2], strict=True)
+        ]
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReader:
+    """One block that begins at byte `at` of an array of bytes."""
+
+    dtype: DType
+    array: str
+    at: ir.Expr
+
+    @property
+    def block(self) -> BlockType:
+        return BLOCK_TYPES[self.dtype.name]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """All elements, cut into runs that `element` reads: the first of each and how many."""
+        pieces = [p for plane in self.block.number.planes for p in self.block.pieces(plane)]
+        parts = [self.block.length // self.block.n_scales(scale) for scale in self.block.scales]
+        first, count = 0, RUN
+        while first < self.block.length:
+            is_one_run = all(_is_readable(p, first, count) for p in pieces)
+            if is_one_run and all(part % count == 0 for part in parts):
+                yield first, count
+                first, count = first + count, RUN
+            else:
+                count //= 2
+
+    def element(self, first: int, lane: ir.Expr, count: int) -> ir.Expr:
+        """Element first + lane, float32, of a run of `count`."""
+        whole = self.number(first, lane, count)
+        scale, *least = (self._scale(scale, first) for scale in self.block.scales)
+        value = ir.Binary("mul", scale, _meant(self.block.number, whole))
+        return ir.Binary("add", value, least[0]) if least else value
+
+    def number(self, first: int, lane: ir.Expr, count: int) -> ir.Expr:
+        """The whole number of an element, or its index of the table, before its zero is taken off;
+        int32."""
+        return self._unsigned(self.block.number, first, lane, count)
+
+    def float_of(self, scale: Scale, element: int) -> ir.Expr:
+        """The float in a block that an element is scaled by, in its own dtype."""
+        own, offset = self.block.field(scale.field)
+        dtype = BY_NAME[own.dtype]
+        at = offset + element * own.count // self.block.length * (dtype.bits // 8)
+        return float_at(self.array, self.at + at, dtype)
+
+    def code(self, codes: Number, element: int) -> ir.Expr:
+        """The whole number that scales an element's part, before its zero is taken off; int32."""
+        part = element * self.block.count(codes) // self.block.length
+        return self._unsigned(codes, part, ir.index(0), 1)
+
+    def _scale(self, scale: Scale, element: int) -> ir.Expr:
+        """What the part of an element is multiplied with, or what is added to it; float32."""
+        made = as_float(self.float_of(scale, element))
+        if scale.codes:
+            made = ir.Binary("mul", made, _meant(scale.codes, self.code(scale.codes, element)))
+        return ir.Unary("neg", made) if scale.negative else made
+
+    def _unsigned(self, of: Number, first: int, lane: ir.Expr, count: int) -> ir.Expr:
+        made, below = None, 0
+        for plane in of.planes:
+            [pieces] = [p for p in self.block.pieces(plane) if p.start <= first < p.stop]
+            own = above(self._piece(pieces, first - pieces.start, lane, count), below)
+            made = own if made is None else ir.Binary("or", made, own)
+            below += plane[0].width
+        assert made is not None
+        return ir.Binary("xor", made, number(of.bias)) if of.signed else made
+
+    def _piece(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
+        if pieces.group == 1 and count > 1:
+            return self._bits_of_word(pieces, first, lane, count)
+        cycle, within = divmod(first, pieces.group * pieces.a_byte)
+        piece, byte = divmod(within, pieces.group)
+        value = self._byte(pieces.offset + cycle * pieces.group + byte + lane)
+        if not pieces.digits:
+            return bits(value, pieces.shifts[piece], pieces.width)
+        last = bits(ir.Binary("mul", value, number(3**piece)), 0, 8)
+        return bits(ir.Binary("mul", last, number(3)), 8, pieces.width)
+
+    def _bits_of_word(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
+        """Numbers one after the other, in up to 32 bits."""
+        begin, shift = divmod(first * pieces.width, 8)
+        n_bytes = -(-(shift + count * pieces.width) // 8)
+        word = self._byte(ir.index(pieces.offset + begin))
+        for k in range(1, n_bytes):
+            high = self._byte(ir.index(pieces.offset + begin + k))
+            word = ir.Binary("or", word, above(high, 8 * k))
+        up = ir.Cast(lane * pieces.width + shift, INT32)
+        return bits(ir.Binary("shift_right", word, up), 0, pieces.width)
+
+    def _byte(self, offset: ir.Expr) -> ir.Expr:
+        return ir.Cast(ir.Load(self.array, self.at + offset, uint8), INT32)
+
+
+def _meant(of: Number, whole: ir.Expr) -> ir.Expr:
+    """What a number stands for, float32."""
+    if of.table:
+        return looked_up(whole, of.table, float32)
+    return as_float(ir.Binary("sub", whole, number(of.bias)) if of.bias else whole)
+
+
+def _is_readable(pieces: Pieces, first: int, count: int) -> bool:
+    """Whether a run lies in one piece of neighbouring bytes, or in one word."""
+    if not pieces.start <= first < pieces.stop or count == 1:
+        return True
+    within = first - pieces.start
+    if pieces.group == 1:
+        is_whole = not pieces.digits and pieces.a_byte * pieces.width == 8
+        is_inside = first + count <= pieces.stop
+        return is_whole and is_inside and within * pieces.width % 8 + count * pieces.width <= 32
+    return within // pieces.group == (within + count - 1) // pieces.group

@@ -1,0 +1,211 @@
+"""Products by weights as they are in a file: block by block, and of matrices that data chooses.
+
+    matmul_blocks(x[..., M, K], w[N, K])               x quantised in runs of 32, as `ir.ops.blocks`
+    matmul_experts(x, w[E, N, K], chosen[M, R])        says, where weights are blocks
+
+A tile makes some columns of all rows. Where weights are blocks it quantises a row of x first, into
+scratch of its own, then takes its columns one by one:
+
+    scratch of a tile   | K numbers, int8 |   | a scale for each run of 32, float32 |
+"""
+
+from __future__ import annotations
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import BlockReader
+from arenite.codegen.kernels.built import Built, Scratch
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, Draft, _within
+from arenite.codegen.kernels.values import index_expr, read_dtype
+from arenite.dtype import BY_NAME, DType, float32, uint8
+from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
+from arenite.ir.node import Node
+from arenite.ir.ops.blocks import LEAST_NORMAL
+
+INT8, INT32 = BY_NAME["int8"], BY_NAME["int32"]
+#: Elements of x with one scale.
+RUN = 32
+#: Tiles at the most, since each has scratch of its own, and columns of one at the least.
+MAX_TILES = 16
+TILE_COLUMNS = 32
+
+_ROW, _COLUMN, _AT, _LANE = (ir.Name(name) for name in ("row", "column", "at", "lane"))
+_NUMBERS, _SCALES = "scratch0", "scratch1"
+
+
+def matmul_blocks(draft: Draft) -> Built:
+    return _Product(draft).build()
+
+
+def matmul_experts(draft: Draft) -> Built:
+    return _Product(draft).build()
+
+
+def _lanes(count: int, *body: ir.Stmt) -> ir.For:
+    return ir.For(_LANE.name, ir.index(0), ir.index(count), body, vector=True)
+
+
+class _Product:
+    """Rows of x by columns, which are rows of the weights; `chosen` names the matrix of a row."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.node = draft, draft.node
+        self.x, self.w = self.node.inputs[:2]
+        self.chosen: Node | None = self.node.inputs[2] if len(self.node.inputs) > 2 else None
+        self.columns, self.depth = (bounds(size)[1] for size in self.w.shape[-2:])
+        self.rows: Dim = product(self.node.shape[:-1])
+        self.tile_columns = max(TILE_COLUMNS, -(-self.columns // MAX_TILES))
+        self.n_tiles = ceildiv(self.columns, self.tile_columns)
+
+    def build(self) -> Built:
+        first = ir.Name("tile") * self.tile_columns
+        last = ir.Binary("min", first + self.tile_columns, ir.index(self.columns))
+        is_block = self.w.dtype.is_block
+        dot = self._block_dot() if is_block else self._plain_dot()
+        column: ir.Block = (
+            ir.Accumulator("sum", ir.Const(0.0, float32)),
+            *dot,
+            ir.Store("out0", _ROW * self.columns + _COLUMN, ir.Name("sum", float32)),
+        )
+        body: ir.Block = (
+            *self._matrix(),
+            *(self._quantised() if is_block else ()),
+            ir.For("column", first, last, column),
+        )
+        scratch: tuple[Scratch, ...] = ()
+        if is_block:
+            numbers, scales = (self.n_tiles * n for n in (self.depth, self.depth // RUN))
+            scratch = (Scratch(INT8, numbers), Scratch(float32, scales))
+        arrays = [
+            ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
+            for value, name in self.draft.names.items()
+        ]
+        arrays.append(ir.ArrayArg("out0", float32, "out"))
+        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
+        shapes = [self.node.shape, *(value.shape for value in self.draft.kernel.inputs)]
+        sizes = {var.symbol for shape in shapes for dim in shape for var in variables(dim)}
+        loops = ir.LoopKernel(
+            self.draft.kernel.name,
+            tuple(arrays),
+            tuple(sorted(sizes)),
+            index_expr(self.n_tiles),
+            "tile",
+            (ir.For("row", ir.index(0), index_expr(self.rows), body),),
+        )
+        return Built(loops, self.n_tiles, scratch)
+
+    def _matrix(self) -> ir.Block:
+        """The number of the row's matrix, as `at`."""
+        if self.chosen is None:
+            return ()
+        index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
+        return (
+            ir.Let("index", self.draft.load(self.chosen, _ROW)),
+            ir.Let("inside", _within(index, self.w.shape[0])),
+            ir.Require(inside, _OUT_OF_RANGE),
+            ir.Let("at", ir.Select(inside, index, ir.index(0))),
+        )
+
+    @property
+    def _source_row(self) -> ir.Expr:
+        """The row of x that a row of the result is made of."""
+        if self.chosen is None or self.x.ndim == 3:
+            return _ROW
+        return _ROW // index_expr(self.chosen.shape[1])
+
+    @property
+    def _weight_row(self) -> ir.Expr:
+        return _COLUMN if self.chosen is None else _AT * self.columns + _COLUMN
+
+    def _quantised(self) -> ir.Block:
+        """A row of x as numbers and scales, in the tile's scratch."""
+        run = ir.Name("run")
+        place = run * RUN + _LANE
+        value = self.draft.load(self.x, self._source_row * self.depth + place)
+        most, scale, inverse = (ir.Name(n, float32) for n in ("most", "scale", "inverse"))
+        zero, one = ir.Const(0.0, float32), ir.Const(1.0, float32)
+        spread = ir.Binary("div", most, ir.Const(127.0, float32))
+        is_small = ir.Binary("lt", ir.Name("spread", float32), ir.Const(LEAST_NORMAL, float32))
+        whole = ir.Name("whole", float32)
+        number = ir.Select(ir.Unary("isnan", whole), zero, whole)
+        body: ir.Block = (
+            ir.Accumulator("most", zero),
+            _lanes(RUN, ir.Accumulate("most", "max", ir.Unary("abs", value))),
+            ir.Let("spread", spread),
+            ir.Let("scale", ir.Select(is_small, zero, ir.Name("spread", float32))),
+            ir.Let(
+                "inverse",
+                ir.Select(ir.Binary("eq", scale, zero), zero, ir.Binary("div", one, scale)),
+            ),
+            ir.Store(_SCALES, ir.Name("tile") * (self.depth // RUN) + run, scale),
+            _lanes(
+                RUN,
+                ir.Let("whole", ir.Unary("round", ir.Binary("mul", value, inverse))),
+                ir.Store(_NUMBERS, self._number_at(place), ir.Cast(number, INT8)),
+            ),
+        )
+        return (ir.For("run", ir.index(0), ir.index(self.depth // RUN), body),)
+
+    def _number_at(self, place: ir.Expr) -> ir.Expr:
+        return ir.Name("tile") * self.depth + place
+
+    def _block_dot(self) -> ir.Block:
+        """The numbers of a row by the blocks of a column, run by run."""
+        dtype = self.w.dtype
+        block = ir.Name("block")
+        at = self._weight_row * dtype.nbytes((self.depth,)) + block * dtype.block_nbytes
+        reader = BlockReader(dtype, self.draft.names[self.w], at)
+        body: list[ir.Stmt] = []
+        for k, (first, count) in enumerate(reader.runs()):
+            place = block * dtype.block_length + first
+            scale_at = ir.Name("tile") * (self.depth // RUN) + place // RUN
+            given = ir.Name(f"given{k}", float32)
+            body.append(ir.Let(given.name, ir.Load(_SCALES, scale_at, float32)))
+            is_whole = not reader.block.number.table
+            run = self._whole_run if is_whole else self._float_run
+            body += run(reader, str(k), first, count, place, given)
+        n_blocks = self.depth // dtype.block_length
+        return (ir.For("block", ir.index(0), ir.index(n_blocks), tuple(body)),)
+
+    def _number(self, place: ir.Expr, dtype: DType) -> ir.Expr:
+        """Element `lane` behind a place of the quantised row."""
+        return ir.Cast(ir.Load(_NUMBERS, self._number_at(place + _LANE), INT8), dtype)
+
+    def _whole_run(
+        self, reader: BlockReader, k: str, first: int, count: int, place: ir.Expr, given: ir.Expr
+    ) -> ir.Block:
+        """Whole numbers are summed as such; scales are for the sums."""
+        whole, total = ir.Name(f"whole{k}", INT32), ir.Name(f"total{k}", INT32)
+        bias = ir.Const(reader.block.number.bias, INT32)
+        x, w = self._number(place, INT32), reader.number(first, _LANE, count)
+        w = ir.Binary("sub", w, bias) if bias.value else w
+        scale, *least = (reader._scale(one, first) for one in reader.block.scales)
+        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", ir.Binary("mul", x, w))]
+        made: list[ir.Stmt] = [ir.Accumulator(whole.name, ir.Const(0, INT32))]
+        if least:
+            made.append(ir.Accumulator(total.name, ir.Const(0, INT32)))
+            sums.append(ir.Accumulate(total.name, "add", x))
+        made.append(_lanes(count, *sums))
+        for held, factor in zip((whole, total), (scale, *least), strict=False):
+            scaled = ir.Binary("mul", ir.Cast(held, float32), ir.Binary("mul", factor, given))
+            made.append(ir.Accumulate("sum", "add", scaled))
+        return tuple(made)
+
+    def _float_run(
+        self, reader: BlockReader, k: str, first: int, count: int, place: ir.Expr, given: ir.Expr
+    ) -> ir.Block:
+        part = ir.Name(f"part{k}", float32)
+        x, w = self._number(place, float32), reader.element(first, _LANE, count)
+        return (
+            ir.Accumulator(part.name, ir.Const(0.0, float32)),
+            _lanes(count, ir.Accumulate(part.name, "add", ir.Binary("mul", x, w))),
+            ir.Accumulate("sum", "add", ir.Binary("mul", part, given)),
+        )
+
+    def _plain_dot(self) -> ir.Block:
+        k = ir.Name("k")
+        x = self.draft.load(self.x, self._source_row * self.depth + k)
+        w: ir.Expr = self.draft.load(self.w, self._weight_row * self.depth + k)
+        w = w if w.dtype == float32 else ir.Cast(w, float32)
+        term = ir.Binary("mul", x, w)
+        body = (ir.Accumulate("sum", "add", term),)
+        return (ir.For("k", ir.index(0), ir.index(self.depth), body, vector=True),)

@@ -1,0 +1,56 @@
+"""Kernels that read blocks as they are in a file: dequantised values, and rows of them.
+
+Blocks are arguments as plain bytes. One tile does some rows of the result.
+"""
+
+from __future__ import annotations
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.block_elements import BlockReader
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
+from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.node import Node
+
+#: The row of a matrix that an index names.
+AT = ir.Name("at")
+
+
+def dequantise(draft: Draft) -> Built:
+    [w] = draft.node.inputs
+    return draft.finish(w.shape[0], w.shape[1], _row_of_blocks(draft, w, _ROW))
+
+
+def rows_of_blocks(draft: Draft) -> Built:
+    w, indices = draft.node.inputs
+    return taken_rows(draft, indices, w.shape[0], _row_of_blocks(draft, w, AT))
+
+
+def _row_of_blocks(draft: Draft, w: Node, row: ir.Expr) -> ir.Block:
+    """Row `row` of the result: a row of the blocks, dequantised."""
+    length, depth = w.dtype.block_length, bounds(w.shape[1])[1]
+    block, lane = ir.Name("block"), ir.Name("lane")
+    at = row * w.dtype.nbytes((depth,)) + block * w.dtype.block_nbytes
+    reader = BlockReader(w.dtype, draft.names[w], at)
+    runs: list[ir.Stmt] = []
+    for first, count in reader.runs():
+        place = _ROW * depth + (block * length + first) + lane
+        store = ir.Store("out0", place, reader.element(first, lane, count))
+        runs.append(ir.For("lane", ir.index(0), ir.index(count), (store,), vector=True))
+    return (ir.For("block", ir.index(0), ir.index(depth // length), tuple(runs)),)
+
+
+def taken_rows(draft: Draft, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
+    """`body` makes a row of the result of row `AT`, which an index names."""
+    index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
+    return draft.finish(
+        product(indices.shape),
+        draft.node.shape[-1],
+        (
+            ir.Let("index", draft.load(indices, _ROW)),
+            ir.Let("inside", _within(index, n_rows)),
+            ir.Require(inside, _OUT_OF_RANGE),
+            ir.Let("at", ir.Select(inside, index, ir.index(0))),
+            *body,
+        ),
+    )

@@ -1,0 +1,194 @@
+"""What is exported: files that compile without a warning, in every form, and do what they say."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite import State, Tensor, Var
+from arenite.errors import InvalidArgument, NotCompiled
+from tests.backends.c.executables import COMPILERS, STRICT, needs_compiler
+from tests.generate.gguf_models import write_tiny
+
+pytestmark = needs_compiler
+
+W = np.random.default_rng(0).standard_normal((16, 10)).astype(np.float32)
+
+
+def product(x: Tensor) -> Tensor:
+    return arenite.tanh(x @ W)
+
+
+def built(folder: Path, *flags: str) -> ctypes.CDLL:
+    """All files of a folder as a shared object."""
+    files = [path.name for path in folder.glob("*.c")]
+    line = [
+        COMPILERS[0],
+        *STRICT,
+        "-O1",
+        "-fPIC",
+        "-shared",
+        *flags,
+        *files,
+        "-o",
+        "made.so",
+        "-lm",
+    ]
+    ran = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[:4000]
+    return ctypes.CDLL(str(folder / "made.so"))
+
+
+def pointer(array: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def constant_of(folder: Path, name: str) -> int:
+    """What a header defines."""
+    [header] = folder.glob("*.h")
+    found = re.search(rf"#define {name} (\d+)", header.read_text())
+    assert found is not None
+    return int(found[1])
+
+
+@pytest.mark.parametrize("openmp", [False, True], ids=["serial", "openmp"])
+def test_a_static_program_with_sizes(tmp_path: Path, openmp: bool) -> None:
+    with arenite.compile(product, arenite.spec((Var("n", 1, 40), 16))) as compiled:
+        x = np.random.default_rng(1).standard_normal((40, 16)).astype(np.float32)
+        wanted = compiled(x)
+        made = arenite.export(compiled, tmp_path, name="product", openmp=openmp)
+    assert [file.path.name for file in made.files] == [
+        "product.c",
+        "product.h",
+        "product_weights.c",
+    ]
+    assert all(file.nbytes == file.path.stat().st_size for file in made.files)
+    assert "product_weights.c" in str(made)
+    text = (tmp_path / "product.c").read_text()
+    assert not re.search(r"\b(malloc|calloc|realloc|alloca)\b", text)
+    assert "test_export.py" in text, "the line that a kernel comes from"
+    library = built(tmp_path, *(["-fopenmp"] if openmp else []))
+    out = np.zeros((40, 10), np.float32)
+    # Before init nothing runs; then a size outside its bounds is refused, and nothing is written.
+    assert library.product_run(pointer(x), pointer(out), ctypes.c_int64(40)) == 3
+    assert library.product_init() == 0
+    for n in (0, 41, -1):
+        assert library.product_run(pointer(x), pointer(out), ctypes.c_int64(n)) == 2
+    assert not out.any()
+    for n in (40, 7):
+        out[:] = 0
+        assert library.product_run(pointer(x), pointer(out), ctypes.c_int64(n)) == 0
+        np.testing.assert_allclose(out[:n], wanted[:n], rtol=1e-5, atol=1e-6)
+        assert not out[n:].any()
+
+
+def test_memory_of_the_caller_holds_several_programs(tmp_path: Path) -> None:
+    total = State((4,), "float32", name="total")
+
+    def add(x: Tensor) -> Tensor:
+        total.set(total.value + x)
+        return total.value * 2
+
+    with arenite.compile(add, arenite.spec((4,))) as compiled:
+        arenite.export(compiled, tmp_path, name="add", memory="caller")
+    library = built(tmp_path)
+    nbytes = constant_of(tmp_path, "ADD_ARENA_BYTES")
+    rooms = [np.full(nbytes + 64, 0xFF, np.uint8) for _ in range(2)]
+    starts = [-room.ctypes.data % 64 for room in rooms]
+    programs = [(ctypes.c_uint64 * 4)() for _ in range(2)]
+    x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+
+    def init(k: int, shift: int = 0, less: int = 0) -> int:
+        place = ctypes.c_void_p(rooms[k].ctypes.data + starts[k] + shift)
+        return int(library.add_init(programs[k], place, ctypes.c_size_t(nbytes - less)))
+
+    assert (init(0, less=1), init(0, shift=8)) == (4, 5)
+    assert library.add_run(programs[0], pointer(x), pointer(out)) == 3
+    assert (init(0), init(1)) == (0, 0)
+    for expected in (2, 4, 6):
+        assert library.add_run(programs[0], pointer(x), pointer(out)) == 0
+        np.testing.assert_array_equal(out, expected * x)
+    assert library.add_run(programs[1], pointer(x), pointer(out)) == 0
+    np.testing.assert_array_equal(out, 2 * x)
+    assert library.add_reset(programs[0]) == 0
+    assert library.add_run(programs[0], pointer(x), pointer(out)) == 0
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_a_run_that_fails_is_an_error_until_a_reset(tmp_path: Path) -> None:
+    with arenite.compile(lambda x, i: x[i], arenite.spec((5,)), arenite.spec((2,), "int64")) as f:
+        arenite.export(f, tmp_path, name="pick")
+    library = built(tmp_path)
+    x, out = np.arange(5, dtype=np.float32), np.zeros(2, np.float32)
+    good, bad = np.array([4, -5]), np.array([0, 5])
+
+    def run(indices: Any) -> int:
+        return int(library.pick_run(pointer(x), pointer(indices), pointer(out)))
+
+    assert library.pick_init() == 0
+    assert run(good) == 0
+    np.testing.assert_array_equal(out, [4, 0])
+    assert (run(bad), run(good)) == (1, 1)
+    assert (library.pick_reset(), run(good)) == (0, 0)
+
+
+def test_weights_as_a_file_and_as_an_array_are_the_same_bytes(tmp_path: Path) -> None:
+    with arenite.compile(product, arenite.spec((2, 16))) as compiled:
+        arenite.export(compiled, tmp_path / "file", weights="file")
+        arenite.export(compiled, tmp_path / "array", weights="array")
+    raw = (tmp_path / "file" / "program.weights").read_bytes()
+    assert len(raw) == constant_of(tmp_path / "file", "PROGRAM_WEIGHTS_BYTES")
+    assert np.frombuffer(raw[: W.nbytes], np.float32).tolist() == W.reshape(-1).tolist()
+    text = (tmp_path / "array" / "program_weights.c").read_text()
+    numbers = re.findall(r"\d+(?=,)", text.partition("{")[2])
+    assert bytes(map(int, numbers)) == raw
+    with pytest.raises(InvalidArgument, match="'auto', 'array' or 'file', not 'none'"):
+        arenite.export(compiled, tmp_path, weights="none")
+
+
+def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> None:
+    unbounded = arenite.compile(
+        lambda x, n: arenite.arange(n) + x, arenite.spec((1,)), arenite.spec((), "int64")
+    )
+    with pytest.raises(NotCompiled, match="exported: C has one plan"):
+        arenite.export(unbounded, tmp_path)
+
+
+def test_the_command_writes_a_language_model_that_goes_on_from_tokens(tmp_path: Path) -> None:
+    path = write_tiny("llama-q4_1", tmp_path)
+    folder = tmp_path / "c"
+    line = [sys.executable, "-m", "arenite.cli.main", "export", str(path), "-o", str(folder)]
+    ran = subprocess.run(
+        [*line, "--context", "32", "--name", "tiny", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert {Path(file["path"]).name for file in said["files"]} >= {"tiny.c", "tiny.h", "main.c"}
+    assert said["arena_nbytes"] == constant_of(folder, "TINY_ARENA_BYTES")
+    files = [path.name for path in folder.glob("*.c")]
+    command = [COMPILERS[0], *STRICT, "-O1", *files, "-o", "tiny", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    prompt = [5, 17, 100, 42]
+    ran = subprocess.run(
+        ["./tiny", "6", *map(str, prompt)], cwd=folder, capture_output=True, text=True, check=True
+    )
+    expected: list[int] = []
+    with arenite.load(path, context=32) as model:
+        session = model.session()
+        logits = model.advance(session, [], prompt)
+        for _ in range(6):
+            expected.append(int(np.argmax(logits)))
+            logits = model.advance(session, [*prompt, *expected[:-1]], expected[-1:])
+    assert list(map(int, ran.stdout.split())) == expected
