@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME, DType, float32, uint8
-from arenite.dtype.block_types import BLOCK_TYPES, BlockType, Number, Pieces, Scale
+from arenite.dtype.block_types import BlockType, Number, Pieces, Scale
+from arenite.dtype.blocks import block_type
 
 INT32 = BY_NAME["int32"]
 _UNSIGNED = {bits: BY_NAME[f"uint{bits}"] for bits in (8, 16, 32)}
@@ -71,7 +72,7 @@ class BlockReader:
 
     @property
     def block(self) -> BlockType:
-        return BLOCK_TYPES[self.dtype.name]
+        return block_type(self.dtype)
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """All elements, cut into runs that `element` reads: the first of each and how many."""
@@ -102,12 +103,12 @@ class BlockReader:
         """The float in a block that an element is scaled by, in its own dtype."""
         own, offset = self.block.field(scale.field)
         dtype = BY_NAME[own.dtype]
-        at = offset + element * own.count // self.block.length * (dtype.bits // 8)
+        at = offset + element * own.length // self.block.length * (dtype.bits // 8)
         return float_at(self.array, self.at + at, dtype)
 
     def code(self, codes: Number, element: int) -> ir.Expr:
         """The whole number that scales an element's part, before its zero is taken off; int32."""
-        part = element * self.block.count(codes) // self.block.length
+        part = element * self.block.n_numbers(codes) // self.block.length
         return self._unsigned(codes, part, ir.index(0), 1)
 
     def _scale(self, scale: Scale, element: int) -> ir.Expr:

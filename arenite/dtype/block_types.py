@@ -9,10 +9,11 @@ derived from it; to add a type, add an entry. docs/adding-a-block-type.md is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from arenite.errors import InvalidArgument
 
 #: How NumPy reads the dtypes that fields have; multi-byte fields are little-endian.
 FIELD_FORMATS = {
@@ -28,19 +29,17 @@ FIELD_FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     name: str
     dtype: str
-    count: int = 1
+    length: int = 1
 
     @property
     def nbytes(self) -> int:
-        return int(FIELD_FORMATS[self.dtype][-1]) * self.count
+        return int(FIELD_FORMATS[self.dtype][-1]) * self.length
 
 
-@dataclass(frozen=True, slots=True)
-class Bits:
+class Bits(NamedTuple):
     """`width` bits of one number after the other, in the bytes of a field.
 
     Of every `group` bytes the first pieces come first, byte by byte, then the second ones, and so
@@ -52,13 +51,12 @@ class Bits:
     width: int
     group: int = 0  # bytes; 0 for all
     first: int = 0  # byte of the field
-    count: int = 0  # bytes; 0 for all from the first on
+    nbytes: int = 0  # of the field; 0 for all from the first on
     shifts: tuple[int, ...] = ()  # empty for all pieces of a byte
     digits: int = 0  # of a byte in base 3; 0 for bits
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """Whole numbers: planes of bits, the lowest first, each one Bits or several after each other.
 
     One stands for itself less `zero`, with a sign where it is `signed`, or for an entry of `table`.
@@ -85,12 +83,11 @@ def number(
     signed: bool = False,
     table: tuple[float, ...] = (),
 ) -> Number:
-    many = tuple(plane if isinstance(plane, tuple) else (plane,) for plane in planes)
+    many = tuple((plane,) if isinstance(plane, Bits) else plane for plane in planes)
     return Number(many, zero, signed, table)
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(NamedTuple):
     """The floats of a field, each for an equal part of a block, times the `codes` of smaller parts;
     minus that where it is `negative`."""
 
@@ -99,8 +96,7 @@ class Scale:
     negative: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(NamedTuple):
     """Bits at their place: numbers [start, stop) of a block have theirs from byte `offset` on."""
 
     offset: int
@@ -121,8 +117,7 @@ class Pieces:
         return self.start + self.nbytes * self.a_byte
 
 
-@dataclass(frozen=True, slots=True)
-class BlockType:
+class BlockType(NamedTuple):
     """A block of `length` elements, whose fields follow each other without gaps."""
 
     name: str
@@ -147,7 +142,7 @@ class BlockType:
         """One block as a NumPy record."""
         return np.dtype(
             [
-                (f.name, FIELD_FORMATS[f.dtype], *([f.count] if f.count > 1 else []))
+                (f.name, FIELD_FORMATS[f.dtype], *([f.length] if f.length > 1 else []))
                 for f in self.fields
             ]
         )
@@ -159,14 +154,14 @@ class BlockType:
             if field.name == name:
                 return field, offset
             offset += field.nbytes
-        raise KeyError(f"{self.name} has no field {name!r}")
+        raise InvalidArgument(f"block type {self.name} has no field {name!r}")
 
     def pieces(self, plane: tuple[Bits, ...]) -> list[Pieces]:
         """Where the numbers of a plane have their bits, in order."""
         found: list[Pieces] = []
         for bits in plane:
             field, offset = self.field(bits.field)
-            nbytes = bits.count or field.nbytes - bits.first
+            nbytes = bits.nbytes or field.nbytes - bits.first
             shifts = bits.shifts or tuple(range(0, 8, bits.width))
             start = found[-1].stop if found else 0
             found.append(
@@ -182,13 +177,44 @@ class BlockType:
             )
         return found
 
-    def count(self, number: Number) -> int:
+    def n_numbers(self, number: Number) -> int:
         """How many of these numbers a block has."""
         return self.pieces(number.planes[0])[-1].stop
 
     def n_scales(self, scale: Scale) -> int:
         """Parts of a block that have a scale each."""
-        return self.count(scale.codes) if scale.codes else self.field(scale.field)[0].count
+        return self.n_numbers(scale.codes) if scale.codes else self.field(scale.field)[0].length
+
+    def check(self) -> None:
+        """Refuse a description that does not add up."""
+        self._check("number", self.number, {self.length})
+        divisors = {n for n in range(1, self.length + 1) if self.length % n == 0}
+        for scale in self.scales:
+            if scale.codes:
+                self._check(f"codes of {scale.field}", scale.codes, divisors)
+            if (
+                self.n_scales(scale) not in divisors
+                or self.length % self.field(scale.field)[0].length
+            ):
+                raise InvalidArgument(
+                    f"block type {self.name}: {self.length} elements are not equal parts for "
+                    f"{self.n_scales(scale)} scales of field {scale.field}"
+                )
+
+    def _check(self, what: str, of: Number, counts: set[int]) -> None:
+        """Planes have as many pieces as there are numbers, and bits that a byte holds."""
+        found = [self.pieces(plane)[-1].stop for plane in of.planes]
+        wrong = ""
+        if len({*found}) > 1 or not counts.issuperset(found):
+            wrong = f"planes have {found} pieces in a block of {self.length}"
+        elif of.bits > 8:
+            wrong = f"{of.bits} bits; 8 are the most"
+        elif of.table and len(of.table) != 2**of.bits:
+            wrong = f"a table of {len(of.table)} for {of.bits} bits"
+        elif any(p.nbytes % p.group for plane in of.planes for p in self.pieces(plane)):
+            wrong = "bytes that are not whole groups"
+        if wrong:
+            raise InvalidArgument(f"block type {self.name}, {what}: {wrong}")
 
 
 #: What codes of 4 bits stand for: those of float4_e2m1fn, and those of iq4_nl and iq4_xs.
@@ -203,141 +229,170 @@ def _bytes(name: str, count: int) -> Field:
     return Field(name, "uint8", count)
 
 
-#: A nibble of each number, all low ones of 16 bytes before the high ones; bit i of a word above it.
+#: A nibble of each number, of every 16 bytes the low ones first; a word has bit 4 of 32 numbers.
 _NIBBLES = Bits("qs", 4, group=16)
-_NIBBLES_AND_WORD = (_NIBBLES, Bits("qh", 1, group=1))
-#: Two bits of each number: 128 numbers share 32 bytes.
+_BIT_4 = Bits("qh", 1, group=1)
+#: Nibbles of every 32 bytes; and two bits of each number, of which 128 share 32 bytes.
+_NIBBLES_OF_32 = Bits("qs", 4, group=32)
 _PAIRS = Bits("qs", 2, group=32)
 
 
-def _eights(low: tuple[int, int], low_shifts: tuple[int, int], high: int) -> Number:
-    """Eight numbers of 6 bits in the 12 bytes of `scales`: nibbles of four bytes, then of four
-    others; above these the highest two pairs of bits of four bytes."""
-    nibbles = tuple(
-        Bits("scales", 4, first=first, count=4, shifts=(shift,))
-        for first, shift in zip(low, low_shifts, strict=True)
-    )
-    return number(nibbles, Bits("scales", 2, first=high, count=4, shifts=(4, 6)))
+def _six_bits(low: tuple[Bits, Bits], high: int) -> Number:
+    """Eight numbers in 12 bytes: four nibbles and four others, and the upper halves of four bytes
+    from `high` on, of which all lower pairs of bits come first."""
+    return number(low, Bits("scales", 2, first=high, nbytes=4, shifts=(4, 6)))
 
 
-_K_SCALE = Scale("d", _eights((0, 8), (0, 0), 0))
-_K_LEAST = Scale("m", _eights((4, 8), (0, 4), 4), negative=True)
+def _four_nibbles(first: int, shift: int) -> Bits:
+    return Bits("scales", 4, first=first, nbytes=4, shifts=(shift,))
 
-BLOCK_TYPES = {
-    block.name: block
-    for block in (
-        BlockType("q4_0", 2, 32, (_D, _bytes("qs", 16)), number(_NIBBLES, zero=8), Scale("d")),
-        BlockType(
-            "q4_1", 3, 32, (_D, _M, _bytes("qs", 16)), number(_NIBBLES), Scale("d"), Scale("m")
+
+_K_SCALE = Scale("d", _six_bits((_four_nibbles(0, 0), _four_nibbles(8, 0)), high=0))
+_K_LEAST = Scale("m", _six_bits((_four_nibbles(4, 0), _four_nibbles(8, 4)), high=4), negative=True)
+
+_TYPES = (
+    BlockType(
+        "q4_0",
+        gguf=2,
+        length=32,
+        fields=(_D, _bytes("qs", 16)),
+        number=number(_NIBBLES, zero=8),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "q4_1",
+        gguf=3,
+        length=32,
+        fields=(_D, _M, _bytes("qs", 16)),
+        number=number(_NIBBLES),
+        scale=Scale("d"),
+        least=Scale("m"),
+    ),
+    BlockType(
+        "q5_0",
+        gguf=6,
+        length=32,
+        fields=(_D, _QH, _bytes("qs", 16)),
+        number=number(_NIBBLES, _BIT_4, zero=16),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "q5_1",
+        gguf=7,
+        length=32,
+        fields=(_D, _M, _QH, _bytes("qs", 16)),
+        number=number(_NIBBLES, _BIT_4),
+        scale=Scale("d"),
+        least=Scale("m"),
+    ),
+    BlockType(
+        "q8_0",
+        gguf=8,
+        length=32,
+        fields=(_D, _bytes("qs", 32)),
+        number=number(Bits("qs", 8), signed=True),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "q2_k",
+        gguf=10,
+        length=256,
+        fields=(_bytes("scales", 16), _bytes("qs", 64), _D, _M),
+        number=number(_PAIRS),
+        scale=Scale("d", number(Bits("scales", 4, shifts=(0,)))),
+        least=Scale("m", number(Bits("scales", 4, shifts=(4,))), negative=True),
+    ),
+    BlockType(
+        "q3_k",
+        gguf=11,
+        length=256,
+        fields=(_bytes("hmask", 32), _bytes("qs", 64), _bytes("scales", 12), _D),
+        number=number(_PAIRS, Bits("hmask", 1), zero=4),
+        scale=Scale("d", number(Bits("scales", 4, nbytes=8), Bits("scales", 2, first=8), zero=32)),
+    ),
+    BlockType(
+        "q4_k",
+        gguf=12,
+        length=256,
+        fields=(_D, _M, _bytes("scales", 12), _bytes("qs", 128)),
+        number=number(_NIBBLES_OF_32),
+        scale=_K_SCALE,
+        least=_K_LEAST,
+    ),
+    BlockType(
+        "q5_k",
+        gguf=13,
+        length=256,
+        fields=(_D, _M, _bytes("scales", 12), _bytes("qh", 32), _bytes("qs", 128)),
+        number=number(_NIBBLES_OF_32, Bits("qh", 1)),
+        scale=_K_SCALE,
+        least=_K_LEAST,
+    ),
+    BlockType(
+        "q6_k",
+        gguf=14,
+        length=256,
+        fields=(_bytes("ql", 128), _bytes("qh", 64), _bytes("scales", 16), _D),
+        number=number(Bits("ql", 4, group=64), Bits("qh", 2, group=32), zero=32),
+        scale=Scale("d", number(Bits("scales", 8), signed=True)),
+    ),
+    BlockType(
+        "iq4_nl",
+        gguf=20,
+        length=32,
+        fields=(_D, _bytes("qs", 16)),
+        number=number(_NIBBLES, table=IQ4),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "iq4_xs",
+        gguf=23,
+        length=256,
+        fields=(_D, Field("scales_h", "uint16"), _bytes("scales_l", 4), _bytes("qs", 128)),
+        number=number(_NIBBLES, table=IQ4),
+        scale=Scale(
+            "d", number(Bits("scales_l", 4, group=1), Bits("scales_h", 2, group=1), zero=32)
         ),
-        BlockType(
-            "q5_0",
-            6,
-            32,
-            (_D, _QH, _bytes("qs", 16)),
-            number(*_NIBBLES_AND_WORD, zero=16),
-            Scale("d"),
-        ),
-        BlockType(
-            "q5_1",
-            7,
-            32,
-            (_D, _M, _QH, _bytes("qs", 16)),
-            number(*_NIBBLES_AND_WORD),
-            Scale("d"),
-            Scale("m"),
-        ),
-        BlockType(
-            "q8_0", 8, 32, (_D, _bytes("qs", 32)), number(Bits("qs", 8), signed=True), Scale("d")
-        ),
-        BlockType(
-            "q2_k",
-            10,
-            256,
-            (_bytes("scales", 16), _bytes("qs", 64), _D, _M),
-            number(_PAIRS),
-            Scale("d", number(Bits("scales", 4, shifts=(0,)))),
-            Scale("m", number(Bits("scales", 4, shifts=(4,))), negative=True),
-        ),
-        BlockType(
-            "q3_k",
-            11,
-            256,
-            (_bytes("hmask", 32), _bytes("qs", 64), _bytes("scales", 12), _D),
-            number(_PAIRS, Bits("hmask", 1), zero=4),
-            Scale("d", number(Bits("scales", 4, count=8), Bits("scales", 2, first=8), zero=32)),
-        ),
-        BlockType(
-            "q4_k",
-            12,
-            256,
-            (_D, _M, _bytes("scales", 12), _bytes("qs", 128)),
-            number(Bits("qs", 4, group=32)),
-            _K_SCALE,
-            _K_LEAST,
-        ),
-        BlockType(
-            "q5_k",
-            13,
-            256,
-            (_D, _M, _bytes("scales", 12), _bytes("qh", 32), _bytes("qs", 128)),
-            number(Bits("qs", 4, group=32), Bits("qh", 1)),
-            _K_SCALE,
-            _K_LEAST,
-        ),
-        BlockType(
-            "q6_k",
-            14,
-            256,
-            (_bytes("ql", 128), _bytes("qh", 64), _bytes("scales", 16), _D),
-            number(Bits("ql", 4, group=64), Bits("qh", 2, group=32), zero=32),
-            Scale("d", number(Bits("scales", 8), signed=True)),
-        ),
-        BlockType(
-            "iq4_nl", 20, 32, (_D, _bytes("qs", 16)), number(_NIBBLES, table=IQ4), Scale("d")
-        ),
-        BlockType(
-            "iq4_xs",
-            23,
-            256,
-            (_D, Field("scales_h", "uint16"), _bytes("scales_l", 4), _bytes("qs", 128)),
-            number(_NIBBLES, table=IQ4),
-            Scale(
-                "d",
-                number(Bits("scales_l", 4, group=1), Bits("scales_h", 2, group=1), zero=32),
+    ),
+    BlockType(
+        "tq1_0",
+        gguf=34,
+        length=256,
+        fields=(_bytes("qs", 48), _bytes("qh", 4), _D),
+        number=number(
+            (
+                Bits("qs", 2, nbytes=32, digits=5),
+                Bits("qs", 2, first=32, digits=5),
+                Bits("qh", 2, digits=4),
             ),
+            zero=1,
         ),
-        BlockType(
-            "tq1_0",
-            34,
-            256,
-            (_bytes("qs", 48), _bytes("qh", 4), _D),
-            number(
-                (
-                    Bits("qs", 2, count=32, digits=5),
-                    Bits("qs", 2, first=32, digits=5),
-                    Bits("qh", 2, digits=4),
-                ),
-                zero=1,
-            ),
-            Scale("d"),
-        ),
-        BlockType("tq2_0", 35, 256, (_bytes("qs", 64), _D), number(_PAIRS, zero=1), Scale("d")),
-        BlockType(
-            "mxfp4",
-            39,
-            32,
-            (Field("d", "float8_e8m0fnu"), _bytes("qs", 16)),
-            number(_NIBBLES, table=E2M1),
-            Scale("d"),
-        ),
-        BlockType(
-            "nvfp4",
-            40,
-            64,
-            (Field("d", "float8_e4m3fn", 4), _bytes("qs", 32)),
-            number(Bits("qs", 4, group=8), table=E2M1),
-            Scale("d"),
-        ),
-    )
-}
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "tq2_0",
+        gguf=35,
+        length=256,
+        fields=(_bytes("qs", 64), _D),
+        number=number(_PAIRS, zero=1),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "mxfp4",
+        gguf=39,
+        length=32,
+        fields=(Field("d", "float8_e8m0fnu"), _bytes("qs", 16)),
+        number=number(_NIBBLES, table=E2M1),
+        scale=Scale("d"),
+    ),
+    BlockType(
+        "nvfp4",
+        gguf=40,
+        length=64,
+        fields=(Field("d", "float8_e4m3fn", 4), _bytes("qs", 32)),
+        number=number(Bits("qs", 4, group=8), table=E2M1),
+        scale=Scale("d"),
+    ),
+)
+
+BLOCK_TYPES = {block.name: block for block in _TYPES}

@@ -9,6 +9,7 @@ In a file of the other byte order exactly the multi-byte fields of a block are s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +43,7 @@ def dequantised(
         if dtype.kind is not Kind.FLOAT or not dtype.has_numpy:
             raise TypeMismatch(f"{dtype} is neither block-quantised nor a float of whole bytes")
         return data.view(dtype.to_numpy()).reshape(shape).astype(np.float32)
-    block = BLOCK_TYPES[dtype.name]
+    block = block_type(dtype)
     blocks = data.reshape(-1, block.nbytes)
     numbers = np.empty((len(blocks), block.length), np.float32)
     step = _CHUNK_ELEMENTS // block.length
@@ -51,6 +52,16 @@ def dequantised(
             chunk = blocks[start : start + step]
             numbers[start : start + step] = _expanded(block, chunk)
     return numbers.reshape(shape)
+
+
+@cache
+def block_type(dtype: DType) -> BlockType:
+    """The description of a block type, checked when it is first used."""
+    if not dtype.is_block:
+        raise TypeMismatch(f"{dtype} is no block-quantised type")
+    block = BLOCK_TYPES[dtype.name]
+    block.check()
+    return block
 
 
 def _expanded(block: BlockType, raw: Bytes) -> Floats:

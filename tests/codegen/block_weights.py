@@ -26,7 +26,7 @@ def set_scales(name: str, raw: NDArray[np.uint8], values: NDArray[Any] | float) 
         if "float8" in own.dtype:
             each = np.abs(each)
         as_stored = each.astype(BY_NAME[own.dtype].to_numpy()).view(blocks.dtype[field].base)
-        blocks[field] = as_stored[:, None] if own.count > 1 else as_stored
+        blocks[field] = as_stored[:, None] if own.length > 1 else as_stored
 
 
 def random_blocks(name: str, rows: int, depth: int, seed: int = 0) -> NDArray[np.uint8]:

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME, DType
-from arenite.dtype.block_types import BLOCK_TYPES, BlockType, Number
-from arenite.dtype.blocks import code_values, floats_of, unsigned
+from arenite.dtype.block_types import BlockType, Number
+from arenite.dtype.blocks import block_type, code_values, floats_of, unsigned
 from arenite.errors import TypeMismatch
 
 Array = NDArray[Any]
@@ -115,15 +115,13 @@ class Form:
 
 
 def form_of(dtype: DType) -> Form:
-    """The panels of a type; TypeMismatch where it is none, or one that panels do not hold."""
-    if dtype.name not in BLOCK_TYPES:
-        raise TypeMismatch(f"{dtype} is no block-quantised type that kernels read")
-    return _form(BLOCK_TYPES[dtype.name])
+    """The panels of a type; TypeMismatch where it is one that panels do not hold."""
+    return _form(block_type(dtype))
 
 
 @cache
 def _form(block: BlockType) -> Form:
-    n_floats = block.field(block.scale.field)[0].count
+    n_floats = block.field(block.scale.field)[0].length
     part = min(BLOCK, *(block.length // block.n_scales(scale) for scale in block.scales))
     table, zero, factor = _whole_table(block.number)
     made = Form(
@@ -177,13 +175,13 @@ def _check(block: BlockType, form: Form) -> None:
     fields = [block.field(scale.field)[0] for scale in block.scales]
     codes = [scale.codes for scale in block.scales if scale.codes]
     kinds = {
-        (field.dtype, field.count, block.n_scales(scale))
+        (field.dtype, field.length, block.n_scales(scale))
         for field, scale in zip(fields, block.scales, strict=True)
     }
     wrong = {
         "whole blocks of 32": block.length % BLOCK,
         "parts of 16 or 32 elements": form.part not in (LANES, BLOCK),
-        "planes of 1, 2, 4 or 8 bits": {*form.planes} - {1, 2, 4, 8} or sum(form.planes) > 8,
+        "planes of 1, 2, 4 or 8 bits": {*form.planes} - {1, 2, 4, 8},
         "a zero that is a power of two": form.zero & form.zero - 1,
         "values of 8 bits": form.largest > 255,
         "tables of 16 for planes of 4 bits": form.table
@@ -191,17 +189,18 @@ def _check(block: BlockType, form: Form) -> None:
         "groups of 1 byte or of fours": any(group % STEP and group != 1 for group in groups),
         "a power of two of blocks to a scale": form.blocks & form.blocks - 1,
         "scales and least values of one kind": len(kinds) > 1 or len(codes) == 1 < len(fields),
-        "codes of one block or more": codes and block.length < BLOCK * fields[0].count,
+        "codes of one block or more": codes and block.length < BLOCK * fields[0].length,
         "codes of 8 bits without a table": any(
-            code.table
-            or code.bits > 8
-            or (form.codes == "signed" and code.bits == 8 and not code.signed)
+            code.table or (form.codes == "signed" and code.bits == 8 and not code.signed)
             for code in codes
         ),
     }
     for rule, is_broken in wrong.items():
         if is_broken:
-            raise TypeMismatch(f"products take no {block.name}: panels hold types with {rule}")
+            raise TypeMismatch(
+                f"products take no {block.name}: panels hold types with {rule}; multiply with "
+                "dequantise(w)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ def _parts(raw: Array, block: BlockType, form: Form) -> _Parts:
 
 def packed_panels(raw: Array, dtype: DType) -> NDArray[np.uint8]:
     """The panels of a matrix whose rows are given as bytes."""
-    form, block = form_of(dtype), BLOCK_TYPES[dtype.name]
+    form, block = form_of(dtype), block_type(dtype)
     n_rows = raw.shape[0]
     rows = np.minimum(np.arange(-(-n_rows // PANEL) * PANEL), n_rows - 1)
     parts = _parts(raw[rows], block, form)

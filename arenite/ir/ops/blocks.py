@@ -77,7 +77,8 @@ def matmul_blocks(x: Node, w: Node) -> Node:
 
 
 def _need_weights(op: str, w: Node, attrs: Attrs, *, may_be_many: bool = False) -> None:
-    form_of(w.dtype)
+    if not w.dtype.is_block:
+        raise TypeMismatch(f"{op}: {w.dtype} is no block-quantised type")
     if w.dtype != attrs["dtype"]:
         raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {typed(w.shape, w.dtype)}")
     is_known = all(isinstance(size, int) and size > 0 for size in w.shape)
@@ -151,6 +152,7 @@ define(
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, w = inputs
     _need_weights("matmul_blocks", w, attrs)
+    form_of(w.dtype)
     need_dtype("matmul_blocks", "x", x, float32)
     if x.ndim < 2 or x.shape[-1] != w.shape[1]:
         raise ShapeMismatch(

@@ -54,6 +54,7 @@ def _infer_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"matmul_experts takes weights [experts, columns, depth] of known sizes: {shapes}"
         )
     if w.dtype.is_block:
+        form_of(w.dtype)
         need_whole_blocks("matmul_experts", w)
     if chosen.ndim != 2 or not isinstance(chosen.shape[1], int) or chosen.shape[1] < 1:
         raise ShapeMismatch(f"matmul_experts takes chosen [rows, a known number]: {shapes}")
