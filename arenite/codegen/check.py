@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.group_check import check_group
 from arenite.codegen.printer import expression_text, statement_line
 from arenite.dtype import DType, Kind
 from arenite.errors import InvalidArgument
@@ -48,7 +49,10 @@ class _Binding:
 class _Checker:
     def __init__(self, kernel: ir.LoopKernel) -> None:
         self.kernel = kernel
+        self.index = kernel.index_dtype
+        self.shared = kernel.shared if isinstance(kernel, ir.GroupKernel) else ()
         self.arrays = {array.name: array for array in kernel.arrays}
+        self.arrays |= {s.name: ir.ArrayArg(s.name, s.dtype, "inout") for s in self.shared}
         self.where: ir.Stmt | None = None
         self.names: dict[str, _Binding] = {}
         self.loop = 0  # number of the vector loop around, 0 for none
@@ -59,20 +63,24 @@ class _Checker:
 
     def run(self) -> None:
         kernel = self.kernel
-        for array in kernel.arrays:
+        for array in self.arrays.values():
             if not is_storable(array.dtype):
                 self.fail(
                     f"array {array.name} has dtype {array.dtype}, which has no element access"
                 )
         names = [*self.arrays, *kernel.sizes, kernel.tile_var, ir.WORKER.name]
-        if len(names) != len({*names}) or len(self.arrays) != len(kernel.arrays):
+        n_arrays = len(kernel.arrays) + len(self.shared)
+        if len(names) != len({*names}) or len(self.arrays) != n_arrays:
             self.fail(f"two arguments share a name: {', '.join(names)}")
         for size in kernel.sizes:
-            self.names[size] = _Binding(ir.INT64)
-        self.expect(kernel.tiles, ir.INT64, "the tile count")
+            self.names[size] = _Binding(self.index)
+        self.expect(kernel.tiles, self.index, "the tile count")
         for name in (kernel.tile_var, ir.WORKER.name):
-            self.names[name] = _Binding(ir.INT64)
+            self.names[name] = _Binding(self.index)
         self.block(kernel.body)
+        if isinstance(kernel, ir.GroupKernel):
+            self.where = None
+            check_group(kernel, self.fail)
 
     def fail(self, message: str) -> NoReturn:
         where = "its arguments" if self.where is None else statement_line(self.where)
@@ -120,8 +128,11 @@ class _Checker:
                 self.accumulate(at, op, where)
             case ir.Require(cond, error):
                 self.expect(cond, ir.BOOL, "the condition")
-                if self.expect(error, ir.INT64, "the error"):
+                if self.expect(error, self.index, "the error"):
                     self.fail("the error differs between iterations of the vector loop")
+            case ir.Barrier():
+                if not isinstance(self.kernel, ir.GroupKernel):
+                    self.fail("a barrier stands in a kernel that has no groups of threads")
 
     def define(self, name: str, binding: _Binding) -> None:
         if name in self.names or name in self.arrays:
@@ -133,14 +144,14 @@ class _Checker:
             self.fail(f"there is no array {array}")
         if self.arrays[array].role == "in":
             self.fail(f"array {array} is an input and can't be stored to")
-        self.expect(at, ir.INT64, "the index")
+        self.expect(at, self.index, "the index")
         self.expect(value, self.arrays[array].dtype, "the value")
         if mask is not None:
             self.expect(mask, ir.BOOL, "the mask")
 
     def loop_statement(self, loop: ir.For) -> None:
         for bound in (loop.start, loop.stop):
-            if self.expect(bound, ir.INT64, "a bound"):
+            if self.expect(bound, self.index, "a bound"):
                 self.fail("a bound differs between iterations of the vector loop around")
         if loop.unroll < 0:
             self.fail(f"unroll is {loop.unroll}")
@@ -153,7 +164,7 @@ class _Checker:
             self.loop = self.loops
             self.reduced = {}
             self.accumulated = {*_accumulated(loop.body)}
-        self.define(loop.var, _Binding(ir.INT64, loop.vector))
+        self.define(loop.var, _Binding(self.index, loop.vector))
         inner = loop.body[0] if len(loop.body) == 1 else None
         if loop.vector and isinstance(inner, ir.For) and inner.vector:
             self.tile(inner)
@@ -168,9 +179,9 @@ class _Checker:
         self.where = inner
         self.seen = {}
         for bound in (inner.start, inner.stop):
-            if self.expect(bound, ir.INT64, "a bound"):
+            if self.expect(bound, self.index, "a bound"):
                 self.fail("a bound differs between iterations of the vector loop around")
-        self.define(inner.var, _Binding(ir.INT64, True))
+        self.define(inner.var, _Binding(self.index, True))
         if not all(isinstance(stmt, ir.Let | ir.Store) for stmt in inner.body):
             self.fail("the body of a tile (two vector loops) holds Let and Store only")
         self.block(inner.body)
@@ -274,7 +285,7 @@ class _Checker:
         if load.array not in self.arrays:
             self.fail(f"there is no array {load.array}")
         self.same(load, load.dtype, self.arrays[load.array].dtype)
-        self.same(load, load.index.dtype, ir.INT64)
+        self.same(load, load.index.dtype, self.index)
         if load.mask is not None:
             self.same(load, load.mask.dtype, ir.BOOL)
         if load.other is not None:

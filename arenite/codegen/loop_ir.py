@@ -1,7 +1,7 @@
 """The loop IR: what one kernel does, as loops over flat arrays, neutral between devices.
 
     kernel   body for each tile in [tile_begin, tile_end)
-    stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require
+    stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require | Barrier
     expr     Const | Name | Load | Unary | Binary | Fma | Select | Rare | Cast | Bitcast | Table
     function body and result of parameters: what an op is, spelled out (see `codegen/maths`)
 
@@ -36,18 +36,26 @@ loop bounds, never on how tiles are dealt out.
 
 Memory. Two arrays may share bytes only in place: each element shared is read, by the iteration
 that writes it, before it is written, and by no other iteration of that loop or of a later one.
+
+Groups. In a GroupKernel each tile is run by one group of threads, as GPUs have them. A vector loop
+is dealt out to the threads, iteration by iteration in turn; all else is done by every thread alike,
+but stores and requirements by one of them. What a vector loop accumulates into an accumulator from
+outside is combined over the group when it ends, and is then the same for all threads. A vector loop
+over [0, threads) is a thread loop: each thread runs one iteration, so that it may hold barriers,
+and what it declares lives on across them. Shared arrays are the group's own and begin undefined.
+Indices may be int32 (`index_dtype`), as everything that is computed with them is then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from arenite.dtype import BY_NAME, DType
 
-INT64 = BY_NAME["int64"]
-BOOL = BY_NAME["bool"]
+INT64, INT32 = BY_NAME["int64"], BY_NAME["int32"]
+BOOL, FLOAT32 = BY_NAME["bool"], BY_NAME["float32"]
 
 #: For floats only.
 FLOAT_UNARY_OPS = frozenset(
@@ -368,6 +376,11 @@ class Require(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier(Stmt):
+    """No thread of the group goes on before all are here, and what was stored is seen by all."""
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayArg:
     name: str
     dtype: DType
@@ -397,6 +410,43 @@ class LoopKernel:
 
     def array(self, name: str) -> ArrayArg:
         return next(array for array in self.arrays if array.name == name)
+
+    @property
+    def index_dtype(self) -> DType:
+        """Of indices, sizes, loop variables and the tile."""
+        return INT64
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """Memory of a group, which its threads alone see, while it runs one tile."""
+
+    name: str
+    dtype: DType
+    count: int  # elements
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKernel(LoopKernel):
+    """Loops for groups of `threads` threads, one group a tile."""
+
+    threads: int
+    shared: tuple[SharedArray, ...] = ()
+    index_dtype: DType = INT64
+
+    def is_thread_loop(self, loop: For) -> bool:
+        """Whether each thread runs exactly one iteration, so that barriers may stand inside."""
+        bounds = (loop.start, loop.stop)
+        whole = all(isinstance(bound, Const) for bound in bounds) and loop.vector
+        return whole and [b.value for b in bounds if isinstance(b, Const)] == [0, self.threads]
+
+
+#: An index behind all others, such as a search begins with; of int32 it is the greatest.
+NO_INDEX = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +489,28 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
 
 
+def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
+    """The same expression of other parts, in the order of `children`."""
+    match expr:
+        case Unary(op=op):
+            return Unary(op, *parts)
+        case Binary(op=op):
+            return Binary(op, *parts)
+        case Fma() | Select():
+            return type(expr)(*parts)
+        case Cast() | Bitcast():
+            return replace(expr, x=parts[0])
+        case Table():
+            return replace(expr, index=parts[0])
+        case Load(mask=mask, other=other):
+            rest = list(parts[1:])
+            new_mask = None if mask is None else rest.pop(0)
+            new_other = None if other is None else rest.pop(0)
+            return replace(expr, index=parts[0], mask=new_mask, other=new_other)
+        case _:
+            return expr
+
+
 def walk(*roots: Expr) -> Iterator[Expr]:
     """These expressions and all inside them, shared ones once."""
     stack = list(roots)
@@ -468,6 +540,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (value, at)
         case Require(cond=cond, error=error):
             return (cond, error)
+        case Barrier():
+            return ()
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 

@@ -52,11 +52,14 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     """The loops of a kernel."""
     arguments = [
         f"{_QUALIFIER[array.role]}{array.dtype} {array.name}[]" for array in kernel.arrays
-    ] + [f"int64 {size}" for size in kernel.sizes]
-    lines = [
-        f"void {kernel.name}({', '.join(arguments)})",
-        f"for (int64 {kernel.tile_var} in tiles of {expression_text(kernel.tiles)}) {{",
-    ]
+    ] + [f"{kernel.index_dtype} {size}" for size in kernel.sizes]
+    tiles = f"{kernel.index_dtype} {kernel.tile_var} in tiles of {expression_text(kernel.tiles)}"
+    lines = [f"void {kernel.name}({', '.join(arguments)})", f"for ({tiles}) {{"]
+    if isinstance(kernel, ir.GroupKernel):
+        lines[1] = f"for ({tiles}, {kernel.threads} threads each) {{"
+        lines += [
+            f"    shared {array.dtype} {array.name}[{array.count}];" for array in kernel.shared
+        ]
     _block(kernel.body, 1, lines)
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -76,7 +79,7 @@ def statement_line(stmt: ir.Stmt) -> str:
             kind = "vector_for" if vector else "for"
             times = f" unroll({unroll})" if unroll else ""
             bounds = f"{expression_text(start)} .. {expression_text(stop)}"
-            return f"{kind} (int64 {var} in {bounds}){times}"
+            return f"{kind} ({start.dtype} {var} in {bounds}){times}"
         case ir.While(cond):
             return f"while ({expression_text(cond)})"
         case ir.If(cond):
@@ -89,6 +92,8 @@ def statement_line(stmt: ir.Stmt) -> str:
             return f"({best}, {at}) {op}= ({expression_text(value)}, {expression_text(where)});"
         case ir.Require(cond, error):
             return f"require({expression_text(cond)}, {expression_text(error)});"
+        case ir.Barrier():
+            return "barrier();"
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 

@@ -227,6 +227,11 @@ class Buffer:
         return self._storage.raw is not None
 
     @property
+    def raw(self) -> RawBuffer:
+        """The handle of its storage, as its device has it."""
+        return self._allocated()
+
+    @property
     def raw_ptr(self) -> int:
         """The address of the first byte, on its device; valid while anyone holds the storage."""
         raw = self._allocated()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arenite.schedule import Kernel
 
 #: Folders of `backends/`.
-NAMES = ("c", "cpu")
+NAMES = ("c", "cpu", "webgpu")
 
 #: Hears how many kernels are compiled, of how many.
 OnCompiled = Callable[[int, int], None]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenite.device import Buffer, CpuAllocator
+from arenite.device import Allocator, Buffer, CpuAllocator
 from arenite.device.buffer import STAGING_NBYTES
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.errors import InvalidArgument, InvalidView, NotCpuAccessible
@@ -112,8 +112,8 @@ def test_overlapping_views_copy_as_memmove_does(source: list[tuple[int, int]], o
 # Devices out of reach
 
 
-def test_memory_out_of_reach_has_no_host_view() -> None:
-    buffer = filled(HiddenAllocator(), bytes(4)).view(0, 4, float32)
+def test_memory_out_of_reach_has_no_host_view(hidden: Allocator) -> None:
+    buffer = filled(hidden, bytes(4)).view(0, 4, float32)
     for access in (
         buffer.as_host_bytes,
         buffer.as_host_bytes_mut,
@@ -130,8 +130,8 @@ def test_memory_out_of_reach_has_no_host_view() -> None:
             access()
 
 
-def test_memory_out_of_reach_is_copied_in_and_out() -> None:
-    buffer = filled(HiddenAllocator(), bytes(range(16)))
+def test_memory_out_of_reach_is_copied_in_and_out(hidden: Allocator) -> None:
+    buffer = filled(hidden, bytes(range(16)))
     view = buffer.view(4, 8).view(2, 4)
     assert view.copyout() == bytes([6, 7, 8, 9])
     view.copyin(b"abcd")
@@ -140,9 +140,8 @@ def test_memory_out_of_reach_is_copied_in_and_out() -> None:
     assert target == bytes(range(6)) + b"abcd" + bytes(range(10, 16))
 
 
-def test_any_device_copies_to_any_device(cpu: CpuAllocator) -> None:
+def test_any_device_copies_to_any_device(cpu: CpuAllocator, hidden: Allocator) -> None:
     data = bytes(range(100))
-    hidden = HiddenAllocator()
 
     def buffers() -> list[Buffer]:
         return [

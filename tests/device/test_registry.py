@@ -24,7 +24,7 @@ def test_a_disk_is_opened_anew_each_time(tmp_path: Path) -> None:
     assert first.name == second.name == f"disk:{path}"
 
 
-@pytest.mark.parametrize("name", ["cuda", "CUDA:0", "cuda:1", "webgpu", "WEBGPU", "WebGPU:0"])
+@pytest.mark.parametrize("name", ["cuda", "CUDA:0", "cuda:1"])
 def test_devices_of_later_versions_give_the_reason(name: str) -> None:
     with pytest.raises(DeviceUnavailable, match=f'{name}.*this version.*use "cpu"'):
         device.get(name)
@@ -32,7 +32,7 @@ def test_devices_of_later_versions_give_the_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "tpu", "TPU:0", "cpu:0", "CPU:", "cudax:0"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(DeviceUnavailable, match=r'"cpu", "disk:PATH"'):
+    with pytest.raises(DeviceUnavailable, match=r'"cpu", "disk:PATH", "webgpu"'):
         device.get(name)
 
 

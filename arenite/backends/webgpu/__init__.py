@@ -1,0 +1,1 @@
+"""WebGPU: kernels as WGSL, one group of threads a tile, run through wgpu."""

@@ -1,0 +1,108 @@
+"""How kernels are cut for groups of threads.
+
+In: a kernel of a schedule. Out: a GroupKernel with int32 indices, checked; NotCompiled with the
+reason for what is not done here yet.
+
+    maps              all points counted through, a stretch of them a group (`map.py`)
+    reduced rows      a group a row; threads share the row, or take a column each
+    products          a group a square of results, through shared memory (`product.py`)
+    all else          as the neutral builders cut it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.product import build_product
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.check import check, is_storable
+from arenite.codegen.groups import grouped
+from arenite.codegen.index_width import narrow_indices
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.special import build_special, is_special
+from arenite.errors import NotCompiled
+from arenite.ir.dim import bounds, variables
+from arenite.schedule.access import is_elementwise, is_view
+from arenite.schedule.kernel import Kernel
+from arenite.schedule.roots import MADE_UP
+
+#: Of a group whose threads take a column each.
+COLUMN_THREADS = 64
+
+#: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
+
+def build(kernel: Kernel) -> Built:
+    """The loops of a kernel for groups of threads."""
+    try:
+        _refuse_elements(kernel)
+        built = _cut(kernel)
+        return replace(built, loops=_narrowed(kernel, built))
+    except NotCompiled as refusal:
+        if not kernel.origins:
+            raise
+        lines = ", ".join(map(str, kernel.origins[:3]))
+        raise NotCompiled(f"{refusal}; it comes from {lines}") from None
+
+
+def _cut(kernel: Kernel) -> Built:
+    if is_special(kernel):
+        built = build_special(kernel)
+        return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
+    for stage in kernel.stages:
+        node = stage.node
+        is_known = is_elementwise(node) or is_view(node) or node.op in MADE_UP
+        if not is_known and node.op not in _REDUCTIONS:
+            raise NotCompiled(f"{node.op} is not done on WebGPU yet")
+    if not kernel.axes:
+        return build_map(kernel)
+    return build_product(kernel) or _Rows(kernel).build()
+
+
+def _refuse_elements(kernel: Kernel) -> None:
+    for node in (*kernel.inputs, *kernel.outputs):
+        if not is_storable(node.dtype) or node.dtype.bits > 32:
+            what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
+            raise NotCompiled(
+                f"{node.op} of {node.dtype}: elements of {what} are not done on WebGPU yet; cast "
+                "to int32, float32 or float16 before"
+            )
+        if bounds(node.nbytes)[1] >= 2**31:
+            raise NotCompiled(
+                f"{node.op} of {node.nbytes} bytes: WebGPU's indices have 32 bits; cut it in parts"
+            )
+
+
+def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
+    loops = built.loops
+    assert isinstance(loops, ir.GroupKernel)
+    nodes = (*kernel.inputs, *(stage.node for stage in kernel.stages))
+    dims = [*kernel.space, *(dim for node in nodes for dim in node.shape)]
+    sizes = {var.symbol: bounds(var) for dim in dims for var in variables(dim)}
+    missing = [name for name in loops.sizes if name not in sizes]
+    if missing:
+        raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
+    narrow = narrow_indices(loops, sizes)
+    check(narrow)
+    lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
+    return narrow
+
+
+class _Rows(Builder):
+    """A group for each row, or for some columns of it where those are not reduced."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.nest = replace(self.nest, tile_rows=1, chunk=COLUMN_THREADS)
+
+    def build(self) -> Built:
+        built = super().build()
+        threads = COLUMN_THREADS
+        if not self.nest.vector_is_outer and self.nest.vector is not None:
+            columns = bounds(self.nest.vector.size)[1]
+            while threads < min(columns, THREADS):
+                threads *= 2
+        return replace(built, loops=grouped(built.loops, threads))

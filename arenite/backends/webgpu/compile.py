@@ -1,0 +1,94 @@
+"""Loops become shaders, and shaders pipelines of a device.
+
+In: built kernels. Out: an image, which is the shaders as JSON, and which of them each kernel is.
+WGSL is compiled where it runs: pipelines are made when a program is loaded, and kept by their text
+for as long as the device is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.shader import FIRST_REGION, Shader
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.printer import kernel_text
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.errors import DamagedCache
+from arenite.program.backend import Code, KernelCode, OnCompiled
+from arenite.program.cached_kernel import ModuleText
+
+_NAMELESS = "kernel"
+
+_pipelines: WeakKeyDictionary[WebGpuAllocator, dict[str, Any]] = WeakKeyDictionary()
+
+
+def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+    """The shaders of kernels, each once however many kernels have it."""
+    shaders: dict[Shader, int] = {}
+    kernels: dict[int, KernelCode] = {}
+    for number, one in built.items():
+        loops = one.loops
+        assert isinstance(loops, ir.GroupKernel)
+        shader = replace(lower(loops), name=_NAMELESS)
+        kernels[number] = KernelCode(
+            "main",
+            shaders.setdefault(shader, len(shaders)),
+            kernel_text(loops),
+            ModuleText.of(shader.text),
+            global_size=(one.tiles, 1, 1),
+            local_size=(loops.threads, 1, 1),
+        )
+        if on_progress is not None:
+            on_progress(len(kernels), len(built))
+    image = json.dumps([shader.to_json() for shader in shaders]).encode()
+    return Code("webgpu", image, kernels)
+
+
+def shaders_of(image: bytes) -> list[Shader]:
+    """The shaders of an image."""
+    try:
+        return [Shader.from_json(one) for one in json.loads(image)] if image else []
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedCache(f"shaders that cannot be read: {error!r}") from None
+
+
+def pipeline_of(
+    device: WebGpuAllocator,
+    name: str,
+    shader: Shader,
+    bindings: Sequence[int],
+    read_only: Sequence[bool],
+) -> Any:
+    """The pipeline of a shader whose arrays lie in these of its regions."""
+    text = shader.module(bindings, read_only)
+    known = _pipelines.setdefault(device, {})
+    if text not in known:
+        with device.failures(f"compile {name}"):
+            module = device.device.create_shader_module(code=text)
+            layout = device.device.create_bind_group_layout(
+                entries=[_entry(0, "uniform"), *_storage_entries(shader, read_only)]
+            )
+            known[text] = device.device.create_compute_pipeline(
+                layout=device.device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": module, "entry_point": "main"},
+            )
+    return known[text]
+
+
+def _storage_entries(shader: Shader, read_only: Sequence[bool]) -> list[dict[str, Any]]:
+    errors = [_entry(1, "storage")] if shader.requires else []
+    return errors + [
+        _entry(FIRST_REGION + number, "read-only-storage" if is_read_only else "storage")
+        for number, is_read_only in enumerate(read_only)
+    ]
+
+
+def _entry(binding: int, kind: str) -> dict[str, Any]:
+    # 4 is the compute stage.
+    return {"binding": binding, "visibility": 4, "buffer": {"type": kind}}

@@ -1,0 +1,22 @@
+"""What a run reports: the error words of its launches as errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from arenite.device.webgpu import WORD_NBYTES
+from arenite.errors import IndexOutOfRange, RunFailed
+
+
+def check_errors(data: memoryview, names: Sequence[str]) -> None:
+    """Raise for the first launch, by its name, that has set its word."""
+    words = np.frombuffer(data[: len(names) * WORD_NBYTES], np.uint32)
+    if not words.any():
+        return
+    number = int(np.flatnonzero(words)[0])
+    code, name = int(words[number]), names[number]
+    if code == IndexOutOfRange.code:
+        raise IndexOutOfRange(f"kernel {name}: an index points outside of its axis")
+    raise RunFailed(f"kernel {name} ended with error {code}")

@@ -1,0 +1,153 @@
+"""Maps: all points counted through, a stretch of them a group.
+
+32-bit results      an iteration makes one element
+narrower ones       an iteration makes as many as fill a word, and stores the word:
+
+    rows     4w   4w+1  4w+2  4w+3       of the last word only the bytes that belong to the
+    word w   [ a  |  b  |  c  |  d ]     array are changed
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.groups import grouped
+from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.loops import Axis
+from arenite.codegen.kernels.values import UINT32, Scope, index_expr
+from arenite.dtype import BY_NAME
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
+from arenite.ir.node import Node
+from arenite.schedule.access import Index, linear, substitute
+from arenite.schedule.kernel import Kernel
+
+#: Threads of a group; every device has as many.
+THREADS = 256
+#: Iterations of one thread at the most, and groups from which on it makes more than one.
+MOST_PER_THREAD = 16
+MANY_GROUPS = 4096
+
+
+def build_map(kernel: Kernel) -> Built:
+    """The loops of a kernel that reduces nothing."""
+    return _Map(kernel).build()
+
+
+class _Map(Builder):
+    def build(self) -> Built:
+        narrowest = min(node.dtype.bits for node in self.stores)
+        n_points = product([axis.size for axis in self.nest.axes])
+        return self._words(n_points, 32 // narrowest) if narrowest < 32 else self._plain(n_points)
+
+    def _plain(self, n_points: Dim) -> Built:
+        scope = Scope()
+        self._name_rows(scope, self.nest.axes)
+        self._row(scope)
+        return self._in_stretches("row", n_points, scope.block)
+
+    def _in_stretches(self, var: str, count: Dim, block: ir.Block) -> Built:
+        per_thread = max(1, bounds(count)[1] // (THREADS * MANY_GROUPS))
+        length = THREADS * min(MOST_PER_THREAD, per_thread)
+        first = ir.Name("tile") * length
+        last = ir.Binary("min", first + length, index_expr(count))
+        loop = ir.For(var, first, last, block, vector=True)
+        built = self._kernel(ceildiv(count, length), (loop,))
+        return replace(built, loops=grouped(built.loops, THREADS))
+
+    def _words(self, n_points: Dim, per_word: int) -> Built:
+        """As many elements an iteration as the narrowest result has in a word; there are more than
+        none, so that one behind the end can be the last one again."""
+        scope = Scope()
+        rows = [self._row_at(k, per_word, n_points, scope) for k in range(per_word)]
+        # All values first: a result may lie in the bytes of what another is computed from.
+        made = {node: [self.values.at(node, row, scope) for row in rows] for node in self.stores}
+        for node, name in self.stores.items():
+            if node.dtype.bits == 32:
+                for row, value in zip(rows, made[node], strict=True):
+                    at = index_expr(linear(row, node.shape))
+                    scope.statements.append(ir.Store(name, at, value))
+            else:
+                self._store_words(node, name, made[node], n_points, scope)
+        built = self._in_stretches("word", ceildiv(n_points, per_word), scope.block)
+        narrow = {name for node, name in self.stores.items() if node.dtype.bits < 32}
+        arrays = tuple(
+            ir.ArrayArg(one.name, UINT32, "inout") if one.name in narrow else one
+            for one in built.loops.arrays
+        )
+        return replace(built, loops=replace(built.loops, arrays=arrays))
+
+    def _row_at(self, k: int, per_word: int, n_points: Dim, scope: Scope) -> Index:
+        """The index of element k of a word, named in the scope."""
+        last = index_expr(n_points) - 1
+        row = ir.Binary("min", ir.Name("word") * per_word + k, last)
+        moved: dict[Var, Dim] = {}
+        axes = []
+        for axis in self.nest.axes:
+            var = LoopVar(f"{axis.var.name}_{k}", axis.var.low, axis.var.high)
+            moved[axis.var] = var
+            axes.append(Axis(var, axis.size, False))
+        inner = Scope()
+        self._name_rows(inner, axes)
+        named = f"row_{k}"
+        scope.statements.append(ir.Let(named, row))
+        for stmt in inner.statements:
+            assert isinstance(stmt, ir.Let)
+            scope.statements.append(ir.Let(stmt.name, _renamed(stmt.value, "row", named)))
+        return tuple(substitute(dim, moved) for dim in self.point)
+
+    def _store_words(
+        self, node: Node, name: str, values: list[ir.Expr], n_points: Dim, scope: Scope
+    ) -> None:
+        bits = node.dtype.bits
+        per_word = 32 // bits
+        for first in range(0, len(values), per_word):
+            word: ir.Expr | None = None
+            for k, value in enumerate(values[first : first + per_word]):
+                part = _bits_of(value, bits)
+                if k:
+                    part = ir.Binary("shift_left", part, ir.Const(k * bits, UINT32))
+                word = part if word is None else ir.Binary("or", word, part)
+            assert word is not None
+            row = ir.Name("word") * len(values) + first
+            at = ir.Name("word") * (len(values) // per_word) + first // per_word
+            self._store_word(name, at, word, index_expr(n_points) - row, bits, scope)
+
+    def _store_word(
+        self, name: str, at: ir.Expr, word: ir.Expr, left: ir.Expr, bits: int, scope: Scope
+    ) -> None:
+        """A word of which `left` elements belong to the array, or all."""
+        fresh = self.values.fresh
+        names = {part: fresh() for part in ("at", "left", "whole", "some")}
+        per_word = 32 // bits
+        here, n_left = ir.Name(names["at"]), ir.Name(names["left"])
+        is_whole, is_some = ir.Name(names["whole"], ir.BOOL), ir.Name(names["some"], ir.BOOL)
+        scope.statements += [
+            ir.Let(names["at"], at),
+            ir.Let(names["left"], left),
+            ir.Let(names["whole"], n_left >= per_word),
+            ir.Let(names["some"], n_left > 0),
+        ]
+        part = ir.Unary("not", is_whole) & is_some
+        old = ir.Load(name, here, UINT32, part)
+        n_bits = ir.Cast(ir.Select(part, n_left * bits, ir.index(32)), UINT32)
+        kept = ir.Binary("shift_left", ir.Const(0xFFFFFFFF, UINT32), n_bits)  # 0 where all are ours
+        kept_bits = ir.Binary("and", old, kept)
+        ours = ir.Binary("and", word, ir.Unary("not", kept))
+        scope.statements.append(ir.Store(name, here, ir.Binary("or", ours, kept_bits), is_some))
+
+
+def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:
+    if value.dtype == ir.BOOL:
+        return ir.Select(value, ir.Const(1, UINT32), ir.Const(0, UINT32))
+    unsigned = BY_NAME[f"uint{bits}"]
+    same = value if value.dtype == unsigned else ir.Bitcast(value, unsigned)
+    return ir.Cast(same, UINT32)
+
+
+def _renamed(expr: ir.Expr, old: str, new: str) -> ir.Expr:
+    if isinstance(expr, ir.Name):
+        return ir.Name(new, expr.dtype) if expr.name == old else expr
+    parts = [_renamed(part, old, new) for part in ir.children(expr)]
+    return ir.with_children(expr, parts) if parts else expr

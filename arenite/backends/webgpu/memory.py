@@ -1,0 +1,172 @@
+"""Where the values of a program lie on the device: regions, each one buffer.
+
+arena      packed, state and work values, as the plan has them
+io         inputs and outputs, side by side
+weights    constants, read-only; as many buffers as it takes, since a binding has a limit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.device import Buffer
+from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
+from arenite.dtype import uint8
+from arenite.errors import DoesNotFit, NotCompiled
+from arenite.ir.data import BufferSource, ConstantData
+from arenite.ir.dim import bounds
+from arenite.ir.outline import Outline
+from arenite.program.compiled import Compiled
+
+Array = NDArray[Any]
+
+#: Values begin at multiples of this within a region.
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A buffer of the device, bound as a whole."""
+
+    name: str
+    buffer: Buffer = field(compare=False)
+    gpu: Any = field(compare=False)  # wgpu's handle
+    read_only: bool = False
+
+    @classmethod
+    def of(cls, name: str, buffer: Buffer, read_only: bool = False) -> Region:
+        """That of the whole storage of a buffer."""
+        raw = buffer.raw
+        assert isinstance(raw, GpuMemory)
+        return cls(name, buffer, raw.buffer, read_only)
+
+
+class Regions:
+    """The regions of one program, and where in them its values are."""
+
+    def __init__(
+        self, device: WebGpuAllocator, compiled: Compiled, constants: Mapping[int, Constant]
+    ) -> None:
+        self._device = device
+        self.arena = self._region("arena", compiled.plan.peak_nbytes)
+        self.io_at: dict[int, int] = {}  # bytes from the start of the region
+        end = 0
+        for number, value in enumerate(compiled.values):
+            if value.kind in ("input", "output"):
+                self.io_at[number] = end
+                end += _rounded(bounds(value.nbytes)[1])
+        self.io = self._region("io", end)
+        self.weights: list[Region] = []
+        self.weight_at: dict[int, tuple[Region, int]] = {}
+        self._place_weights(constants)
+
+    def _region(self, name: str, nbytes: int, read_only: bool = False) -> Region:
+        largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
+        if nbytes > largest:
+            raise DoesNotFit(
+                f"the {name} of this program takes {nbytes} bytes; {self._device.name} "
+                f"({self._device.adapter_name}) binds {largest} at once",
+                capacity=largest,
+                lower_bound=nbytes,
+                smallest_known=nbytes,
+                peak_tick=0,
+                live=(),
+            )
+        shape = (max(WORD_NBYTES, _rounded(nbytes)),)
+        return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
+
+    def _place_weights(self, constants: Mapping[int, Constant]) -> None:
+        """Constants in as few buffers as their sizes let them, one after another."""
+        largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
+        parts: list[dict[int, int]] = [{}]
+        end = 0
+        for number, constant in constants.items():
+            nbytes = _rounded(constant.nbytes)
+            if end and end + nbytes > largest:
+                parts.append({})
+                end = 0
+            parts[-1][number] = end
+            end += nbytes
+        for part in parts:
+            if not part:
+                continue
+            nbytes = max(at + _rounded(constants[number].nbytes) for number, at in part.items())
+            region = self._region(f"weights{len(self.weights)}", nbytes, read_only=True)
+            self.weights.append(region)
+            for number, at in part.items():
+                constant = constants[number]
+                if constant.nbytes:
+                    constant.copy_to(region.buffer.view(at, constant.nbytes))
+                self.weight_at[number] = (region, at)
+
+    def contents(self) -> dict[str, NDArray[np.uint8]]:
+        """All bytes that launches may write, by name of the region."""
+        written = (self.arena, self.io)
+        return {one.name: np.frombuffer(one.buffer.copyout(), np.uint8) for one in written}
+
+    def place(self, number: int, arena_offset: int) -> tuple[Region, int]:
+        """The region of a value and the word in it that it begins at."""
+        if number in self.weight_at:
+            region, at = self.weight_at[number]
+        elif number in self.io_at:
+            region, at = self.io, self.io_at[number]
+        else:
+            region, at = self.arena, arena_offset
+        if at % WORD_NBYTES:
+            raise NotCompiled(
+                f"value {number} begins at byte {at} of the {region.name}, inside a word"
+            )
+        return region, at // WORD_NBYTES
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An array that a program brings along, where it lies."""
+
+    source: Array | Buffer | BufferSource | ConstantData
+
+    def array(self) -> Array:
+        """Its elements."""
+        if isinstance(self.source, BufferSource | ConstantData):
+            return self.source.held()
+        assert isinstance(self.source, np.ndarray)
+        return self.source
+
+    @property
+    def nbytes(self) -> int:
+        storage = self._storage
+        return self.array().nbytes if storage is None else storage.nbytes
+
+    @property
+    def _storage(self) -> Buffer | None:
+        found = self.source.storage if isinstance(self.source, BufferSource) else None
+        return found if isinstance(found, Buffer) else None
+
+    def copy_to(self, target: Buffer) -> None:
+        """A file is read part by part, past its mapping, which may be cut short under us."""
+        storage = self._storage
+        if storage is None:
+            target.copyin(np.ascontiguousarray(self.array()))
+        else:
+            target.copy_from(storage)
+
+
+def constants_of(outline: Outline, compiled: Compiled) -> dict[int, Constant]:
+    """The constants of a program by number of their value, the graph's own or the program's."""
+    found: dict[int, Constant] = {}
+    for number in compiled.frame.numbers("constant"):
+        source = int(compiled.frame.sources[number])
+        own = source < 0
+        found[number] = Constant(
+            compiled.constants[-1 - source] if own else outline.constants[source]
+        )
+    return found

@@ -1,0 +1,99 @@
+"""Sums over a group, as WGSL functions: a tree in shared memory, whose order is always the same.
+
+lane    0   1   2   3   4   5   6   7
+        └───┼───┼───┼───┘   │   │   │      first half with second half,
+            └───┼───┼───────┘   │   │      then again, until the first has all;
+        ...                                every thread gets what that one has
+"""
+
+from __future__ import annotations
+
+from arenite.dtype import DType, Kind
+from arenite.ir.ops.reductions import greatest, least
+
+
+def neutral(op: str, dtype: DType) -> bool | int | float:
+    """What changes nothing when it is combined."""
+    if op == "and":
+        return (
+            True if dtype.kind is Kind.BOOL else (-1 if dtype.kind is Kind.SIGNED else _all(dtype))
+        )
+    if op in ("or", "xor"):
+        return False if dtype.kind is Kind.BOOL else 0
+    if op == "max":
+        return least(dtype)
+    if op == "min":
+        return greatest(dtype)
+    one = 1 if op == "mul" else 0
+    return float(one) if dtype.kind is Kind.FLOAT else one
+
+
+def _all(dtype: DType) -> int:
+    return int(2**dtype.bits - 1)
+
+
+def combine_text(op: str, dtype: DType, kind: str, both: str, threads: int) -> tuple[str, str]:
+    """The name and the text of a function that combines what the threads have; `both` is how `a`
+    and `b` are combined."""
+    name = f"group_{op}_{dtype.name}"
+    return (
+        name,
+        f"""var<workgroup> {name}_of: array<{kind}, {threads}>;
+fn {name}(lane: u32, own: {kind}) -> {kind} {{
+  {name}_of[lane] = own;
+  workgroupBarrier();
+  for (var half = {threads // 2}u; half > 0u; half = half >> 1u) {{
+    if (lane < half) {{
+      let a = {name}_of[lane];
+      let b = {name}_of[lane + half];
+      {name}_of[lane] = {both};
+    }}
+    workgroupBarrier();
+  }}
+  let whole = {name}_of[0];
+  workgroupBarrier();
+  return whole;
+}}""",
+    )
+
+
+def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
+    """The same for the place of the greatest or the least; also the rule by which two are compared,
+    `better_` and the name."""
+    name = f"group_{op}_{kind}"
+    sign = ">" if op == "argmax" else "<"
+    if kind == "f32":
+        wins = f"select(value {sign} best, !is_nan(best), is_nan(value))"
+        ties = "value == best || (is_nan(value) && is_nan(best))"
+    else:
+        wins, ties = f"value {sign} best", "value == best"
+    return (
+        name,
+        f"""struct Found_{name} {{ best: {kind}, at: i32 }}
+fn better_{name}(best: {kind}, at: i32, value: {kind}, index: i32) -> Found_{name} {{
+  let wins = {wins};
+  let ties = {ties};
+  if (wins || (ties && index < at)) {{ return Found_{name}(value, index); }}
+  return Found_{name}(best, at);
+}}
+var<workgroup> {name}_best: array<{kind}, {threads}>;
+var<workgroup> {name}_at: array<i32, {threads}>;
+fn {name}(lane: u32, best: {kind}, at: i32) -> Found_{name} {{
+  {name}_best[lane] = best;
+  {name}_at[lane] = at;
+  workgroupBarrier();
+  for (var half = {threads // 2}u; half > 0u; half = half >> 1u) {{
+    if (lane < half) {{
+      let other = lane + half;
+      let one = better_{name}({name}_best[lane], {name}_at[lane],
+                              {name}_best[other], {name}_at[other]);
+      {name}_best[lane] = one.best;
+      {name}_at[lane] = one.at;
+    }}
+    workgroupBarrier();
+  }}
+  let whole = Found_{name}({name}_best[0], {name}_at[0]);
+  workgroupBarrier();
+  return whole;
+}}""",
+    )

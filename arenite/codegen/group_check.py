@@ -1,0 +1,173 @@
+"""Do the threads of a group keep out of each other's way? Barriers where they must and may be.
+
+In: a GroupKernel whose names and dtypes are right. Out: nothing, or a complaint. A walk over the
+statements, loops walked twice so that the end of a body meets its beginning:
+
+    between two steps of which one stores        a barrier, since arrays may share bytes in place
+    between a store to a shared array and a load a barrier, inside a thread loop too
+    a barrier, or a sum over the group           not under a condition, not in a plain vector loop
+
+A step is a vector loop, or a statement outside of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from arenite.codegen import loop_ir as ir
+
+Complain = Callable[[str], NoReturn]
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Arrays that were read and written since the last barrier."""
+
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+    def clear(self) -> None:
+        self.reads.clear()
+        self.writes.clear()
+
+
+def check_group(kernel: ir.GroupKernel, complain: Complain) -> None:
+    """Complains if threads could see each other's work half done."""
+    if kernel.threads < 1 or any(array.count < 1 for array in kernel.shared):
+        complain(f"{kernel.threads} threads and shared arrays {kernel.shared} are none")
+    if kernel.index_dtype not in (ir.INT64, ir.INT32):
+        complain(f"indices are {kernel.index_dtype}, and must be int32 or int64")
+    _Steps(kernel, complain).block(kernel.body, is_certain=True)
+
+
+class _Steps:
+    def __init__(self, kernel: ir.GroupKernel, complain: Complain) -> None:
+        self.kernel = kernel
+        self.complain = complain
+        self.shared = {array.name for array in kernel.shared}
+        self.open = _Touched()
+        self.inside = _Touched()  # of a thread loop: shared arrays alone
+
+    def block(self, block: ir.Block, is_certain: bool) -> None:
+        """Statements outside of vector loops; `is_certain` where no condition is around them."""
+        for stmt in block:
+            match stmt:
+                case ir.Barrier():
+                    if not is_certain:
+                        self.complain("a barrier stands under a condition")
+                    self.open.clear()
+                case ir.For() if stmt.vector:
+                    if not is_certain and _combines(stmt, self.kernel.threads):
+                        self.complain(f"the group sums {stmt.var} up under a condition")
+                    self.step(*_touched((stmt,)), "a vector loop")
+                    self.vector_loop(stmt)
+                case ir.For():
+                    for _ in range(2):
+                        self.step(*_of_expressions(stmt), "the bounds of a loop")
+                        self.block(stmt.body, is_certain)
+                case ir.If():
+                    self.step(*_of_expressions(stmt), "a condition")
+                    self.block(stmt.then, is_certain=False)
+                    self.block(stmt.else_, is_certain=False)
+                case _:
+                    self.step(*_touched((stmt,)), "a statement")
+
+    def step(self, reads: set[str], writes: set[str], what: str) -> None:
+        if self.kernel.threads > 1:
+            before = self.open
+            if writes and (before.reads or before.writes):
+                self.complain(
+                    f"{what} stores to {', '.join(sorted(writes))} with no barrier behind what "
+                    f"touched {', '.join(sorted(before.reads | before.writes))}"
+                )
+            if reads and before.writes:
+                self.complain(
+                    f"{what} reads {', '.join(sorted(reads))} with no barrier behind the stores "
+                    f"to {', '.join(sorted(before.writes))}"
+                )
+        self.open.reads |= reads
+        self.open.writes |= writes
+
+    def vector_loop(self, loop: ir.For) -> None:
+        has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in _statements(loop.body))
+        if not self.kernel.is_thread_loop(loop):
+            if has_barrier:
+                self.complain(
+                    f"a barrier stands in the vector loop over {loop.var}, of which threads run "
+                    f"different numbers of iterations; only a loop over 0 .. {self.kernel.threads} "
+                    "may hold one"
+                )
+            if {*_touched(loop.body)[0]} & {*_touched(loop.body)[1]} & self.shared:
+                self.complain(f"iterations of {loop.var} read a shared array that others write")
+            return
+        self.inside.clear()
+        self.thread_block(loop.body, is_certain=True)
+
+    def thread_block(self, block: ir.Block, is_certain: bool) -> None:
+        """What each thread does in a thread loop: statements of one thread against another's."""
+        for stmt in block:
+            match stmt:
+                case ir.Barrier():
+                    if not is_certain:
+                        self.complain("a barrier stands under a condition")
+                    self.inside.clear()
+                case ir.For():
+                    for _ in range(2):
+                        self.thread_block(stmt.body, is_certain)
+                case ir.If():
+                    self.thread_step(*_of_expressions(stmt))
+                    self.thread_block(stmt.then, is_certain=False)
+                    self.thread_block(stmt.else_, is_certain=False)
+                case _:
+                    self.thread_step(*_touched((stmt,)))
+
+    def thread_step(self, reads: set[str], writes: set[str]) -> None:
+        reads, writes = reads & self.shared, writes & self.shared
+        clash = (reads & self.inside.writes) | (writes & self.inside.reads) | (reads & writes)
+        if clash and self.kernel.threads > 1:
+            names = ", ".join(sorted(clash))
+            self.complain(f"threads read and write {names} with no barrier between")
+        self.inside.reads |= reads
+        self.inside.writes |= writes
+
+
+def _combines(loop: ir.For, threads: int) -> bool:
+    """Whether an accumulator from outside is changed inside."""
+    declared: set[str] = set()
+    changed: set[str] = set()
+    for stmt in _statements(loop.body):
+        match stmt:
+            case ir.Accumulator(name):
+                declared.add(name)
+            case ir.Accumulate(name):
+                changed.add(name)
+            case ir.AccumulateArg(best, at):
+                changed |= {best, at}
+            case ir.Barrier():
+                return True
+    return threads > 1 and not changed <= declared
+
+
+def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
+    for stmt in block:
+        yield stmt
+        for inner in ir.blocks(stmt):
+            yield from _statements(inner)
+
+
+def _of_expressions(stmt: ir.Stmt) -> tuple[set[str], set[str]]:
+    """Arrays that the expressions directly in a statement read; none are written."""
+    return {e.array for e in ir.walk(*ir.expressions(stmt)) if isinstance(e, ir.Load)}, set()
+
+
+def _touched(block: ir.Block) -> tuple[set[str], set[str]]:
+    """Arrays that statements and all inside them read, and those they write."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for stmt in _statements(block):
+        reads |= _of_expressions(stmt)[0]
+        if isinstance(stmt, ir.Store):
+            writes.add(stmt.array)
+    return reads, writes

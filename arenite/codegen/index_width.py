@@ -1,0 +1,208 @@
+"""Indices of 32 bits, where that is proven to change nothing.
+
+In: a GroupKernel over int64 indices, and the bounds of its sizes. Out: the same over int32; or
+NotCompiled with the expression that may not fit. Sums, differences and products may wrap on the
+way: modulo 2**32 they are right, and an index that is used to access an array lies inside it, so
+below 2**31. What compares, divides, bounds a loop or leaves the integers needs its operands as they
+are: their ranges, by interval arithmetic, must fit.
+
+    row * 768 + column     may wrap where a mask keeps it from being used
+    row // 12 < n          row and n must fit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.printer import expression_text
+from arenite.dtype import Kind
+from arenite.errors import NotCompiled
+
+#: Least and greatest, or None where nothing is known.
+Range: TypeAlias = tuple[int, int] | None
+
+_LEAST, _GREATEST = -(2**31), 2**31 - 1
+_WRAPPING = frozenset("add sub mul neg".split())
+
+
+def narrow_indices(kernel: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]]) -> ir.GroupKernel:
+    """The kernel with int32 indices, given the least and the greatest value of each size."""
+    return _Narrowing(kernel, sizes).run()
+
+
+class _Narrowing:
+    def __init__(self, kernel: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]]) -> None:
+        self.kernel = kernel
+        self.ranges: dict[str, Range] = {name: sizes[name] for name in kernel.sizes}
+        self.done: dict[int, tuple[ir.Expr, ir.Expr, Range]] = {}  # by identity, which is kept
+
+    def run(self) -> ir.GroupKernel:
+        kernel = self.kernel
+        for array in kernel.arrays:
+            if array.dtype.bits == 64:
+                raise NotCompiled(
+                    f"{kernel.name}: {array.name} holds {array.dtype}; elements of 64 bits are not "
+                    "done on this device yet: cast to 32 bits before"
+                )
+        tiles, span = self.exact(kernel.tiles)
+        self.ranges[kernel.tile_var] = (0, max(0, span[1] - 1))
+        body = self.block(kernel.body)
+        return replace(kernel, tiles=tiles, body=body, index_dtype=ir.INT32)
+
+    def refuse(self, expr: ir.Expr, why: str) -> NotCompiled:
+        return NotCompiled(f"{self.kernel.name}: {expression_text(expr)} {why}")
+
+    def block(self, block: ir.Block) -> ir.Block:
+        outside = self.ranges
+        self.ranges = dict(outside)
+        found = tuple(self.statement(stmt) for stmt in block)
+        self.ranges = outside
+        return found
+
+    def statement(self, stmt: ir.Stmt) -> ir.Stmt:
+        self.done = {}  # names may mean something else now
+        match stmt:
+            case ir.Let(name, value):
+                value, self.ranges[name] = self.value(value)
+                return ir.Let(name, value)
+            case ir.Store(array, at, value, mask):
+                return ir.Store(array, self.at(at), self.value(value)[0], self.optional(mask))
+            case ir.For(var, start, stop, body):
+                first, low = self.exact(start)
+                last, high = self.exact(stop)
+                self.ranges[var] = (low[0], max(low[0], high[1] - 1))
+                return replace(stmt, start=first, stop=last, body=self.block(body))
+            case ir.If(cond, then, else_):
+                return ir.If(self.value(cond)[0], self.block(then), self.block(else_))
+            case ir.Accumulator(name, init):
+                if init.dtype == ir.INT64 and init != ir.index(ir.NO_INDEX):
+                    raise self.refuse(init, "begins a sum in int64, which may not fit 32 bits")
+                self.ranges[name] = (_LEAST, _GREATEST)
+                return ir.Accumulator(name, self.value(init)[0])
+            case ir.Accumulate(name, op, value):
+                return ir.Accumulate(name, op, self.value(value)[0])
+            case ir.AccumulateArg(best, at, op, value, where):
+                return ir.AccumulateArg(best, at, op, self.value(value)[0], self.exact(where)[0])
+            case ir.Require(cond, error):
+                return ir.Require(self.value(cond)[0], self.exact(error)[0])
+        return stmt
+
+    def at(self, expr: ir.Expr) -> ir.Expr:
+        """An index: where it is used it lies in an array, whatever it is computed from."""
+        return self.value(expr)[0]
+
+    def optional(self, expr: ir.Expr | None) -> ir.Expr | None:
+        return None if expr is None else self.value(expr)[0]
+
+    def exact(self, expr: ir.Expr) -> tuple[ir.Expr, tuple[int, int]]:
+        """An int64 expression that must be what it is, not only modulo 2**32."""
+        value, span = self.value(expr)
+        if span is None or not _LEAST <= span[0] <= span[1] <= _GREATEST:
+            known = "is not known" if span is None else f"lies in {span[0]} .. {span[1]}"
+            raise self.refuse(expr, f"{known}, and indices of this device have 32 bits")
+        return value, span
+
+    def value(self, expr: ir.Expr) -> tuple[ir.Expr, Range]:
+        known = self.done.get(id(expr))
+        if known is not None and known[0] is expr and not isinstance(expr, ir.Name):
+            return known[1], known[2]
+        narrow, span = self.rewritten(expr)
+        self.done[id(expr)] = (expr, narrow, span)
+        return narrow, span
+
+    def rewritten(self, expr: ir.Expr) -> tuple[ir.Expr, Range]:
+        if expr.dtype == ir.INT64:
+            return self.integer(expr)
+        if expr.dtype.bits == 64:
+            raise self.refuse(expr, f"is {expr.dtype}, which this device does not compute with")
+        match expr:
+            case ir.Load(array, at, dtype, mask, other):
+                made = ir.Load(array, self.at(at), dtype, self.optional(mask), self.optional(other))
+                return made, None
+            case ir.Cast(x, dtype) if x.dtype == ir.INT64:
+                return ir.Cast(self.exact(x)[0], dtype), None
+            case ir.Binary(op, a, b) if a.dtype == ir.INT64:  # a comparison
+                return ir.Binary(op, self.exact(a)[0], self.exact(b)[0]), None
+        parts = ir.children(expr)
+        narrow = [self.value(part)[0] for part in parts]
+        if all(a is b for a, b in zip(parts, narrow, strict=True)):
+            return expr, None
+        return ir.with_children(expr, narrow), None
+
+    def integer(self, expr: ir.Expr) -> tuple[ir.Expr, Range]:
+        match expr:
+            case ir.Const(value):
+                if value == ir.NO_INDEX:
+                    return ir.Const(_GREATEST, ir.INT32), (_GREATEST, _GREATEST)
+                number = int(value)
+                wrapped = (number - _LEAST) % 2**32 + _LEAST
+                return ir.Const(wrapped, ir.INT32), (number, number)
+            case ir.Name(name):
+                return ir.Name(name, ir.INT32), self.ranges.get(name, (_LEAST, _GREATEST))
+            case ir.Cast(x):
+                return self.widened(expr, x)
+            case ir.Unary("neg", x):
+                inner, span = self.value(x)
+                return ir.Unary("neg", inner), None if span is None else (-span[1], -span[0])
+            case ir.Select(cond, a, b):
+                first, one = self.value(a)
+                second, two = self.value(b)
+                spans = None if one is None or two is None else _joined(one, two)
+                return ir.Select(self.value(cond)[0], first, second), spans
+            case ir.Binary(op, a, b) if op in _WRAPPING:
+                first, one = self.value(a)
+                second, two = self.value(b)
+                return ir.Binary(op, first, second), _arithmetic(op, one, two)
+            case ir.Binary(op, a, b) if op in ("floordiv", "mod", "min", "max"):
+                return self.divided(op, a, b)
+        raise self.refuse(expr, "is int64 arithmetic that this device does not do")
+
+    def widened(self, expr: ir.Expr, x: ir.Expr) -> tuple[ir.Expr, Range]:
+        dtype = x.dtype
+        if dtype.kind is Kind.FLOAT or dtype.bits > 32 or dtype.name == "uint32":
+            raise self.refuse(expr, "may not fit 32 bits")
+        value = self.value(x)[0]
+        if dtype.kind is Kind.BOOL:
+            return ir.Cast(value, ir.INT32), (0, 1)
+        low = -(2 ** (dtype.bits - 1)) if dtype.kind is Kind.SIGNED else 0
+        narrow = value if dtype == ir.INT32 else ir.Cast(value, ir.INT32)
+        return narrow, (low, low + 2**dtype.bits - 1)
+
+    def divided(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[ir.Expr, Range]:
+        first, one = self.exact(a)
+        second, two = self.exact(b)
+        if op in ("min", "max"):
+            choose = min if op == "min" else max
+            return (
+                ir.Binary(op, first, second),
+                (choose(one[0], two[0]), choose(one[1], two[1])),
+            )
+        if one[0] >= 0 and two[0] >= 1:
+            # Towards zero is towards minus infinity here, and what devices have.
+            if op == "floordiv":
+                return ir.Binary("div", first, second), (one[0] // two[1], one[1] // two[0])
+            return ir.Binary("fmod", first, second), (0, min(one[1], two[1] - 1))
+        if op == "mod" and two[0] >= 1:
+            return ir.Binary(op, first, second), (0, two[1] - 1)
+        if op == "floordiv" and two[0] >= 1:
+            ends = [x // y for x in one for y in two]
+            return ir.Binary(op, first, second), (min(ends), max(ends))
+        return ir.Binary(op, first, second), (_LEAST, _GREATEST)
+
+
+def _joined(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _arithmetic(op: str, a: Range, b: Range) -> Range:
+    if a is None or b is None:
+        return None
+    if op == "add":
+        return a[0] + b[0], a[1] + b[1]
+    if op == "sub":
+        return a[0] - b[1], a[1] - b[0]
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)

@@ -1,0 +1,283 @@
+"""The WebGPU device: memory of a GPU, or of a CPU that stands in for one, through wgpu.
+
+In: requests in bytes. Out: GpuMemory, which the host can't reach: copies go through staging
+buffers. WebGPU hands out zeroed memory, in whole words; copies of single bytes read the words
+around them first. Memory goes back when the last handle on it goes: wgpu ends the process where
+work names a buffer that was destroyed, so none ever is.
+
+wgpu, and with it the driver, is opened by the first `open_device`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from arenite import locks
+from arenite.device.allocator import (
+    Allocator,
+    AllocatorStats,
+    BufferOptions,
+    Ledger,
+    readable_nbytes,
+)
+from arenite.device.raw import RawBuffer
+from arenite.errors import (
+    CompileFailed,
+    DeviceUnavailable,
+    InvalidView,
+    NotCpuAccessible,
+    OutOfMemory,
+    RunFailed,
+)
+
+WORD_NBYTES = 4
+#: What one copy moves at most through staging memory.
+STAGING_NBYTES = 16 * 2**20
+
+_TO_INSTALL = "pip install 'arenite[webgpu]'"
+_DRIVER = (
+    "a Vulkan loader and a driver are needed; on Debian without a GPU: "
+    "apt install libvulkan1 mesa-vulkan-drivers"
+)
+#: The best first; OpenGL has no storage buffers worth the name.
+_BACKENDS = ("Vulkan", "Metal", "D3D12")
+_KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
+
+
+class GpuMemory(RawBuffer):
+    """A buffer of wgpu; rounded up to whole words."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, nbytes: int, buffer: Any) -> None:
+        super().__init__(nbytes, None, False, False)
+        self.buffer = buffer
+
+
+class Limits(NamedTuple):
+    """What a device can do at most."""
+
+    buffer_nbytes: int
+    binding_nbytes: int
+    storage_bindings: int
+    threads: int  # of a group
+    shared_nbytes: int  # of a group
+    groups: int  # along one axis of a dispatch
+    uniform_alignment: int
+
+
+class WebGpuAllocator(Allocator):
+    """One device of WebGPU."""
+
+    def __init__(self, name: str, adapter: Any) -> None:
+        self.name = name
+        self.adapter_name = str(adapter.info["device"])
+        self.driver = str(adapter.info["description"])
+        self.is_cpu = adapter.info["adapter_type"] == "CPU"
+        self._process = os.getpid()
+        limits = adapter.limits
+        with self.failures("open it"):
+            self.device = adapter.request_device_sync(required_limits=dict(limits))
+        self.limits = Limits(
+            limits["max-buffer-size"],
+            limits["max-storage-buffer-binding-size"],
+            limits["max-storage-buffers-per-shader-stage"],
+            min(
+                limits["max-compute-invocations-per-workgroup"],
+                limits["max-compute-workgroup-size-x"],
+            ),
+            limits["max-compute-workgroup-storage-size"],
+            limits["max-compute-workgroups-per-dimension"],
+            limits["min-uniform-buffer-offset-alignment"],
+        )
+        self.is_lost = False
+        self._misses = 0
+        self.ledger: Ledger[GpuMemory] = Ledger(_let_go)
+
+    def allocate(self, nbytes: int, options: BufferOptions) -> GpuMemory:
+        self.check_request(nbytes, options)
+        rounded = max(1, -(-nbytes // WORD_NBYTES)) * WORD_NBYTES
+        if rounded > self.limits.buffer_nbytes:
+            largest = self.limits.buffer_nbytes
+            raise self._out_of_memory(nbytes, f"its largest buffer has {largest} bytes")
+        import wgpu
+
+        usage = wgpu.BufferUsage
+        with self.failures(f"allocate {nbytes} bytes", nbytes):
+            buffer = self.device.create_buffer(
+                size=rounded, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+            )
+        raw = GpuMemory(nbytes, buffer)
+        with self.ledger.locked():
+            self._misses += 1
+            self.ledger.add(raw, rounded)
+        return raw
+
+    def free(self, raw: RawBuffer) -> None:
+        self.ledger.give_back(raw)
+
+    def copyin(self, raw: RawBuffer, offset: int, source: memoryview) -> None:
+        buffer = self._buffer(raw, offset, source.nbytes)
+        for start in range(0, source.nbytes, STAGING_NBYTES):
+            part = source[start : start + STAGING_NBYTES]
+            first = (offset + start) // WORD_NBYTES * WORD_NBYTES
+            end = -(-(offset + start + part.nbytes) // WORD_NBYTES) * WORD_NBYTES
+            skipped = offset + start - first
+            if skipped or end - first != part.nbytes:
+                words = bytearray(self.words(buffer, first, end - first))
+                words[skipped : skipped + part.nbytes] = part
+                part = memoryview(words)
+            with self.failures(f"copy {part.nbytes} bytes to it"):
+                self.device.queue.write_buffer(buffer, first, part)
+
+    def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
+        buffer = self._buffer(raw, offset, target.nbytes)
+        for start in range(0, target.nbytes, STAGING_NBYTES):
+            part = target[start : start + STAGING_NBYTES]
+            first = (offset + start) // WORD_NBYTES * WORD_NBYTES
+            end = -(-(offset + start + part.nbytes) // WORD_NBYTES) * WORD_NBYTES
+            skipped = offset + start - first
+            words = self.words(buffer, first, end - first)
+            part[:] = words[skipped : skipped + part.nbytes]
+
+    def synchronize(self) -> None:
+        import wgpu
+
+        usage = wgpu.BufferUsage
+        with self.failures("wait for it"):
+            # The queue is done in order: what is copied last is there when all is done.
+            words = self.device.create_buffer(size=WORD_NBYTES, usage=usage.COPY_SRC)
+            self.words(words, 0, WORD_NBYTES)
+
+    @property
+    def stats(self) -> AllocatorStats:
+        with self.ledger.locked():
+            return AllocatorStats(
+                live_nbytes=self.ledger.live_nbytes,
+                n_live=self.ledger.n_live,
+                peak_nbytes=self.ledger.peak_nbytes,
+                misses=self._misses,
+            )
+
+    @contextmanager
+    def failures(self, doing: str, nbytes: int = 0) -> Iterator[None]:
+        """What wgpu raises becomes one of ours, and says what was being done."""
+        import wgpu
+
+        if os.getpid() != self._process:
+            raise DeviceUnavailable(
+                f"{self.name} was opened before this process was forked, and drivers do not "
+                "survive that; open it in the child alone, or start children with 'spawn'"
+            )
+        try:
+            yield
+        except wgpu.GPUOutOfMemoryError as error:
+            raise self._out_of_memory(nbytes, str(error)) from None
+        except wgpu.GPUError as error:
+            reason = " ".join(str(error).split())
+            if "device is lost" in reason.lower():
+                self.is_lost = True
+                raise DeviceUnavailable(
+                    f"{self.name} ({self.adapter_name}) was lost, as after a reset of its driver; "
+                    f"all memory on it is gone. arenite.device.get({self.name!r}) opens it anew"
+                ) from None
+            if "shader" in reason.lower() or "pipeline" in reason.lower():
+                raise CompileFailed(f"{self.name}: could not {doing}: {error}") from None
+            raise RunFailed(f"{self.name}: could not {doing}: {reason}") from None
+
+    def _buffer(self, raw: RawBuffer, offset: int, nbytes: int) -> Any:
+        if not isinstance(raw, GpuMemory):
+            raise NotCpuAccessible(f"{raw!r} is no memory of {self.name}")
+        if offset < 0 or offset + nbytes > raw.nbytes:
+            raise InvalidView(
+                f"bytes {offset}..{offset + nbytes} are not within the {raw.nbytes} bytes allocated"
+            )
+        return raw.buffer
+
+    def words(self, buffer: Any, first: int, nbytes: int) -> memoryview:
+        """Whole words of a buffer, once everything before them in the queue is done."""
+        import wgpu
+
+        usage = wgpu.BufferUsage
+        with self.failures(f"copy {nbytes} bytes from it", nbytes):
+            staging = self.device.create_buffer(size=nbytes, usage=usage.COPY_DST | usage.MAP_READ)
+            encoder = self.device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(buffer, first, staging, 0, nbytes)
+            self.device.queue.submit([encoder.finish()])
+            staging.map_sync("READ")
+            words: memoryview = staging.read_mapped(copy=True)
+            staging.unmap()
+        return words.cast("B")
+
+    def _out_of_memory(self, nbytes: int, why: str) -> OutOfMemory:
+        live, n_live = self.ledger.live_nbytes, self.ledger.n_live
+        return OutOfMemory(
+            f"{self.name} ({self.adapter_name}) did not give {nbytes} bytes "
+            f"({readable_nbytes(nbytes)}) for a request of {nbytes}: {why}. Live here: {live} "
+            f"bytes ({readable_nbytes(live)}) in {n_live} allocations. Ask for less, or let go of "
+            "buffers first"
+        )
+
+
+def _let_go(raw: GpuMemory) -> None:
+    """The handle keeps its memory; what is left is to forget it."""
+
+
+_lock = locks.reentrant()
+_opened: dict[str, WebGpuAllocator] = {}
+
+
+def open_device(name: str) -> WebGpuAllocator:
+    """The device called "webgpu", "webgpu:1" by its number among the adapters, the most capable
+    first, or "webgpu:nvidia" by a part of the adapter's name. Each is opened once."""
+    which = name.partition(":")[2].strip().lower() or "0"
+    with _lock:
+        known = _opened.get(which)
+        if known is not None and not known.is_lost and known._process == os.getpid():
+            return known
+        adapters = _adapters(name)
+        number = _chosen(name, which, adapters)
+        device = WebGpuAllocator(f"webgpu:{number}" if number else "webgpu", adapters[number])
+        _opened[which] = _opened[str(number)] = device
+        return device
+
+
+def _adapters(name: str) -> list[Any]:
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native.extras import set_instance_extras
+
+        with suppress(RuntimeError):  # someone else has opened wgpu before us
+            set_instance_extras(backends=["Primary"])  # looking for OpenGL takes as long again
+        found = wgpu.gpu.enumerate_adapters_sync()
+    except ImportError:
+        raise DeviceUnavailable(
+            f"{name!r} needs wgpu, which is not installed: {_TO_INSTALL}"
+        ) from None
+    except (OSError, RuntimeError) as error:
+        raise DeviceUnavailable(f"{name!r}: wgpu did not start: {error}; {_DRIVER}") from None
+    usable = [adapter for adapter in found if adapter.info["backend_type"] in _BACKENDS]
+    if not usable:
+        raise DeviceUnavailable(f"{name!r}: wgpu finds no adapter here; {_DRIVER}")
+    return sorted(usable, key=lambda adapter: _KINDS.index(_kind(adapter)))
+
+
+def _kind(adapter: Any) -> str:
+    kind = str(adapter.info["adapter_type"])
+    return kind if kind in _KINDS else _KINDS[-1]
+
+
+def _chosen(name: str, which: str, adapters: list[Any]) -> int:
+    names = [str(adapter.info["device"]) for adapter in adapters]
+    if which.isdecimal():
+        if int(which) < len(names):
+            return int(which)
+    else:
+        for number, one in enumerate(names):
+            if which in one.lower():
+                return number
+    there = ", ".join(f'"webgpu:{number}" ({one})' for number, one in enumerate(names))
+    raise DeviceUnavailable(f"no adapter is called {name!r}; there are: {there}")

@@ -1,0 +1,98 @@
+"""Graphs on WebGPU: from passes to results, or a clear refusal."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from numpy.typing import NDArray
+
+from arenite import device
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.failure import check_errors
+from arenite.backends.webgpu.load import WebGpuProgram
+from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.memory import Region
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.check import check
+from arenite.device import Buffer
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.errors import DeviceUnavailable
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.pipeline import compile_anew, compile_graph
+from arenite.program.compiled import Compiled
+from arenite.program.options import Options
+from arenite.runtime.executable import Executable
+
+Array = NDArray[Any]
+
+ON_WEBGPU = Options(device="webgpu")
+
+
+@functools.cache
+def opened() -> WebGpuAllocator | str:
+    """The device, or why there is none."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp())  # or the driver complains
+    try:
+        found = device.get("webgpu")
+    except DeviceUnavailable as reason:
+        return str(reason)
+    assert isinstance(found, WebGpuAllocator)
+    return found
+
+
+def webgpu() -> WebGpuAllocator:
+    """The device; where there is none the test is skipped, and says what to install."""
+    found = opened()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+def compiled(outputs: Sequence[Node]) -> Compiled:
+    """A program for WebGPU, that is not loaded."""
+    return compile_anew(Graph.of(outputs), ON_WEBGPU)
+
+
+def executable(outputs: Sequence[Node]) -> Executable:
+    webgpu()
+    return compile_graph(Graph.of(outputs), ON_WEBGPU)
+
+
+def loaded(program: Executable) -> WebGpuProgram:
+    """What a program is on the device."""
+    found = program._loaded
+    assert isinstance(found, WebGpuProgram)
+    return found
+
+
+def run(outputs: Sequence[Node], *arrays: Array) -> list[Array]:
+    with executable(outputs) as program:
+        return program(*arrays)
+
+
+def launch(
+    kernel: ir.GroupKernel, arrays: dict[str, Array], sizes: Sequence[int], tiles: int
+) -> None:
+    """Run loops that were written by hand; what they write is in the arrays afterwards."""
+    gpu = webgpu()
+    check(kernel)
+    buffers = {
+        name: Buffer.allocate(gpu, array.dtype, array.shape) for name, array in arrays.items()
+    }
+    for name, array in arrays.items():
+        buffers[name].copyin(array)
+    places = [(Region.of(array.name, buffers[array.name]), 0) for array in kernel.arrays]
+    errors = new_buffer(gpu, 4, "STORAGE COPY_SRC COPY_DST")
+    bound = Bound(kernel.name, lower(kernel), places, sizes, tiles, 0)
+    encoder = gpu.device.create_command_encoder()
+    record(encoder, dispatches_of(gpu, [bound], errors))
+    gpu.device.queue.submit([encoder.finish()])
+    check_errors(gpu.words(errors, 0, 4), [kernel.name])
+    for name, array in arrays.items():
+        buffers[name].copyout(array)

@@ -1,0 +1,76 @@
+"""Functions on WebGPU: the formulas of all devices, held to the same bounds, whatever the driver
+makes of them: it may neither contract nor reorder what must be rounded twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arenite.dtype import BY_NAME
+from arenite.ir import full, graph_input, make, reference
+from arenite.ir.graph import Graph
+from arenite.pipeline import compile_graph
+from tests.backends.webgpu.runner import ON_WEBGPU, run, webgpu
+from tests.pipeline.trial import sample, same
+
+F32 = BY_NAME["float32"]
+UNARY = (
+    "exp exp2 expm1 log log2 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh erf"
+).split()
+BINARY = "floordiv mod fmod atan2".split()
+N = 5000
+
+
+@pytest.mark.parametrize(("name", "ulps"), [("float32", 2), ("float16", 1), ("float8_e4m3fn", 1)])
+def test_functions_are_as_exact_as_elsewhere(name: str, ulps: float) -> None:
+    webgpu()
+    dtype = BY_NAME[name]
+    inputs = [graph_input(f"x{k}", k, (N,), dtype) for k in (0, 1)]
+    arrays = [sample((N,), dtype, seed) for seed in (0, 1)]
+    ops = [*UNARY, *BINARY] if name == "float32" else ["exp", "tanh", "fmod"]
+    nodes = [make(op, *inputs[: 1 if op in UNARY else 2]) for op in ops]
+    graph = Graph(tuple(inputs), tuple(nodes))
+    with compile_graph(graph, ON_WEBGPU) as program:
+        found = program(*arrays)
+    for node, one, wanted in zip(nodes, found, reference.evaluate(graph, arrays), strict=True):
+        exact = node.op in ("floordiv", "mod", "fmod")
+        same(one, wanted, 0 if exact else ulps, node)
+
+
+def test_large_angles_are_reduced_exactly() -> None:
+    webgpu()
+    given = (10.0 ** np.random.default_rng(0).uniform(3, 38, N)).astype(np.float32)
+    node = make("sin", graph_input("x", 0, (N,), F32))
+    [found] = run([node], given)
+    same(found, np.sin(given.astype(np.longdouble)).astype(np.float32), 2, node)
+
+
+def test_what_is_rounded_twice_is_not_taken_together() -> None:
+    """(x + c) - c, (x * c) / c and (x - y) + y are no x in floats."""
+    webgpu()
+    x, y = (graph_input(f"x{k}", k, (N,), F32) for k in (0, 1))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(N).astype(np.float32) for _ in range(2))
+    b *= 1e5
+    large, huge = full((N,), 2.0**20, F32), full((N,), 3e38, F32)
+    nodes = [
+        make("sub", make("add", x, large), large),
+        make("div", make("mul", x, huge), huge),
+        make("add", make("sub", x, y), y),
+    ]
+    found = run(nodes, a, b)
+    with np.errstate(over="ignore"):
+        wanted = [(a + 2.0**20) - np.float32(2.0**20), a * np.float32(3e38) / np.float32(3e38)]
+    wanted.append((a - b) + b)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other.astype(np.float32))
+
+
+def test_powers_wait_for_wider_floats() -> None:
+    from arenite.errors import NotCompiled
+
+    webgpu()
+    x = graph_input("x", 0, (3,), F32)
+    with pytest.raises(NotCompiled, match=r"pow_float32.*float64"):
+        run([make("pow", x, x)], np.ones(3, np.float32))

@@ -1,0 +1,184 @@
+"""`arenite.compile(..., device="webgpu")`: what a program is to its caller, whatever the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite import Tensor, device
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.errors import (
+    DeviceUnavailable,
+    NotCompiled,
+    NotSupported,
+    RunCancelled,
+    RunFailed,
+    ShapeMismatch,
+    UndeclaredAccess,
+)
+from arenite.ir import graph_input, make
+from arenite.ir.graph import Graph
+from arenite.pipeline import compile_graph, saved_program
+from tests.backends.webgpu.runner import ON_WEBGPU, executable, loaded, webgpu
+from tests.ir.op_examples import F32
+
+
+def network(x: Any, w: Any, v: Any) -> Any:
+    return (arenite.maximum(x @ w, 0.0) @ v).softmax(axis=1)
+
+
+def data(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def test_a_function_is_compiled_for_the_device() -> None:
+    webgpu()
+    rows = arenite.Var("rows", 1, 64)
+    specs = [arenite.spec(shape, "float32") for shape in ((rows, 20), (20, 30), (30, 10))]
+    run = arenite.compile(network, *specs, device="webgpu")
+    for n in (5, 64):
+        x, w, v = data(n, 20), data(20, 30, seed=1), data(30, 10, seed=2)
+        inner = np.maximum(x.astype(np.float64) @ w, 0) @ v
+        power = np.exp(inner - inner.max(1, keepdims=True))
+        np.testing.assert_allclose(run(x, w, v), power / power.sum(1, keepdims=True), atol=1e-5)
+    out = np.zeros((64, 10), np.float32)
+    assert run(x, w, v, out=out) is out
+    np.testing.assert_array_equal(out, run(x, w, v))
+
+
+def test_a_program_is_kept_and_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webgpu()
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    graph = Graph.of([make("neg", graph_input("x", 0, (5,), F32))])
+    assert saved_program(graph, ON_WEBGPU) is None
+    with compile_graph(graph, ON_WEBGPU) as program:
+        first = program(data(5))
+    again = saved_program(graph, ON_WEBGPU)
+    assert again is not None
+    with again:
+        np.testing.assert_array_equal(again(data(5)), first)
+
+
+def test_what_is_given_is_checked_as_everywhere() -> None:
+    program = executable([make("neg", graph_input("x", 0, (5,), F32))])
+    with pytest.raises(ShapeMismatch, match=r"x.*\[5\]"):
+        program(data(6))
+    np.testing.assert_array_equal(program(data(5))[0], -data(5))
+
+
+def test_states_stay_on_the_device_from_run_to_run() -> None:
+    webgpu()
+    total = arenite.State((4,), "float32", name="total")
+
+    def add(x: Tensor) -> Tensor:
+        total.set(total.value + x)
+        return total.value * 2.0
+
+    x = np.arange(4, dtype=np.float32)
+    with arenite.compile(add, arenite.spec((4,), "float32"), device="webgpu") as run:
+        np.testing.assert_array_equal(run.run_checked(x), 2 * x)  # which leaves them as they are
+        for n in (1, 2, 3):
+            np.testing.assert_array_equal(run(x), 2 * n * x)
+        np.testing.assert_array_equal(run.state["total"].numpy(), 3 * x)
+        run.state["total"].load(np.ones(4, np.float32))
+        np.testing.assert_array_equal(run(x), 2 * (1 + x))
+
+
+def test_a_profile_has_every_kernel() -> None:
+    webgpu()
+    program = executable([make("sum", graph_input("x", 0, (9, 70), F32), axes=(1,))])
+    profile = program.profile(data(9, 70))
+    assert [kernel.name for kernel in profile.kernels] == [program.kernels[0].entry_point]
+    assert profile.kernels[0].seconds > 0
+
+
+def test_kernels_show_their_loops_and_their_text() -> None:
+    program = executable([make("sum", graph_input("x", 0, (9, 70), F32), axes=(1,))])
+    [kernel] = program.kernels
+    assert kernel.device == "webgpu"
+    assert "threads each" in kernel.code
+    assert "@compute @workgroup_size(128)" in kernel.llvm
+    with pytest.raises(NotSupported, match="WGSL"):
+        _ = kernel.asm
+
+
+def test_a_kernel_that_writes_what_it_does_not_declare_is_named() -> None:
+    program = executable([make("neg", graph_input("x", 0, (5,), F32))])
+    one = loaded(program)
+    [shader] = one.shaders
+    wrong = shader.text.replace("out0_put(u32(", "out0_put(7u + u32(")
+    one.shaders[0] = shader.__class__(
+        **{**shader.to_json(), "text": wrong, "arrays": shader.arrays}
+    )
+    with pytest.raises(UndeclaredAccess, match="neg_0 wrote byte"):
+        program.run_checked(data(5))
+
+
+def test_a_cancelled_run_hands_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = executable([make("neg", graph_input("x", 0, (5,), F32))])
+    one = loaded(program)
+    start = one.start
+
+    def cancelled(*arguments: Any) -> Any:
+        program.cancel()
+        return start(*arguments)
+
+    monkeypatch.setattr(one, "start", cancelled)
+    with pytest.raises(RunCancelled):
+        program(data(5))
+    monkeypatch.undo()
+    np.testing.assert_array_equal(program(data(5))[0], -data(5))
+
+
+def test_a_lost_device_ends_the_program_until_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    from arenite.device import webgpu as module
+
+    webgpu()
+    monkeypatch.setattr(module, "_opened", {})
+    w = data(5, 3, seed=1)
+    node = make(
+        "matmul",
+        graph_input("x", 0, (2, 5), F32),
+        arenite.ir.constant(w),
+        transpose_a=False,
+        transpose_b=False,
+    )
+    program = executable([node])
+    wanted = program(data(2, 5))
+    gpu = loaded(program).device
+    gpu.device.destroy()
+    with pytest.raises(DeviceUnavailable, match="was lost"):
+        program(data(2, 5))
+    with pytest.raises(RunFailed, match=r"before reset\(\).*was lost"):
+        program(data(2, 5))
+    program.reset()
+    np.testing.assert_array_equal(program(data(2, 5)), wanted)
+    assert loaded(program).device is not gpu
+
+
+def test_a_closed_program_gives_its_memory_back() -> None:
+    gpu = webgpu()
+    before = gpu.stats.live_nbytes
+    with executable([make("neg", graph_input("x", 0, (500,), F32))]) as program:
+        program(data(500))
+        assert gpu.stats.live_nbytes > before
+    assert gpu.stats.live_nbytes <= before
+
+
+def test_what_the_device_does_not_do_is_refused_where_it_comes_from() -> None:
+    webgpu()
+    with pytest.raises(NotCompiled, match=r"sort.*WebGPU.*test_programs\.py"):
+        arenite.compile(lambda x: arenite.sort(x), arenite.spec((5,), "float32"), device="webgpu")
+
+
+def test_other_names_of_the_device_work_too() -> None:
+    webgpu()
+    run = arenite.compile(lambda x: -x, arenite.spec((5,), "float32"), device="webgpu:0")
+    np.testing.assert_array_equal(run(data(5)), -data(5))
+    assert isinstance(device.get("webgpu:0"), WebGpuAllocator)

@@ -1,0 +1,214 @@
+"""The WebGPU device: memory, copies of any bytes, running out, being lost; names and their reasons.
+
+Skipped where wgpu or an adapter is missing; what is said there is tried all the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arenite import device
+from arenite.device import Buffer, BufferOptions, CpuAllocator
+from arenite.device import webgpu as module
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.dtype import uint8
+from arenite.errors import (
+    DeviceUnavailable,
+    InvalidArgument,
+    InvalidView,
+    NotCpuAccessible,
+    OutOfMemory,
+    RunFailed,
+)
+from tests.backends.webgpu.runner import webgpu
+from tests.device.allocators import filled
+
+PLAIN = BufferOptions()
+
+
+@pytest.fixture
+def gpu() -> WebGpuAllocator:
+    return webgpu()
+
+
+@pytest.fixture
+def another(gpu: WebGpuAllocator) -> Iterator[WebGpuAllocator]:
+    """A device of its own on the same adapter, to be broken."""
+    yield WebGpuAllocator("webgpu", module._adapters("webgpu")[0])
+    gc.collect()
+
+
+def test_memory_is_zero_at_first_and_holds_what_is_copied_in(gpu: WebGpuAllocator) -> None:
+    raw = gpu.allocate(13, BufferOptions(zeroed=True))
+    assert gpu.read(raw, 0, 13) == bytes(13)
+    assert not raw.cpu_accessible
+    assert raw.address is None
+    gpu.copyin(raw, 0, memoryview(b"thirteen byte"))
+    assert gpu.read(raw, 0, 13) == b"thirteen byte"
+    gpu.free(raw)
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, 1), (1, 2), (3, 2), (4, 4), (5, 8), (12, 1)])
+def test_copies_of_any_bytes_leave_their_neighbours(
+    gpu: WebGpuAllocator, offset: int, nbytes: int
+) -> None:
+    raw = gpu.allocate(13, PLAIN)
+    wanted = bytearray(range(13))
+    gpu.copyin(raw, 0, memoryview(bytes(wanted)))
+    gpu.copyin(raw, offset, memoryview(b"\xff" * nbytes))
+    wanted[offset : offset + nbytes] = b"\xff" * nbytes
+    assert gpu.read(raw, 0, 13) == bytes(wanted)
+    assert gpu.read(raw, offset, nbytes) == b"\xff" * nbytes
+
+
+def test_large_copies_go_in_parts(gpu: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STAGING_NBYTES", 64)
+    data = np.random.default_rng(0).integers(0, 256, 1003, np.uint8).tobytes()
+    buffer = filled(gpu, b"." + data)
+    buffer.view(1, 1003).copyin(data)
+    assert buffer.copyout() == b"." + data
+
+
+def test_copies_stay_within_the_memory(gpu: WebGpuAllocator) -> None:
+    raw = gpu.allocate(8, PLAIN)
+    for offset, nbytes in [(1, 8), (-1, 2), (9, 0)]:
+        with pytest.raises(InvalidView, match=f"{offset}..{offset + nbytes} are not within the 8"):
+            gpu.copyin(raw, offset, memoryview(bytes(nbytes)))
+        with pytest.raises(InvalidView):
+            gpu.copyout(raw, offset, memoryview(bytearray(nbytes)))
+    with pytest.raises(NotCpuAccessible, match="no memory of webgpu"):
+        gpu.copyin(CpuAllocator().allocate(8, PLAIN), 0, memoryview(b"12"))
+
+
+def test_buffers_copy_to_and_from_every_device(gpu: WebGpuAllocator) -> None:
+    there, back = filled(gpu, b"0123456789"), filled(CpuAllocator(), bytes(6))
+    back.copy_from(there.view(3, 6))
+    assert back.copyout() == b"345678"
+    there.view(0, 8).copy_from(there.view(2, 8))  # one storage, bytes that overlap
+    assert there.copyout() == b"2345678989"
+    with pytest.raises(NotCpuAccessible):
+        there.as_array()
+
+
+def test_statistics_count_what_is_live(gpu: WebGpuAllocator) -> None:
+    gc.collect()
+    before = gpu.stats
+    buffer = Buffer.allocate(gpu, uint8, (10,))
+    assert gpu.stats.n_live == before.n_live + 1
+    assert gpu.stats.live_nbytes == before.live_nbytes + 12  # whole words
+    del buffer
+    assert gpu.stats.n_live == before.n_live
+
+
+def test_nonsense_requests_are_invalid_arguments(gpu: WebGpuAllocator) -> None:
+    with pytest.raises(InvalidArgument, match="-5 bytes"):
+        gpu.allocate(-5, PLAIN)
+    with pytest.raises(InvalidArgument, match="disk"):
+        gpu.allocate(1, BufferOptions(file_offset=1))
+
+
+@pytest.mark.parametrize("nbytes", [2**40, 2**63, 2**70])
+def test_what_is_too_large_is_out_of_memory_and_the_device_goes_on(
+    gpu: WebGpuAllocator, nbytes: int
+) -> None:
+    with pytest.raises(OutOfMemory, match=f"request of {nbytes}.*largest buffer"):
+        gpu.allocate(nbytes, PLAIN)
+    assert filled(gpu, b"on").copyout() == b"on"
+
+
+def test_memory_that_the_driver_does_not_give_is_out_of_memory(
+    another: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wgpu
+
+    def fails(**_: Any) -> None:
+        raise wgpu.GPUOutOfMemoryError("not enough memory left")
+
+    monkeypatch.setattr(another.device, "create_buffer", fails)
+    with pytest.raises(OutOfMemory, match=r"did not give 100 bytes.*not enough memory left"):
+        another.allocate(100, PLAIN)
+
+
+def test_a_device_that_is_lost_says_so_and_another_is_opened(gpu: WebGpuAllocator) -> None:
+    opened = dict(module._opened)
+    try:
+        module._opened.clear()
+        first = device.get("webgpu")
+        assert isinstance(first, WebGpuAllocator)
+        raw = first.allocate(8, PLAIN)
+        first.device.destroy()
+        with pytest.raises(DeviceUnavailable, match=r"was lost.*opens it anew"):
+            first.copyin(raw, 0, memoryview(b"12345678"))
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            first.allocate(8, PLAIN)
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            first.synchronize()
+        second = device.get("webgpu")
+        assert second is not first
+        assert filled(second, b"new").copyout() == b"new"
+    finally:
+        module._opened.clear()
+        module._opened.update(opened)
+
+
+def test_what_wgpu_refuses_is_one_error_that_says_what_was_done(gpu: WebGpuAllocator) -> None:
+    refused = pytest.raises(RunFailed, match=r"could not try it: .*greater than the maximum")
+    with refused, gpu.failures("try it"):
+        gpu.device.create_buffer(size=2**50, usage=8)
+    gpu.synchronize()
+
+
+def test_a_forked_child_is_told_that_drivers_do_not_survive_it(gpu: WebGpuAllocator) -> None:
+    gpu._process, process = -1, gpu._process
+    try:
+        with pytest.raises(DeviceUnavailable, match="forked"):
+            gpu.allocate(1, PLAIN)
+    finally:
+        gpu._process = process
+
+
+def test_devices_are_found_by_number_and_by_name(gpu: WebGpuAllocator) -> None:
+    assert device.get("webgpu") is device.get("WebGPU:0") is gpu
+    part = gpu.adapter_name[:5]
+    assert device.get(f"webgpu:{part}").adapter_name == gpu.adapter_name  # type: ignore[attr-defined]
+    for name in ("webgpu:99", "webgpu:no such thing"):
+        with pytest.raises(DeviceUnavailable, match=f"{name}.*webgpu:0"):
+            device.get(name)
+
+
+def test_without_wgpu_it_is_said_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['wgpu'] = None\n"
+        "from arenite import device\n"
+        "try: device.get('webgpu')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "DeviceUnavailable 'webgpu' needs wgpu" in done.stdout
+    assert "arenite[webgpu]" in done.stdout
+
+
+def test_without_an_adapter_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wgpu = pytest.importorskip(
+        "wgpu", reason="wgpu is not installed: pip install 'arenite[webgpu]'"
+    )
+    monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", list)
+    with pytest.raises(DeviceUnavailable, match=r"no adapter.*mesa-vulkan-drivers"):
+        module._adapters("webgpu")
+
+
+def test_importing_the_device_room_does_not_import_wgpu() -> None:
+    code = "import sys, arenite.device, arenite.device.webgpu; print('wgpu' in sys.modules)"
+    environment = {**os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "False"
