@@ -16,7 +16,12 @@ from tests.generate.folder_models import write_tiny
 
 ROOT = Path(__file__).parent.parent
 #: Decision records quote interfaces as they were weighed; they are history, not instructions.
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
