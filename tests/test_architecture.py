@@ -16,7 +16,13 @@ ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md", *sorted(DOCS.glob("adding-*.md"))]
 #: Where a path on such a page may begin.
-FOLDERS = [ROOT, PACKAGE, PACKAGE / "backends", ROOT / "tests" / "pipeline"]
+FOLDERS = [
+    ROOT,
+    PACKAGE,
+    PACKAGE / "device",
+    PACKAGE / "backends" / "c",
+    ROOT / "tests" / "pipeline",
+]
 
 PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)*(?:\.py|\.md|\.json|/))`")
 ROW = re.compile(r"^\| `(\w+)` \((?:`([\w/]+)\.py`)\) \|", re.MULTILINE)
