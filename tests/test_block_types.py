@@ -6,6 +6,7 @@ Types that no file has show that kernels, reference and panels follow the descri
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,6 @@ from arenite.dtype.block_types import (
     E2M1,
     Bits,
     BlockType,
-    Field,
     Number,
     Scale,
     number,
@@ -48,50 +48,58 @@ UNUSUAL = [
         "six_bits",
         None,
         128,
-        (
-            Field("d", "bfloat16", 2),
-            Field("low", "uint8", 64),
-            Field("high", "uint8", 32),
-        ),
+        "bfloat16 d[2]; uint8 low[64]; uint8 high[32]",
         number(Bits("low", 4, group=1), Bits("high", 2, group=4), zero=32),
-        Scale("d"),
     ),
     # Scales and least values of float32, bytes without a sign.
     BlockType(
         "wide",
         None,
         32,
-        (Field("d", "float32"), Field("m", "float32"), Field("q", "uint8", 32)),
+        "float32 d; float32 m; uint8 q[32]",
         number(Bits("q", 8), zero=128),
-        Scale("d"),
-        Scale("m", negative=True),
+        least=Scale("m", negative=True),
     ),
     # Scales of 8 bits for 16 elements each, a table of fractions, planes in two fields.
     BlockType(
         "table",
         None,
         32,
-        (Field("q", "uint8", 8), Field("d", "float8_e5m2", 2), Field("more", "uint8", 8)),
+        "uint8 q[8]; float8_e5m2 s[2]; uint8 more[8]",
         number((Bits("q", 4, group=8), Bits("more", 4, group=4)), table=tuple(v / 2 for v in E2M1)),
-        Scale("d"),
+        Scale("s"),
+    ),
+    # A table of fractions beside a scale that is not made another.
+    BlockType(
+        "wide_table",
+        None,
+        32,
+        "float32 d; uint8 q[16]",
+        number(Bits("q", 4), table=E2M1),
     ),
     # Signed codes of 64 elements under one scale of float16, and least values beside them.
     BlockType(
         "coded",
         None,
         256,
-        (
-            Field("codes", "uint8", 4),
-            Field("least", "uint8", 4),
-            Field("d", "float16"),
-            Field("m", "float16"),
-            Field("q", "uint8", 64),
-        ),
+        "uint8 codes[4]; uint8 least[4]; float16 d; float16 m; uint8 q[64]",
         number(Bits("q", 2, group=16)),
         Scale("d", number(Bits("codes", 8), signed=True)),
         Scale("m", number(Bits("least", 4, shifts=(2,)), zero=8)),
     ),
 ]
+#: How many bytes each dtype takes.
+NBYTES = {"uint8": 1, "uint16": 2, "uint32": 4, "float16": 2, "bfloat16": 2, "float32": 4}
+
+
+def places(block: BlockType) -> dict[str, tuple[str, int, int]]:
+    """Of each field its dtype, where it begins and where it ends, as the text says."""
+    found, at = {}, 0
+    for text in block.struct.split(";"):
+        kind, name, length = re.findall(r"^ *(\w+) (\w+)(?:\[(\d+)\])?$", text)[0]
+        end = at + NBYTES.get(kind, 1) * int(length or 1)
+        found[name], at = (kind, at, end), end
+    return found
 
 
 @pytest.fixture(params=UNUSUAL, ids=lambda block: str(block.name))
@@ -105,16 +113,13 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bl
 
 def numbers_one_by_one(block: BlockType, of: Number, raw: bytes) -> list[float]:
     """The numbers of a block, bit by bit."""
-    offsets, at = {}, 0
-    for field in block.fields:
-        offsets[field.name], at = at, at + field.nbytes
-    nbytes = {field.name: field.nbytes for field in block.fields}
     planes = []
     for plane in of.planes:
         found = []
         for bits in plane:
-            first = offsets[bits.field] + bits.first
-            count = bits.nbytes or nbytes[bits.field] - bits.first
+            _, begin, end = places(block)[bits.field]
+            first = begin + bits.first
+            count = bits.nbytes or end - first
             group = bits.group or count
             for start in range(first, first + count, group):
                 for k in range(bits.digits or len(bits.shifts or range(0, 8, bits.width))):
@@ -139,14 +144,9 @@ def numbers_one_by_one(block: BlockType, of: Number, raw: bytes) -> list[float]:
 
 def scales_one_by_one(block: BlockType, scale: Scale, raw: bytes) -> NDArray[np.float32]:
     """The scale of each element."""
-    at = 0
-    for field in block.fields:
-        if field.name == scale.field:
-            break
-        at += field.nbytes
+    name, begin, end = places(block)[scale.field]
     kinds = {"bfloat16": ml_dtypes.bfloat16, "float8_e5m2": ml_dtypes.float8_e5m2}
-    kind = np.dtype(kinds.get(field.dtype, field.dtype))
-    floats = np.frombuffer(raw[at : at + field.nbytes], kind).astype(np.float32)
+    floats = np.frombuffer(raw[begin:end], np.dtype(kinds.get(name, name))).astype(np.float32)
     found = np.repeat(floats, block.length // len(floats))
     if scale.codes:
         codes = np.array(numbers_one_by_one(block, scale.codes, raw), np.float32)
@@ -170,13 +170,11 @@ def random_rows(block: BlockType, rows: int, depth: int) -> NDArray[np.uint8]:
     """Random bytes, with scales of a sensible size."""
     rng = np.random.default_rng(rows)
     raw = rng.integers(0, 256, (rows * depth // block.length, block.nbytes), dtype=np.uint8)
-    at = 0
-    for field in block.fields:
-        if "float" in field.dtype:
-            values = rng.uniform(-0.02, 0.02, (len(raw), field.length)).astype(np.float32)
-            kind = BY_NAME[field.dtype].to_numpy()
-            raw[:, at : at + field.nbytes] = values.astype(kind).view(np.uint8)
-        at += field.nbytes
+    for kind, begin, end in places(block).values():
+        if "float" in kind:
+            size = (len(raw), (end - begin) // NBYTES.get(kind, 1))
+            values = rng.uniform(-0.02, 0.02, size).astype(BY_NAME[kind].to_numpy())
+            raw[:, begin:end] = values.view(np.uint8)
     return raw.reshape(rows, -1)
 
 
@@ -218,12 +216,12 @@ def test_the_table_says_what_lies_in_a_block(name: str) -> None:
     """Element by element, with the digits of base 3 that no unusual type has."""
     own = BLOCK_TYPES[name]
     raw = np.random.default_rng(1).integers(0, 128, (2, own.nbytes), dtype=np.uint8)
-    for field, value in (("d", 0.5), ("m", 0.25)):
-        if field in {f.name for f in own.fields}:
-            declared, at = own.field(field)
-            kind = BY_NAME[declared.dtype].to_numpy()
-            stored = np.full((2, declared.length), value, np.float32).astype(kind).view(np.uint8)
-            raw[:, at : at + declared.nbytes] = stored
+    for name_of, value in (("d", 0.5), ("m", 0.25)):
+        if name_of in places(own):
+            kind, begin, end = places(own)[name_of]
+            size = (2, (end - begin) // NBYTES.get(kind, 1))
+            stored = np.full(size, value, np.float32).astype(BY_NAME[kind].to_numpy())
+            raw[:, begin:end] = stored.view(np.uint8)
     found = dequantised(raw, dtype.of(name), (2, own.length))
     values = np.array([numbers_one_by_one(own, own.number, r.tobytes()) for r in raw])
     assert np.unique(values).size > 2
@@ -241,7 +239,7 @@ def test_the_table_says_what_lies_in_a_block(name: str) -> None:
     [
         ({"number": number(Bits("q", 8), zero=100)}, "a power of two"),
         ({"number": number(Bits("q", 8, group=2), zero=128)}, "groups of 1 byte or of fours"),
-        ({"fields": (Field("d", "float16", 4), Field("q", "uint8", 32))}, "parts of 16 or 32"),
+        ({"struct": "float16 d[4]; uint8 q[32]"}, "parts of 16 or 32"),
         ({"scale": Scale("d", number(Bits("q", 4, nbytes=1), table=E2M1))}, "without a table"),
     ],
 )
@@ -249,15 +247,13 @@ def test_what_panels_do_not_hold_is_refused_and_still_read(
     changes: dict[str, Any], rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"odd_{'_'.join(changes)}_{rule[0]}"  # kernels are kept by the name of a type
-    fields = (Field("d", "float16"), Field("q", "uint8", 32))
     made = BlockType(
         **{
             "name": name,
             "gguf": None,
             "length": 32,
-            "fields": fields,
+            "struct": "float16 d; uint8 q[32]",
             "number": number(Bits("q", 8)),
-            "scale": Scale("d"),
             **changes,
         }
     )
@@ -276,9 +272,8 @@ BLOCK_TYPES["q6_0"] = BlockType(
     "q6_0",
     99,
     32,
-    (_D, _bytes("low", 16), _bytes("high", 8)),
+    "float16 d; uint8 low[16]; uint8 high[8]",
     number(Bits("low", 4), Bits("high", 2), zero=32),
-    Scale("d"),
 )
 """
 USE = """

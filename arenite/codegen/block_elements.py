@@ -101,10 +101,9 @@ class BlockReader:
 
     def float_of(self, scale: Scale, element: int) -> ir.Expr:
         """The float in a block that an element is scaled by, in its own dtype."""
-        own, offset = self.block.field(scale.field)
-        dtype = BY_NAME[own.dtype]
-        at = offset + element * own.length // self.block.length * (dtype.bits // 8)
-        return float_at(self.array, self.at + at, dtype)
+        field = self.block.fields[scale.field]
+        before = element * field.length // self.block.length * field.item_nbytes
+        return float_at(self.array, self.at + field.offset + before, BY_NAME[field.dtype])
 
     def code(self, codes: Number, element: int) -> ir.Expr:
         """The whole number that scales an element's part, before its zero is taken off; int32."""
@@ -129,26 +128,27 @@ class BlockReader:
         return ir.Binary("xor", made, number(of.bias)) if of.signed else made
 
     def _piece(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
-        if pieces.group == 1 and count > 1:
+        own = pieces.bits
+        if own.group == 1 and count > 1:
             return self._bits_of_word(pieces, first, lane, count)
-        cycle, within = divmod(first, pieces.group * pieces.a_byte)
-        piece, byte = divmod(within, pieces.group)
-        value = self._byte(pieces.offset + cycle * pieces.group + byte + lane)
-        if not pieces.digits:
-            return bits(value, pieces.shifts[piece], pieces.width)
+        cycle, within = divmod(first, own.group * own.a_byte)
+        piece, byte = divmod(within, own.group)
+        value = self._byte(pieces.offset + cycle * own.group + byte + lane)
+        if not own.digits:
+            return bits(value, own.shifts[piece], own.width)
         last = bits(ir.Binary("mul", value, number(3**piece)), 0, 8)
-        return bits(ir.Binary("mul", last, number(3)), 8, pieces.width)
+        return bits(ir.Binary("mul", last, number(3)), 8, own.width)
 
     def _bits_of_word(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
         """Numbers one after the other, in up to 32 bits."""
-        begin, shift = divmod(first * pieces.width, 8)
-        n_bytes = -(-(shift + count * pieces.width) // 8)
-        word = self._byte(ir.index(pieces.offset + begin))
-        for k in range(1, n_bytes):
-            high = self._byte(ir.index(pieces.offset + begin + k))
-            word = ir.Binary("or", word, above(high, 8 * k))
-        up = ir.Cast(lane * pieces.width + shift, INT32)
-        return bits(ir.Binary("shift_right", word, up), 0, pieces.width)
+        width = pieces.bits.width
+        begin, shift = divmod(first * width, 8)
+        word = number(0)
+        for k in range(-(-(shift + count * width) // 8)):
+            byte = self._byte(ir.index(pieces.offset + begin + k))
+            word = ir.Binary("or", word, above(byte, 8 * k)) if k else byte
+        up = ir.Cast(lane * width + shift, INT32)
+        return bits(ir.Binary("shift_right", word, up), 0, width)
 
     def _byte(self, offset: ir.Expr) -> ir.Expr:
         return ir.Cast(ir.Load(self.array, self.at + offset, uint8), INT32)
@@ -163,11 +163,11 @@ def _meant(of: Number, whole: ir.Expr) -> ir.Expr:
 
 def _is_readable(pieces: Pieces, first: int, count: int) -> bool:
     """Whether a run lies in one piece of neighbouring bytes, or in one word."""
+    own, within = pieces.bits, first - pieces.start
     if not pieces.start <= first < pieces.stop or count == 1:
         return True
-    within = first - pieces.start
-    if pieces.group == 1:
-        is_whole = not pieces.digits and pieces.a_byte * pieces.width == 8
-        is_inside = first + count <= pieces.stop
-        return is_whole and is_inside and within * pieces.width % 8 + count * pieces.width <= 32
-    return within // pieces.group == (within + count - 1) // pieces.group
+    if own.group > 1:
+        return within // own.group == (within + count - 1) // own.group
+    is_whole = not own.digits and own.a_byte * own.width == 8
+    is_inside = first + count <= pieces.stop
+    return is_whole and is_inside and within * own.width % 8 + count * own.width <= 32

@@ -90,8 +90,8 @@ def code_values(block: BlockType, codes: Number, raw: Bytes) -> Floats:
 
 def floats_of(block: BlockType, scale: Scale, raw: Bytes) -> NDArray[Any]:
     """The floats of a scale's field, in their own dtype."""
-    field, offset = block.field(scale.field)
-    own = np.ascontiguousarray(raw[:, offset : offset + field.nbytes])
+    field = block.fields[scale.field]
+    own = np.ascontiguousarray(raw[:, field.offset : field.offset + field.nbytes])
     return own.view(BY_NAME[field.dtype].to_numpy())
 
 
@@ -107,14 +107,14 @@ def unsigned(block: BlockType, number: Number, raw: Bytes) -> Bytes:
 
 
 def _pieces(pieces: Pieces, raw: Bytes) -> Bytes:
-    own = raw[:, pieces.offset : pieces.offset + pieces.nbytes]
-    groups = own.reshape(len(raw), -1, 1, pieces.group)
-    if pieces.digits:
-        powers = np.array([[3**k] for k in range(pieces.digits)], np.uint8)
-        made = (groups * powers).astype(np.uint16) * np.uint16(3) >> np.uint16(8)
-    else:
-        made = groups >> np.array(pieces.shifts, np.uint8)[:, None] & np.uint8(2**pieces.width - 1)
-    return made.astype(np.uint8).reshape(len(raw), -1)
+    bits = pieces.bits
+    own = raw[:, pieces.offset : pieces.offset + bits.nbytes].reshape(len(raw), -1, 1, bits.group)
+    if bits.digits:
+        powers = np.array([[3**k] for k in range(bits.digits)], np.uint8)
+        digits = (own * powers).astype(np.uint16) * np.uint16(3) >> np.uint16(8)
+        return digits.astype(np.uint8).reshape(len(raw), -1)
+    made = own >> np.array(bits.shifts, np.uint8)[:, None] & np.uint8(2**bits.width - 1)
+    return made.reshape(len(raw), -1)
 
 
 def _values(number: Number, whole: Bytes) -> Floats:

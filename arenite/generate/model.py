@@ -24,10 +24,10 @@ from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
 from arenite.generate.slots import Slots
-from arenite.memory.amounts import parse_nbytes
 from arenite.pipeline import compile_graph, plan_graph, saved_program
 from arenite.pipeline.outlines import outline_of
 from arenite.program.closing import Closing
+from arenite.program.options import parse_nbytes
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:

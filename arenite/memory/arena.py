@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
@@ -22,8 +23,9 @@ from arenite.errors import (
     SizeMismatch,
     TypeMismatch,
 )
+from arenite.memory.columns import SlotColumns
 from arenite.memory.plan import MemoryPlan, Slot
-from arenite.memory.values import ARENA_REGIONS, ValueId, align_up
+from arenite.memory.values import ARENA_REGIONS, REGIONS, ValueId, align_up
 
 Float32Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -32,7 +34,6 @@ class Arena:
     """The memory of one compiled model: planned bytes, then an optional scratch tail."""
 
     def __init__(self, buffer: Buffer, plan: MemoryPlan, scratch_nbytes: int = 0) -> None:
-        slots = [slot for slot in plan.slots.values() if slot.region in ARENA_REGIONS]
         scratch_nbytes = _scratch(scratch_nbytes)
         self._scratch_at = align_up(plan.peak_nbytes, 64) if scratch_nbytes else plan.peak_nbytes
         if buffer.nbytes != self._scratch_at + scratch_nbytes:
@@ -51,18 +52,26 @@ class Arena:
         self.buffer = buffer
         self.plan = plan
         self.scratch_nbytes = scratch_nbytes
-        self._slots = {slot.id: slot for slot in slots}
-        self._actual = {slot.id: slot.nbytes for slot in slots}
+        #: Of values whose actual length is not the one they were planned with.
+        self._actual: dict[ValueId, int] = {}
 
     @classmethod
-    def from_plan(cls, device: Allocator | str, plan: MemoryPlan, scratch_nbytes: int = 0) -> Arena:
-        """Allocate the plan's bytes, and `scratch_nbytes` behind them, on a device."""
+    def from_plan(
+        cls,
+        device: Allocator | str,
+        plan: MemoryPlan,
+        scratch_nbytes: int = 0,
+        *,
+        zeroed: bool = False,
+    ) -> Arena:
+        """Allocate the plan's bytes, and `scratch_nbytes` behind them, on a device; all of them
+        zero if that is asked for."""
         scratch_nbytes = _scratch(scratch_nbytes)
         allocator = devices.get(device) if isinstance(device, str) else device
         total = plan.peak_nbytes
         if scratch_nbytes:
             total = align_up(total, 64) + scratch_nbytes
-        options = BufferOptions(alignment=max(64, _alignment(plan)))
+        options = BufferOptions(alignment=max(64, _alignment(plan)), zeroed=zeroed)
         return cls(Buffer.allocate(allocator, uint8, (total,), options), plan, scratch_nbytes)
 
     @property
@@ -72,7 +81,8 @@ class Arena:
 
     def has(self, value_id: ValueId) -> bool:
         """Whether the value lies in the arena; those in mapped or caller memory don't."""
-        return value_id in self._slots
+        slot = self.plan.slots.get(value_id)
+        return slot is not None and slot.region in ARENA_REGIONS
 
     def offset(self, value_id: ValueId) -> int:
         """Where a value begins in the arena."""
@@ -80,8 +90,8 @@ class Arena:
 
     def len_of(self, value_id: ValueId) -> int:
         """The actual bytes of the value."""
-        self._slot(value_id)
-        return self._actual[value_id]
+        slot = self._slot(value_id)
+        return self._actual.get(value_id, slot.nbytes)
 
     def capacity_of(self, value_id: ValueId) -> int:
         """The padded bytes of its slot."""
@@ -99,8 +109,7 @@ class Arena:
         self, value_id: ValueId, dtype: DType = uint8, shape: tuple[int, ...] | None = None
     ) -> Buffer:
         """The value's actual bytes as a buffer that shares the arena's storage."""
-        slot = self._slot(value_id)
-        return self.buffer.view(slot.offset, self._actual[value_id], dtype, shape)
+        return self.buffer.view(self.offset(value_id), self.len_of(value_id), dtype, shape)
 
     @property
     def scratch(self) -> Buffer:
@@ -142,20 +151,27 @@ class Arena:
         return self.buffer.view(offset, nbytes)
 
     def _slot(self, value_id: ValueId) -> Slot:
-        slot = self._slots.get(value_id)
-        if slot is None:
+        slot = self.plan.slots.get(value_id)
+        if slot is None or slot.region not in ARENA_REGIONS:
             raise InvalidArgument(f"the arena has no value {value_id!r}")
         return slot
 
     def __repr__(self) -> str:
         where = self.buffer.allocator.name
-        return f"<Arena of {self.nbytes} bytes on {where}: {len(self._slots)} values>"
+        n_values = int(_is_inside(self.plan).sum())
+        return f"<Arena of {self.nbytes} bytes on {where}: {n_values} values>"
 
 
 def _alignment(plan: MemoryPlan) -> int:
     """What the address of the arena must be a multiple of."""
-    slots = (slot for slot in plan.slots.values() if slot.region in ARENA_REGIONS)
-    return max((slot.alignment for slot in slots), default=1)
+    inside = SlotColumns.of(plan.slots).alignment[_is_inside(plan)]
+    return int(inside.max()) if len(inside) else 1
+
+
+def _is_inside(plan: MemoryPlan) -> NDArray[np.bool_]:
+    """Which of the plan's values lie in the arena."""
+    regions = [REGIONS.index(name) for name in ARENA_REGIONS]
+    return np.isin(SlotColumns.of(plan.slots).region, regions)
 
 
 def _address(buffer: Buffer) -> int:

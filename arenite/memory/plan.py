@@ -21,7 +21,9 @@ from arenite.memory.values import (
     ValueId,
 )
 
-SCHEMA = 1
+SCHEMA = 2
+#: The device whose memory the host has.
+HOST = "cpu"
 #: What a plan is made for: few bytes, where reuse makes launches wait for one another, or launches
 #: side by side, where only data does.
 MADE_FOR = (MEMORY, CONCURRENCY) = ("memory", "concurrency")
@@ -60,6 +62,7 @@ class Region(NamedTuple):
     base: int
     nbytes: int
     lower_bound: int  # the largest sum of live bytes, each block padded to its alignment
+    device: str = HOST  # whose memory it is
 
     @property
     def in_arena(self) -> bool:
@@ -103,6 +106,20 @@ class MemoryPlan:
         outside = (r for r in self.regions.values() if not r.in_arena)
         resident = (r.nbytes for r in outside if r.name in RESIDENT_REGIONS)
         return self.peak_nbytes + sum(resident)
+
+    @property
+    def nbytes_by_device(self) -> dict[str, int]:
+        """`total_nbytes`, counted apart for the memory of each device."""
+        found: dict[str, int] = {}
+        for region in self.regions.values():
+            if region.in_arena or region.name in RESIDENT_REGIONS:
+                found.setdefault(region.device, 0)
+                found[region.device] += 0 if region.in_arena else region.nbytes
+        for region in self.regions.values():
+            if region.in_arena:  # all of the arena is on one device
+                found[region.device] += self.peak_nbytes
+                break
+        return found
 
     @property
     def lower_bound(self) -> int:
@@ -314,6 +331,7 @@ def _region(fields: _Fields) -> Region:
         fields.number("base"),
         fields.number("nbytes"),
         fields.number("lower_bound"),
+        fields.text("device"),
     )
 
 

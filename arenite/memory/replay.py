@@ -203,7 +203,7 @@ class Replay:
                 offsets = stack.restacked(sizes)
                 high = int((offsets + sizes).max(initial=0))
                 least = stack.lives.profile(sizes).peak_nbytes
-                regions[region.name] = Region(region.name, base, high, least)
+                regions[region.name] = region._replace(base=base, nbytes=high, lower_bound=least)
                 moves = base - region.base + offsets - boxes.offset
                 offset[boxes.rows] += moves[boxes.box_of]
             if in_arena:

@@ -27,7 +27,7 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
     data = {
         "about": [getattr(plan, name) for name in _ABOUT],
         "instead": None if plan.instead is None else list(plan.instead),
-        "regions": [[r.name, r.base, r.nbytes, r.lower_bound] for r in plan.regions.values()],
+        "regions": [list(region) for region in plan.regions.values()],
         "ids": list(columns.ids),
     }
     arrays = {name: getattr(columns, name) for name in ("region", "pinned", *NUMBERS)}
@@ -74,7 +74,10 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
         details = arrays.pop("details", None)
         columns = SlotColumns(data["ids"], **arrays)
         _check(columns)
-        regions = {name: Region(name, *map(_number, some)) for name, *some in data["regions"]}
+        regions = {
+            name: Region(name, _number(base), _number(nbytes), _number(least), str(device))
+            for name, base, nbytes, least, device in data["regions"]
+        }
         plan = MemoryPlan(
             slots=columns,
             regions=regions,

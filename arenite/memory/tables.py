@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from arenite.device.allocator import readable_nbytes
 from arenite.memory.html import html_table
+from arenite.memory.plan import HOST
 from arenite.memory.values import ARENA_REGIONS
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def region_rows(plan: MemoryPlan, amount: Callable[[int], str] = str) -> list[li
         count = sum(slot.region == region.name for slot in plan.slots.values())
         where = places.get(region.name, "outside")
         if region.name in ARENA_REGIONS:
-            where = f"arena from {amount(region.base) if region.base else 0}"
+            arena = "arena" if region.device == HOST else f"{region.device} arena"
+            where = f"{arena} from {amount(region.base) if region.base else 0}"
         sizes = (amount(region.nbytes), amount(region.lower_bound))
         regions.append([region.name, where, *sizes, str(count)])
     return regions

@@ -105,7 +105,7 @@ def _drafted(
         )
 
     program = lowered(graph, schedule, scratch, record, load_kernels(schedule, built), given)
-    plan = planned(program, shared_of(program.launches), options.memory, options.plan)
+    plan = planned(program, shared_of(program.launches), options, backend.memory)
     return Draft(way, built, program, plan)
 
 

@@ -14,29 +14,39 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from arenite.errors import DoesNotFit, InvalidArgument
-from arenite.memory import MemoryPlan, Price, Slot, Value, ValueId
+from arenite.memory import MemoryPlan, Price, Slot, ValueId
 from arenite.memory import plan as plan_memory
 from arenite.memory.fit import NAMED_VALUES, within_capacity
-from arenite.memory.plan import CONCURRENCY, MADE_FOR
+from arenite.memory.plan import CONCURRENCY, HOST, MADE_FOR
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
+from arenite.program.options import Options
 
 _OUTSIDE = frozenset(RESIDENT_REGIONS) - frozenset(ARENA_REGIONS)
 
 
 def planned(
-    program: Lowered, is_shared: Sequence[bool], memory: int | None, made_for: str
+    program: Lowered, is_shared: Sequence[bool], options: Options, device: str = HOST
 ) -> MemoryPlan:
-    """`is_shared` says of each launch whether workers share it, `memory` is the most bytes that the
-    plan may have in all."""
+    """`is_shared` says of each launch whether workers share it; the budget of `options` is for
+    memory of the device that weights and the arena are on."""
+    plan = _planned(program, is_shared, options.plan, Budget.of(program, options.memory, device))
+    regions = {
+        name: region._replace(device=HOST if name == "io" else device)
+        for name, region in plan.regions.items()
+    }
+    return replace(plan, regions=regions)
+
+
+def _planned(
+    program: Lowered, is_shared: Sequence[bool], made_for: str, budget: Budget
+) -> MemoryPlan:
     if made_for not in MADE_FOR:
         raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")
     windows = Windows(program, is_shared)
-    values = program.lifetimes()
-    budget = Budget.of(values, memory)
     with budget.refusals():
-        small = budget.checked(plan_memory(values, budget.arena_nbytes))
+        small = budget.checked(plan_memory(program.lifetimes(), budget.arena_nbytes))
     details = _details(program)
     small = replace(small, reuse_edges=windows.added_edges(small), details=details)
     if made_for != CONCURRENCY:
@@ -79,10 +89,14 @@ class Budget:
     outside_nbytes: int
 
     @staticmethod
-    def of(values: Sequence[Value], nbytes: int | None) -> Budget:
+    def of(program: Lowered, nbytes: int | None, device: str) -> Budget:
         if nbytes is None:
             return Budget(None, (), 0)
-        resident = [value for value in values if value.region in _OUTSIDE]
+        resident = [
+            value
+            for value in program.lifetimes()
+            if value.region in _OUTSIDE and (device == HOST or value.region != "io")
+        ]
         plan = plan_memory(resident)
         slots = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)
         return Budget(nbytes, tuple(slots), plan.total_nbytes)
@@ -94,7 +108,7 @@ class Budget:
 
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan, unless what is outside of its arena is too much already."""
-        if self.nbytes is not None and plan.total_nbytes > self.nbytes:
+        if self.nbytes is not None and plan.peak_nbytes + self.outside_nbytes > self.nbytes:
             raise DoesNotFit(
                 f"it takes {plan.peak_nbytes} bytes",
                 capacity=0,

@@ -86,6 +86,11 @@ class Backend(Protocol):
         """That of its folder, and of its devices."""
         ...
 
+    @property
+    def memory(self) -> str:
+        """The device whose memory weights and the arena are in: "cpu" where it is the host's."""
+        ...
+
     def identity(self) -> tuple[str, ...]:
         """Compiler, driver, machine and limits, as part of the keys under which code is kept."""
         ...

@@ -1,10 +1,17 @@
-"""Options: all that decides about a program beside its graph."""
+"""Options: all that decides about a program beside its graph; and amounts of memory as people write
+them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from numbers import Integral
 
+from arenite.errors import InvalidArgument
 from arenite.memory.plan import MEMORY
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +28,17 @@ class Options:
 
 #: Nothing was asked for.
 USUAL = Options()
+
+
+def parse_nbytes(text: int | str | None) -> int | None:
+    """Bytes from a number or a text such as "300MiB"; KB and KiB are both 1024 bytes."""
+    if text is None:
+        return None
+    if isinstance(text, Integral) and not isinstance(text, bool) and text >= 0:
+        return int(text)
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE) if isinstance(text, str) else None
+    if match is None:
+        raise InvalidArgument(
+            f"{text!r} is no size in bytes; write 300MiB, 2GiB or a number from 0"
+        )
+    return int(float(match[1]) * _UNITS[match[2].lower()])

@@ -21,7 +21,7 @@ def set_scales(name: str, raw: NDArray[np.uint8], values: NDArray[Any] | float) 
     or one for all. E8M0 has no sign, and E4M3 has none in a block."""
     blocks: NDArray[Any] = raw.reshape(-1).view(LAYOUTS[name])
     for field in {scale.field for scale in BLOCK_TYPES[name].scales}:
-        own, _ = BLOCK_TYPES[name].field(field)
+        own = BLOCK_TYPES[name].fields[field]
         each = np.broadcast_to(np.asarray(values, np.float32), len(blocks))
         if "float8" in own.dtype:
             each = np.abs(each)

@@ -109,7 +109,7 @@ def run_poisoned(program: Executable, *arrays: Array) -> list[Array]:
     loaded(program).binder.arena_base()
     arena = loaded(program).binder.arena
     assert arena is not None
-    arena.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
+    arena.buffer.as_host_bytes_mut()[:] = b"\xff" * arena.nbytes
     return program(*arrays)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class CpuBackend:
     """Imports where it is used what only compiling needs: a warm start comes without."""
 
-    name = "cpu"
+    name = memory = "cpu"
 
     @cached_property
     def target(self) -> Target:

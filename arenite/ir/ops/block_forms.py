@@ -121,17 +121,17 @@ def form_of(dtype: DType) -> Form:
 
 @cache
 def _form(block: BlockType) -> Form:
-    n_floats = block.field(block.scale.field)[0].length
+    field = block.fields[block.scale.field]
     part = min(BLOCK, *(block.length // block.n_scales(scale) for scale in block.scales))
     table, zero, factor = _whole_table(block.number)
     made = Form(
-        tuple(plane[0].width for plane in block.number.planes),
+        block.number.widths,
         zero,
         table,
         _codes_kind(block),
         part,
-        max(1, block.length // n_floats // BLOCK),
-        *_panel_scale(BY_NAME[block.field(block.scale.field)[0].dtype], factor),
+        max(1, block.length // field.length // BLOCK),
+        *_panel_scale(BY_NAME[field.dtype], factor),
         block.least is not None,
         block.least is not None and block.least.negative,
     )
@@ -158,7 +158,7 @@ def _codes_kind(block: BlockType) -> Codes:
     codes = [scale.codes for scale in block.scales if scale.codes]
     if not codes:
         return "none"
-    if len(codes) == 2 and all(code.bits == 4 and not code.bias for code in codes):
+    if len(codes) == 2 and all(sum(code.widths) == 4 and not code.bias for code in codes):
         return "nibbles"
     return "signed" if any(code.bias for code in codes) else "unsigned"
 
@@ -171,8 +171,8 @@ def _panel_scale(dtype: DType, factor: float) -> tuple[DType, float]:
 
 
 def _check(block: BlockType, form: Form) -> None:
-    groups = [p.group for plane in block.number.planes for p in block.pieces(plane)]
-    fields = [block.field(scale.field)[0] for scale in block.scales]
+    groups = [p.bits.group for plane in block.number.planes for p in block.pieces(plane)]
+    fields = [block.fields[scale.field] for scale in block.scales]
     codes = [scale.codes for scale in block.scales if scale.codes]
     kinds = {
         (field.dtype, field.length, block.n_scales(scale))
@@ -191,7 +191,7 @@ def _check(block: BlockType, form: Form) -> None:
         "scales and least values of one kind": len(kinds) > 1 or len(codes) == 1 < len(fields),
         "codes of one block or more": codes and block.length < BLOCK * fields[0].length,
         "codes of 8 bits without a table": any(
-            code.table or (form.codes == "signed" and code.bits == 8 and not code.signed)
+            code.table or (form.codes == "signed" and sum(code.widths) == 8 and not code.signed)
             for code in codes
         ),
     }
@@ -203,22 +203,14 @@ def _check(block: BlockType, form: Form) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """A matrix, row by row."""
-
-    numbers: NDArray[np.uint8]  # (rows, depth)
-    floats: list[Array]  # scales, then least values: (rows, floats)
-    codes: list[NDArray[np.uint8]]  # (rows, parts)
-
-
-def _parts(raw: Array, block: BlockType, form: Form) -> _Parts:
+def _parts(raw: Array, block: BlockType, form: Form) -> tuple[Array, list[Array], list[Array]]:
+    """Of every row its numbers; scales, then least values; and codes of both."""
     n_rows = len(raw)
     blocks = np.ascontiguousarray(raw).reshape(-1, block.nbytes)
     floats = []
     for scale in block.scales:
         own = floats_of(block, scale, blocks)
-        if own.dtype != form.scale.to_numpy():
+        if form.factor != 1 or own.dtype != form.scale.to_numpy():
             own = (own.astype(np.float32) * np.float32(form.factor)).astype(form.scale.to_numpy())
         floats.append(own.reshape(n_rows, -1))
     n_parts = block.length // form.part
@@ -229,7 +221,7 @@ def _parts(raw: Array, block: BlockType, form: Form) -> _Parts:
             codes.append(np.repeat(own, n_parts // own.shape[1], axis=1).reshape(n_rows, -1))
     if form.codes == "nibbles":
         codes = [codes[0] | codes[1] << np.uint8(4)]
-    return _Parts(unsigned(block, block.number, blocks).reshape(n_rows, -1), floats, codes)
+    return unsigned(block, block.number, blocks).reshape(n_rows, -1), floats, codes
 
 
 def packed_panels(raw: Array, dtype: DType) -> NDArray[np.uint8]:
@@ -237,27 +229,20 @@ def packed_panels(raw: Array, dtype: DType) -> NDArray[np.uint8]:
     form, block = form_of(dtype), block_type(dtype)
     n_rows = raw.shape[0]
     rows = np.minimum(np.arange(-(-n_rows // PANEL) * PANEL), n_rows - 1)
-    parts = _parts(raw[rows], block, form)
+    numbers, floats, codes = _parts(raw[rows], block, form)
     n_panels = len(rows) // PANEL
-    n_shared = parts.numbers.shape[1] // (BLOCK * form.blocks)
-    floats = [
-        np.ascontiguousarray(own.reshape(n_panels, PANEL, n_shared, -1).transpose(0, 2, 3, 1))
-        for own in parts.floats
-    ]
-    shared = np.concatenate(
-        [own.view(np.uint8).reshape(n_panels, n_shared, -1) for own in floats], axis=2
-    )
-    planes = _planes(form, parts.numbers.reshape(n_panels, PANEL // LANES, LANES, -1, 8, STEP))
+    n_shared = numbers.shape[1] // (BLOCK * form.blocks)
+    # panel, column, shared, float -> panel, shared, float, column
+    turned = [own.reshape(n_panels, PANEL, n_shared, -1).transpose(0, 2, 3, 1) for own in floats]
+    raw_floats = [np.ascontiguousarray(own).view(np.uint8) for own in turned]
+    shared = np.concatenate([own.reshape(n_panels, n_shared, -1) for own in raw_floats], axis=2)
+    planes = _planes(form, numbers.reshape(n_panels, PANEL // LANES, LANES, -1, 8, STEP))
     inside = [planes.reshape(n_panels, n_shared, form.blocks, -1)]
-    if parts.codes:
+    if codes:
         # panel, column, shared, block, part -> panel, shared, block, part, column
-        codes = [
-            code.reshape(n_panels, PANEL, n_shared, form.blocks, form.parts).transpose(
-                0, 2, 3, 4, 1
-            )
-            for code in parts.codes
-        ]
-        inside.insert(0, np.concatenate(codes, axis=4).reshape(*inside[0].shape[:3], -1))
+        sizes = (n_panels, PANEL, n_shared, form.blocks, form.parts)
+        of_parts = [code.reshape(sizes).transpose(0, 2, 3, 4, 1) for code in codes]
+        inside.insert(0, np.concatenate(of_parts, axis=4).reshape(*inside[0].shape[:3], -1))
     whole = np.concatenate(inside, axis=3).reshape(n_panels, n_shared, -1)
     return np.concatenate([shared, whole], axis=2).reshape(n_panels, -1)
 

@@ -60,10 +60,8 @@ def _pack(draft: Draft) -> Built:
     at = place + block * w.dtype.block_nbytes
     reader = BlockReader(w.dtype, draft.names[w], at)
     step = ir.Name("step")
-    panel = (
-        _ROW * form.panel_nbytes(depth)
-        + block * (length // BLOCK // form.blocks) * form.shared_nbytes
-    )
+    block_nbytes = length // BLOCK // form.blocks * form.shared_nbytes
+    panel = _ROW * form.panel_nbytes(depth) + block * block_nbytes
     half, in_half = column // LANES, column % LANES
     stores: list[ir.Stmt] = []
     for part in range(length // BLOCK):
@@ -121,7 +119,7 @@ def _floats(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> li
         element = shared * BLOCK * form.blocks + part * form.part
         for k, scale in enumerate(reader.block.scales):
             value = reader.float_of(scale, element)
-            if value.dtype != form.scale:
+            if form.factor != 1 or value.dtype != form.scale:
                 wide = ir.Binary("mul", as_float(value), ir.Const(form.factor, float32))
                 value = wide if form.scale == float32 else ir.Cast(wide, form.scale)
             raw = ir.Bitcast(value, whole)

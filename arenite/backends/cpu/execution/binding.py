@@ -22,14 +22,13 @@ from arenite.backends.cpu.driver.file_guard import MappedFiles
 from arenite.backends.cpu.driver.native import BoundTable
 from arenite.backends.cpu.execution.arrays import Results, address_of
 from arenite.backends.cpu.execution.quick import QuickCall
-from arenite.device import Buffer, BufferOptions
+from arenite.device import Buffer
 from arenite.device.cpu import use_small_pages
 from arenite.device.disk import DiskAllocator
-from arenite.dtype import uint8
 from arenite.ir.data import BufferSource
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.outline import Outline
-from arenite.memory import MemoryPlan, ValueId
+from arenite.memory import Arena, MemoryPlan, ValueId
 from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
 from arenite.program.lazy_sequence import LaterMapping
@@ -94,7 +93,7 @@ class Binder:
         #: How many copies of every state there are, and which of them runs work on.
         self.n_state_sets = self._resizer.n_state_slots() // max(len(self.state_numbers), 1) or 1
         self.state_set = 0
-        self.arena: Buffer | None = None
+        self.arena: Arena | None = None
         self.bound: OrderedDict[tuple[int, ...], Binding] = OrderedDict()
         #: How often the program was bound to sizes.
         self.n_binds = 0
@@ -188,21 +187,18 @@ class Binder:
         """The address of the arena, which is there from now on."""
         if self.arena is None:
             # States are zero at first. Of a long context much may never be used.
-            options = BufferOptions(alignment=64, zeroed=bool(self.state_numbers))
-            shape = (self.plan.peak_nbytes,)
-            self.arena = Buffer.allocate(device.get("cpu"), uint8, shape, options)
+            self.arena = Arena.from_plan("cpu", self.plan, zeroed=bool(self.state_numbers))
             state = self.plan.regions.get("state")
             if state is not None:
-                use_small_pages(self.arena.raw_ptr + state.base, state.nbytes)
-        return self.arena.raw_ptr
+                use_small_pages(self.arena.buffer.raw_ptr + state.base, state.nbytes)
+        return self.arena.buffer.raw_ptr
 
     def state_bytes(self, number: int) -> NDArray[np.uint8]:
         """Those of a state in the set that is used, in the arena."""
         self.arena_base()
         assert self.arena is not None
-        value = self.compiled.values[number]
-        offset = int(self._state_offsets[self.state_set, self.state_numbers.index(number)])
-        return self.arena.as_array_mut(uint8)[offset : offset + int(str(value.nbytes))]
+        name = copy_name(self.compiled.values[number].name, self.state_set)
+        return self.arena.view(name).as_array_mut()
 
     def close(self) -> None:
         """Give every byte back to the system."""
