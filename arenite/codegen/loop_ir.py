@@ -48,7 +48,7 @@ Indices may be int32 (`index_dtype`), as everything that is computed with them i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -79,68 +79,29 @@ ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
 Role = Literal["in", "out", "inout"]
 
 
+def _operator(op: str) -> Callable[[Expr, Expr | float], Expr]:
+    return lambda a, b: _arithmetic(op, a, _constant(b, a.dtype))
+
+
+def _reflected(op: str) -> Callable[[Expr, float], Expr]:
+    return lambda b, a: _arithmetic(op, _constant(a, b.dtype), b)
+
+
 class Expr:
     """A value. Python's operators build arithmetic; plain numbers become constants."""
 
     __slots__ = ()
     dtype: DType
 
-    def __add__(self, other: Expr | float) -> Expr:
-        return _arithmetic("add", self, _constant(other, self.dtype))
-
-    def __radd__(self, other: float) -> Expr:
-        return _arithmetic("add", _constant(other, self.dtype), self)
-
-    def __sub__(self, other: Expr | float) -> Expr:
-        return _arithmetic("sub", self, _constant(other, self.dtype))
-
-    def __rsub__(self, other: float) -> Expr:
-        return _arithmetic("sub", _constant(other, self.dtype), self)
-
-    def __mul__(self, other: Expr | float) -> Expr:
-        return _arithmetic("mul", self, _constant(other, self.dtype))
-
-    def __rmul__(self, other: float) -> Expr:
-        return _arithmetic("mul", _constant(other, self.dtype), self)
-
-    def __truediv__(self, other: Expr | float) -> Expr:
-        return _arithmetic("div", self, _constant(other, self.dtype))
-
-    def __rtruediv__(self, other: float) -> Expr:
-        return _arithmetic("div", _constant(other, self.dtype), self)
-
-    def __floordiv__(self, other: Expr | int) -> Expr:
-        return _arithmetic("floordiv", self, _constant(other, self.dtype))
-
-    def __mod__(self, other: Expr | int) -> Expr:
-        return _arithmetic("mod", self, _constant(other, self.dtype))
-
-    def __lt__(self, other: Expr | float) -> Expr:
-        return Binary("lt", self, _constant(other, self.dtype))
-
-    def __le__(self, other: Expr | float) -> Expr:
-        return Binary("le", self, _constant(other, self.dtype))
-
-    def __gt__(self, other: Expr | float) -> Expr:
-        return Binary("gt", self, _constant(other, self.dtype))
-
-    def __ge__(self, other: Expr | float) -> Expr:
-        return Binary("ge", self, _constant(other, self.dtype))
-
-    def __and__(self, other: Expr | int) -> Expr:
-        return Binary("and", self, _constant(other, self.dtype))
-
-    def __or__(self, other: Expr | int) -> Expr:
-        return Binary("or", self, _constant(other, self.dtype))
-
-    def __xor__(self, other: Expr | int) -> Expr:
-        return Binary("xor", self, _constant(other, self.dtype))
-
-    def __lshift__(self, other: Expr | int) -> Expr:
-        return Binary("shift_left", self, _constant(other, self.dtype))
-
-    def __rshift__(self, other: Expr | int) -> Expr:
-        return Binary("shift_right", self, _constant(other, self.dtype))
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __mod__ = _operator("floordiv"), _operator("mod")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shift_left"), _operator("shift_right")
 
     def __neg__(self) -> Expr:
         return Unary("neg", self)

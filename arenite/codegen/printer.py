@@ -34,14 +34,6 @@ _PREFIX = 14
 _ATOM = 16
 
 
-def function_text(function: ir.Function) -> str:
-    """A function as C-like text."""
-    parameters = ", ".join(f"{name.dtype} {name.name}" for name in function.parameters)
-    lines = [f"{function.result.dtype} {function.name}({parameters}) {{"]
-    _block(function.body, 1, lines)
-    return "\n".join([*lines, f"    return {expression_text(function.result)};", "}"]) + "\n"
-
-
 @singledispatch
 def kernel_text(kernel: ir.LoopKernel) -> str:
     """The whole kernel, one statement a line; kernels with more to tell register their own."""

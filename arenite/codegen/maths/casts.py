@@ -11,17 +11,7 @@ from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    FLOAT32,
-    absolute,
-    as_float,
-    bits,
-    constant,
-    equal,
-    is_nan,
-    select,
-    unequal,
-)
+from arenite.codegen.maths import formula as fx
 from arenite.dtype import BY_NAME, DType, Kind
 
 INT32, UINT32 = BY_NAME["int32"], BY_NAME["uint32"]
@@ -63,16 +53,16 @@ def cast(x: Expr, target: DType) -> Expr:
     """
     source = x.dtype
     if target.kind is Kind.BOOL and not _is_small(source):
-        return unequal(x, 0)
+        return fx.unequal(x, 0)
     if source.kind is Kind.BOOL and not _is_small(target):
         one = ir.Const(1.0 if target.kind is Kind.FLOAT else 1, target)
-        return select(x, one, 0)
+        return fx.select(x, one, 0)
     if _is_small(source):
-        return _widened(x) if target == FLOAT32 else ir.Cast(ir.Cast(x, FLOAT32), target)
+        return _widened(x) if target == fx.FLOAT32 else ir.Cast(ir.Cast(x, fx.FLOAT32), target)
     if _is_small(target):
-        if source == FLOAT32:
+        if source == fx.FLOAT32:
             return _narrowed(x, target)
-        single = ir.Cast(x, FLOAT32) if source.kind is not Kind.FLOAT else _to_float32_odd(x)
+        single = ir.Cast(x, fx.FLOAT32) if source.kind is not Kind.FLOAT else _to_float32_odd(x)
         return ir.Cast(single, target)
     if source.kind is Kind.FLOAT and target.kind is not Kind.FLOAT:
         return _to_small_integer(x, target) if target.bits < 32 else _to_integer(x, target)
@@ -87,18 +77,18 @@ def _to_integer(x: Expr, target: DType) -> Expr:
     """Saturated on both sides; the bound above is no float, the next one is."""
     least, greatest = _range(target)
     inside = ir.Cast(x, target, fits=True)
-    top = select(x >= float(greatest + 1), ir.Const(greatest, target), inside)
-    both = select(x >= float(least), top, least)
-    return select(is_nan(x), 0, both)
+    top = fx.select(x >= float(greatest + 1), ir.Const(greatest, target), inside)
+    both = fx.select(x >= float(least), top, least)
+    return fx.select(fx.is_nan(x), 0, both)
 
 
 def _to_small_integer(x: Expr, target: DType) -> Expr:
     """Kept within bounds first, which are floats."""
     least, greatest = _range(target)
-    inside = select(x > float(least), x, float(least))  # NaN becomes the lower bound
-    inside = select(inside < float(greatest), inside, float(greatest))
+    inside = fx.select(x > float(least), x, float(least))  # NaN becomes the lower bound
+    inside = fx.select(inside < float(greatest), inside, float(greatest))
     if target.kind is Kind.SIGNED:
-        inside = select(is_nan(x), 0.0, inside)
+        inside = fx.select(fx.is_nan(x), 0.0, inside)
     return ir.Cast(ir.Cast(inside, INT32, fits=True), target)
 
 
@@ -116,23 +106,23 @@ def _widened(x: Expr) -> Expr:
     """A small float as a float32, exactly."""
     code = _code(x)
     if x.dtype.name == "bfloat16":
-        return as_float(code << 16)
+        return fx.as_float(code << 16)
     if x.dtype.name == "float8_e8m0fnu":
         # A power of two: code 0 is 2^-127, a float32 denormal; code 255 is NaN, as is its float32.
-        shifted = select(equal(code, 255), 0x7FC00000, code << 23)
-        return as_float(select(equal(code, 0), 0x00400000, shifted))
+        shifted = fx.select(fx.equal(code, 255), 0x7FC00000, code << 23)
+        return fx.as_float(fx.select(fx.equal(code, 0), 0x00400000, shifted))
     layout = SMALL_FLOATS[x.dtype.name]
     magnitude = code & (layout.sign - 1)
     sign = (code & layout.sign) << (32 - layout.bits)
     # As float32 bits the value is too small by a power of two, denormals included.
-    scaled = as_float(magnitude << (23 - layout.mantissa)) * 2.0 ** (127 - layout.bias)
-    value = bits(scaled) | sign
+    scaled = fx.as_float(magnitude << (23 - layout.mantissa)) * 2.0 ** (127 - layout.bias)
+    value = fx.bits(scaled) | sign
     if layout.is_signless_zero:
-        return as_float(select(equal(code, layout.nan), 0x7FC00000, value))
+        return fx.as_float(fx.select(fx.equal(code, layout.nan), 0x7FC00000, value))
     if layout.overflow == layout.nan:
-        return as_float(select(equal(magnitude, layout.nan), sign | 0x7FC00000, value))
-    value = select(equal(magnitude, layout.overflow), sign | 0x7F800000, value)
-    return as_float(select(magnitude > layout.overflow, sign | 0x7FC00000, value))
+        return fx.as_float(fx.select(fx.equal(magnitude, layout.nan), sign | 0x7FC00000, value))
+    value = fx.select(fx.equal(magnitude, layout.overflow), sign | 0x7F800000, value)
+    return fx.as_float(fx.select(magnitude > layout.overflow, sign | 0x7FC00000, value))
 
 
 def _narrowed(x: Expr, target: DType) -> Expr:
@@ -143,11 +133,11 @@ def _narrowed(x: Expr, target: DType) -> Expr:
 
 def _rounded(x: Expr, target: DType) -> Expr:
     """The code of a float32 as a small float."""
-    word = bits(x, signed=False)
+    word = fx.bits(x, signed=False)
     if target.name == "bfloat16":
         even = (word >> 16) & 1
         rounded = (word + 0x7FFF + even) >> 16
-        return select(is_nan(x), (word >> 16) | 0x40, rounded)
+        return fx.select(fx.is_nan(x), (word >> 16) | 0x40, rounded)
     if target.name == "float8_e8m0fnu":
         return _power_code(x)
     layout = SMALL_FLOATS[target.name]
@@ -160,13 +150,13 @@ def _rounded(x: Expr, target: DType) -> Expr:
     # Below the least normal number the codes are multiples of one step; adding a float whose last
     # place is that step rounds to it.
     least = 1 - layout.bias
-    magic = constant(2.0 ** (least + shift), x)
-    small = bits(as_float(magnitude) + magic, signed=False) - bits(magic, signed=False)
-    code = select(_signed(magnitude) < (127 + least) << 23, small, normal)
-    code = select(_signed(code) > layout.largest, layout.overflow, code)
-    code = select(_signed(magnitude) > 0x7F800000, layout.nan, code)
+    magic = fx.constant(2.0 ** (least + shift), x)
+    small = fx.bits(fx.as_float(magnitude) + magic, signed=False) - fx.bits(magic, signed=False)
+    code = fx.select(_signed(magnitude) < (127 + least) << 23, small, normal)
+    code = fx.select(_signed(code) > layout.largest, layout.overflow, code)
+    code = fx.select(_signed(magnitude) > 0x7F800000, layout.nan, code)
     if layout.is_signless_zero:
-        sign = select(equal(code, 0) | equal(code, layout.nan), 0, sign)
+        sign = fx.select(fx.equal(code, 0) | fx.equal(code, layout.nan), 0, sign)
     return code | sign
 
 
@@ -177,21 +167,21 @@ def _signed(word: Expr) -> Expr:
 
 def _to_float32_odd(x: Expr) -> Expr:
     """A float64 as float32: towards zero, and if that was inexact with the last bit set."""
-    near = ir.Cast(x, FLOAT32)
+    near = ir.Cast(x, fx.FLOAT32)
     back = ir.Cast(near, x.dtype)
-    is_above = absolute(back) > absolute(x)
-    toward_zero = bits(near) - ir.Cast(is_above, INT32)
-    is_inexact = unequal(back, x) & ~is_nan(x)
-    return as_float(toward_zero | ir.Cast(is_inexact, INT32))
+    is_above = fx.absolute(back) > fx.absolute(x)
+    toward_zero = fx.bits(near) - ir.Cast(is_above, INT32)
+    is_inexact = fx.unequal(back, x) & ~fx.is_nan(x)
+    return fx.as_float(toward_zero | ir.Cast(is_inexact, INT32))
 
 
 def _power_code(x: Expr) -> Expr:
     """The code of float8_e8m0fnu: the exponent, halfway rounded up; NaN for 0, below and beyond."""
-    word = bits(x, signed=False)
+    word = fx.bits(x, signed=False)
     exponent = word >> 23
     fraction = word & 0x7FFFFF
     # Below the least normal float32 lies 2^-127 alone, whose own bit is that of one half.
-    is_normal = ir.Cast(unequal(exponent, 0), UINT32)
+    is_normal = ir.Cast(fx.unequal(exponent, 0), UINT32)
     rounds_up = _signed(fraction + is_normal) > 0x400000
     code = exponent + ir.Cast(rounds_up, UINT32)
-    return select((bits(x) <= 0) | (_signed(code) > 254) | is_nan(x), 255, code)
+    return fx.select((fx.bits(x) <= 0) | (_signed(code) > 254) | fx.is_nan(x), 255, code)

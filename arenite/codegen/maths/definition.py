@@ -6,7 +6,7 @@ parts of the formula named by Let, rare paths an If, repetitions a While.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
@@ -94,7 +94,7 @@ class _Writer:
         else:
             # The last operand first: of a select, the condition is made where it is used.
             parts = [self.write(child, known, out) for child in reversed(ir.children(expr))][::-1]
-            value = with_children(expr, parts)
+            value = _with_children(expr, parts)
             if self.uses.get(id(expr), 0) > 1:
                 name = self.name(expr.dtype)
                 out.append(ir.Let(name.name, value))
@@ -147,17 +147,11 @@ def _outside(expr: ir.Iterate) -> list[Expr]:
     return [child for part in inside for child in ir.children(part) if not changes(child)]
 
 
-def with_children(expr: Expr, parts: list[Expr]) -> Expr:
+#: What operands are called, in the order of `children`.
+_OPERANDS = ("cond", "a", "b", "c", "x", "index")
+
+
+def _with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
     """The same operation of other operands."""
-    match expr:
-        case ir.Unary(op):
-            return ir.Unary(op, *parts)
-        case ir.Binary(op):
-            return ir.Binary(op, *parts)
-        case ir.Fma() | ir.Select():
-            return type(expr)(*parts)
-        case ir.Table(index=_):
-            return replace(expr, index=parts[0])
-        case ir.Cast() | ir.Bitcast():
-            return replace(expr, x=parts[0])
-    raise TypeError(f"{expr!r} can't be part of a function")
+    names = [name for name in _OPERANDS if hasattr(expr, name)]
+    return replace(expr, **dict(zip(names, parts, strict=True)))  # type: ignore[type-var]

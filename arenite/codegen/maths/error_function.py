@@ -18,19 +18,8 @@ import math
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths import formula as fx
 from arenite.codegen.maths.exponential import exp_sum
-from arenite.codegen.maths.formula import (
-    absolute,
-    as_float,
-    bits,
-    clamp,
-    constant,
-    exact_product,
-    fma,
-    polynomial,
-    select,
-    with_sign_of,
-)
 
 _SMALL_SINGLE = (
     0.12837916612625122, -0.3761260211467743, 0.11283256113529205, -0.02683922089636326,
@@ -98,9 +87,9 @@ def erf1p(x: Expr) -> Expr:
     if x.dtype.bits == 64:
         near = ir.Unary("erf", x) + 1.0
     else:
-        square = _root_square(clamp(absolute(x), 0.0, 3.8), _ROOT_SLOPE_SINGLE)
+        square = _root_square(fx.clamp(fx.absolute(x), 0.0, 3.8), _ROOT_SLOPE_SINGLE)
         tail = square * square
-        near = select(x < 0.0, tail, 2.0 - tail)
+        near = fx.select(x < 0.0, tail, 2.0 - tail)
     return ir.Rare(x < _FAR, _far_erfc(x), near)
 
 
@@ -109,50 +98,50 @@ def gelu(x: Expr) -> Expr:
     as the argument of erf."""
     if x.dtype.bits == 64:
         return (x * 0.5) * ir.Unary("erf1p", x * math.sqrt(0.5))
-    t = clamp(absolute(x), 0.0, 5.4)
+    t = fx.clamp(fx.absolute(x), 0.0, 5.4)
     square = _root_square(t, _GELU_ROOT_SLOPE_SINGLE)
     # A half of it, since the root is nowhere less than 0.01. Everything waits for the units that
     # multiply, so they are spared.
-    half = as_float(bits(square) - (1 << 23))
-    zero = constant(0.0, x)
-    near = fma(-t, square * half, select(zero > x, zero, x))
+    half = fx.as_float(fx.bits(square) - (1 << 23))
+    zero = fx.constant(0.0, x)
+    near = fx.fma(-t, square * half, fx.select(zero > x, zero, x))
     return ir.Rare(x < _GELU_FAR, (x * 0.5) * _far_erfc(x * math.sqrt(0.5)), near)
 
 
 def _root_square(t: Expr, slope: tuple[float, ...]) -> Expr:
-    root = fma(polynomial(t, slope), t, 1.0)
+    root = fx.fma(fx.polynomial(t, slope), t, 1.0)
     return root * root
 
 
 def _far_erfc(x: Expr) -> Expr:
     """erfc(-x) for x below -2.2, down to the least normal number."""
     farthest = _FARTHEST[x.dtype.bits]
-    t = clamp(absolute(x), 1.0, farthest)
+    t = fx.clamp(fx.absolute(x), 1.0, farthest)
     inverse = 1.0 / t
-    square, rest = exact_product(t, t)
+    square, rest = fx.exact_product(t, t)
     power = exp_sum(-square, -rest)
     if x.dtype.bits == 64:
-        middle = polynomial(inverse * inverse - 0.115, _MIDDLE_ERFC_DOUBLE)
-        far = polynomial(inverse * inverse, _FAR_ERFC_DOUBLE)
-        scaled = select(t < 5.75, middle, far)
+        middle = fx.polynomial(inverse * inverse - 0.115, _MIDDLE_ERFC_DOUBLE)
+        far = fx.polynomial(inverse * inverse, _FAR_ERFC_DOUBLE)
+        scaled = fx.select(t < 5.75, middle, far)
     else:
-        scaled = polynomial(inverse * inverse, _FAR_ERFC_SINGLE)
-    return select(x < -farthest, 0.0, power * (inverse * scaled))
+        scaled = fx.polynomial(inverse * inverse, _FAR_ERFC_SINGLE)
+    return fx.select(x < -farthest, 0.0, power * (inverse * scaled))
 
 
 def erf(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     z = x * x
     if x.dtype.bits == 64:
         is_small = magnitude < 1.0
-        small = polynomial(z, _SMALL_DOUBLE)
-        y = clamp(magnitude, 0.0, 6.0)
-        tail = ir.Unary("exp", -(y * y)) * polynomial(y - 3.5, _SCALED_ERFC_DOUBLE)
+        small = fx.polynomial(z, _SMALL_DOUBLE)
+        y = fx.clamp(magnitude, 0.0, 6.0)
+        tail = ir.Unary("exp", -(y * y)) * fx.polynomial(y - 3.5, _SCALED_ERFC_DOUBLE)
     else:
         is_small = magnitude < 1.125
-        small = polynomial(z, _SMALL_SINGLE)
-        root = polynomial(clamp(magnitude, 0.0, 4.05) - 2.5, _ERFC_ROOT_SINGLE)
+        small = fx.polynomial(z, _SMALL_SINGLE)
+        root = fx.polynomial(fx.clamp(magnitude, 0.0, 4.05) - 2.5, _ERFC_ROOT_SINGLE)
         square = root * root
         tail = square * square
-    great = with_sign_of(1.0 - tail, x)
-    return select(is_small, fma(x, small, x), great)
+    great = fx.with_sign_of(1.0 - tail, x)
+    return fx.select(is_small, fx.fma(x, small, x), great)

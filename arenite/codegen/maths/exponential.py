@@ -16,16 +16,7 @@ from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    as_float,
-    as_integer,
-    clamp,
-    constant,
-    fma,
-    nearest,
-    polynomial,
-    with_sign_of,
-)
+from arenite.codegen.maths import formula as fx
 
 LOG2_E = 1.4426950408889634
 
@@ -102,14 +93,14 @@ def exp(x: Expr) -> Expr:
 def exp_times_power(x: Expr, power: int) -> Expr:
     """exp(x) * 2^power for a small power, without overflow in between."""
     c = _constants(x)
-    n, r = _reduced(clamp(x, c.lowest, c.highest - power), c)
-    p = fma(polynomial(r, c.exp), r * r, r) + 1.0
+    n, r = _reduced(fx.clamp(x, c.lowest, c.highest - power), c)
+    p = fx.fma(fx.polynomial(r, c.exp), r * r, r) + 1.0
     return scale(p, n + float(power) if power else n)
 
 
 def sigmoid(x: Expr) -> Expr:
     power = -24 if x.dtype.bits == 32 else -56
-    unit = constant(2.0**power, x)
+    unit = fx.constant(2.0**power, x)
     return unit / (_exp_in_units(-x, power) + unit)
 
 
@@ -127,55 +118,55 @@ def _exp_in_units(x: Expr, power: int) -> Expr:
     if x.dtype.bits == 64:
         return exp_times_power(x, power)
     c = _constants(x)
-    n, r = _reduced(clamp(x, c.lowest, c.highest - power), c)
-    return scale(polynomial(r, [2.0**power * term for term in (1.0, 1.0, *c.exp)]), n)
+    n, r = _reduced(fx.clamp(x, c.lowest, c.highest - power), c)
+    return scale(fx.polynomial(r, [2.0**power * term for term in (1.0, 1.0, *c.exp)]), n)
 
 
 def exp_sum(high: Expr, low: Expr) -> Expr:
     """exp(high + low) with |low| far below |high|."""
     c = _constants(high)
-    n, r = _reduced(clamp(high, c.lowest, c.highest), c)
+    n, r = _reduced(fx.clamp(high, c.lowest, c.highest), c)
     r = r + low
-    return scale(fma(polynomial(r, c.exp), r * r, r) + 1.0, n)
+    return scale(fx.fma(fx.polynomial(r, c.exp), r * r, r) + 1.0, n)
 
 
 def exp2(x: Expr) -> Expr:
     c = _constants(x)
-    x = clamp(x, -1.5 * c.bias, c.bias + 1.0)
-    n = nearest(x)
+    x = fx.clamp(x, -1.5 * c.bias, c.bias + 1.0)
+    n = fx.nearest(x)
     r = x - n
-    return scale(fma(polynomial(r, c.exp2), r, 1.0), n)
+    return scale(fx.fma(fx.polynomial(r, c.exp2), r, 1.0), n)
 
 
 def expm1(x: Expr) -> Expr:
     c = _constants(x)
-    n, r = _reduced(clamp(x, c.minus_one, c.infinite), c)
-    near = fma(polynomial(r, c.expm1), r * r, r)
+    n, r = _reduced(fx.clamp(x, c.minus_one, c.infinite), c)
+    near = fx.fma(fx.polynomial(r, c.expm1), r * r, r)
     # 2^n near + (2^n - 1), halved, since 2^n may overflow where the result does not.
     half = power_of_two(n - 1.0)
-    return with_sign_of(fma(half, near, half - 0.5) * 2.0, x)
+    return fx.with_sign_of(fx.fma(half, near, half - 0.5) * 2.0, x)
 
 
 def exp_in_range(x: Expr) -> Expr:
     """exp(x) of |x| so small that the result is a normal number."""
     c = _constants(x)
     n, r = _reduced(x, c)
-    return (fma(polynomial(r, c.exp), r * r, r) + 1.0) * power_of_two(n)
+    return (fx.fma(fx.polynomial(r, c.exp), r * r, r) + 1.0) * power_of_two(n)
 
 
 def _reduced(x: Expr, c: _Constants) -> tuple[Expr, Expr]:
-    n = nearest(x * LOG2_E)
-    return n, fma(n, -c.ln2_low, fma(n, -c.ln2_high, x))
+    n = fx.nearest(x * LOG2_E)
+    return n, fx.fma(n, -c.ln2_low, fx.fma(n, -c.ln2_high, x))
 
 
 def power_of_two(n: Expr) -> Expr:
     """2^n for a whole n in the range of normal numbers."""
-    return _power_bits(as_integer(n))
+    return _power_bits(fx.as_integer(n))
 
 
 def _power_bits(n: Expr) -> Expr:
     mantissa, bias = (23, 127) if n.dtype.bits == 32 else (52, 1023)
-    return as_float((n + bias) << mantissa)
+    return fx.as_float((n + bias) << mantissa)
 
 
 def scale(p: Expr, n: Expr) -> Expr:
@@ -185,6 +176,6 @@ def scale(p: Expr, n: Expr) -> Expr:
 
 def ldexp(p: Expr, n: Expr) -> Expr:
     """In two steps, so that neither power leaves the normal numbers."""
-    whole = as_integer(n)
+    whole = fx.as_integer(n)
     half = whole >> 1
     return p * _power_bits(half) * _power_bits(whole - half)

@@ -12,9 +12,6 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
 from arenite.dtype import BY_NAME, DType
 
-INFINITY = float("inf")
-NAN = float("nan")
-
 FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 
 

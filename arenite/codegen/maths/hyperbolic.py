@@ -7,19 +7,12 @@ atanh(x) = log1p(2|x| / (1 - |x|)) / 2
 
 from __future__ import annotations
 
+from math import nan
+
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths import formula as fx
 from arenite.codegen.maths.exponential import exp_in_range, exp_times_power
-from arenite.codegen.maths.formula import (
-    NAN,
-    absolute,
-    clamp,
-    fma,
-    polynomial,
-    select,
-    square_root,
-    with_sign_of,
-)
 
 _SINH_SINGLE = (
     0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06,
@@ -43,48 +36,48 @@ LN2 = 0.6931471805599453
 
 
 def sinh(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     z = x * x
-    small = fma(polynomial(z, _SINH_SINGLE if x.dtype.bits == 32 else _SINH_DOUBLE), x * z, x)
+    small = fx.fma(fx.polynomial(z, _SINH_SINGLE if x.dtype.bits == 32 else _SINH_DOUBLE), x * z, x)
     half = exp_times_power(magnitude, -1)
-    great = with_sign_of(half - 0.25 / half, x)
-    return select(magnitude < 1.0, small, great)
+    great = fx.with_sign_of(half - 0.25 / half, x)
+    return fx.select(magnitude < 1.0, small, great)
 
 
 def cosh(x: Expr) -> Expr:
-    half = exp_times_power(absolute(x), -1)
+    half = exp_times_power(fx.absolute(x), -1)
     return half + 0.25 / half
 
 
 def tanh(x: Expr) -> Expr:
     is_single = x.dtype.bits == 32
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     z = x * x
-    small = fma(polynomial(z, _TANH_SINGLE if is_single else _TANH_DOUBLE), x * z, x)
-    twice = clamp(magnitude * 2.0, 0.0, 18.2 if is_single else 40.0)
+    small = fx.fma(fx.polynomial(z, _TANH_SINGLE if is_single else _TANH_DOUBLE), x * z, x)
+    twice = fx.clamp(magnitude * 2.0, 0.0, 18.2 if is_single else 40.0)
     great = 1.0 - 2.0 / (exp_in_range(twice) + 1.0)
-    return with_sign_of(select(magnitude < 0.625, small, great), x)
+    return fx.with_sign_of(fx.select(magnitude < 0.625, small, great), x)
 
 
 def asinh(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     z = magnitude * magnitude
-    small = _log1p(magnitude + z / (1.0 + square_root(z + 1.0)))
+    small = _log1p(magnitude + z / (1.0 + fx.square_root(z + 1.0)))
     # Where x^2 would lose everything but its leading part, it is log(2x).
     great = ir.Unary("log", magnitude) + LN2
-    return with_sign_of(select(magnitude < _great(x), small, great), x)
+    return fx.with_sign_of(fx.select(magnitude < _great(x), small, great), x)
 
 
 def acosh(x: Expr) -> Expr:
     t = x - 1.0
-    small = _log1p(t + square_root(t * (x + 1.0)))
-    result = select(x < _great(x), small, ir.Unary("log", x) + LN2)
-    return select(x < 1.0, NAN, result)
+    small = _log1p(t + fx.square_root(t * (x + 1.0)))
+    result = fx.select(x < _great(x), small, ir.Unary("log", x) + LN2)
+    return fx.select(x < 1.0, nan, result)
 
 
 def atanh(x: Expr) -> Expr:
-    magnitude = absolute(x)
-    return with_sign_of(_log1p((magnitude + magnitude) / (1.0 - magnitude)) * 0.5, x)
+    magnitude = fx.absolute(x)
+    return fx.with_sign_of(_log1p((magnitude + magnitude) / (1.0 - magnitude)) * 0.5, x)
 
 
 def _log1p(x: Expr) -> Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import constant, equal, select, unequal
+from arenite.codegen.maths import formula as fx
 from arenite.dtype import Kind
 
 
@@ -17,20 +17,20 @@ def _is_signed(x: Expr) -> bool:
 
 
 def absolute(x: Expr) -> Expr:
-    return select(x < 0, -x, x) if _is_signed(x) else x
+    return fx.select(x < 0, -x, x) if _is_signed(x) else x
 
 
 def sign(x: Expr) -> Expr:
-    positive = ir.Cast(unequal(x, 0), x.dtype)
-    return select(x < 0, -1, positive) if _is_signed(x) else positive
+    positive = ir.Cast(fx.unequal(x, 0), x.dtype)
+    return fx.select(x < 0, -1, positive) if _is_signed(x) else positive
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    return a | b if a.dtype == ir.BOOL else select(a > b, a, b)
+    return a | b if a.dtype == ir.BOOL else fx.select(a > b, a, b)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    return a & b if a.dtype == ir.BOOL else select(a < b, a, b)
+    return a & b if a.dtype == ir.BOOL else fx.select(a < b, a, b)
 
 
 def truncated_mod(a: Expr, b: Expr) -> Expr:
@@ -45,7 +45,7 @@ def _divided(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     quotient = ir.Binary("div", a, b)
     rest = a - quotient * b
     is_never_zero = isinstance(b, ir.Const) and b.value != 0
-    return quotient, rest if is_never_zero else select(equal(b, 0), 0, rest)
+    return quotient, rest if is_never_zero else fx.select(fx.equal(b, 0), 0, rest)
 
 
 def floor_mod(a: Expr, b: Expr) -> Expr:
@@ -53,7 +53,7 @@ def floor_mod(a: Expr, b: Expr) -> Expr:
     if (power := _power_of_two(b)) is not None:
         return a & (power - 1)
     _, rest = _divided(a, b)
-    return select(_differs(rest, b), rest + b, rest) if _is_signed(a) else rest
+    return fx.select(_differs(rest, b), rest + b, rest) if _is_signed(a) else rest
 
 
 def floor_divide(a: Expr, b: Expr) -> Expr:
@@ -61,12 +61,12 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
     if (power := _power_of_two(b)) is not None:
         return a >> (power.bit_length() - 1)
     quotient, rest = _divided(a, b)
-    return select(_differs(rest, b), quotient - 1, quotient) if _is_signed(a) else quotient
+    return fx.select(_differs(rest, b), quotient - 1, quotient) if _is_signed(a) else quotient
 
 
 def _differs(rest: Expr, b: Expr) -> Expr:
     """Whether a remainder is not 0 and its sign is not the divisor's."""
-    return unequal(rest, 0) & ((rest ^ b) < 0)
+    return fx.unequal(rest, 0) & ((rest ^ b) < 0)
 
 
 def _power_of_two(b: Expr) -> int | None:
@@ -80,16 +80,16 @@ def power(x: Expr, y: Expr) -> Expr:
     step = (
         (left >> 1),
         base * base,
-        select(unequal(left & 1, 0), result * base, result),
+        fx.select(fx.unequal(left & 1, 0), result * base, result),
     )
-    one = constant(1, x)
-    start = (select(y < 0, 0, y) if _is_signed(x) else y, x, one)
-    raised = ir.Iterate((left, base, result), start, unequal(left, 0), step, result)
+    one = fx.constant(1, x)
+    start = (fx.select(y < 0, 0, y) if _is_signed(x) else y, x, one)
+    raised = ir.Iterate((left, base, result), start, fx.unequal(left, 0), step, result)
     if not _is_signed(x):
         return raised
-    negative_one = select(unequal(y & 1, 0), constant(-1, x), 1)
-    inverse = select(equal(x, -1), negative_one, select(equal(x, 1), one, 0))
-    return select(y < 0, inverse, raised)
+    negative_one = fx.select(fx.unequal(y & 1, 0), fx.constant(-1, x), 1)
+    inverse = fx.select(fx.equal(x, -1), negative_one, fx.select(fx.equal(x, 1), one, 0))
+    return fx.select(y < 0, inverse, raised)
 
 
 def upper_product(a: Expr, b: Expr) -> Expr:

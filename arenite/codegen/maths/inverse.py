@@ -7,19 +7,10 @@ atan2(y, x) = atan of the lesser over the greater, moved into its octant
 
 from __future__ import annotations
 
+from math import inf
+
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    INFINITY,
-    absolute,
-    bits,
-    equal,
-    fma,
-    is_nan,
-    polynomial,
-    select,
-    square_root,
-    with_sign_of,
-)
+from arenite.codegen.maths import formula as fx
 
 _ASIN_SINGLE = (
     0.16666752099990845, 0.07495306432247162, 0.045469772070646286, 0.02418077364563942,
@@ -51,30 +42,30 @@ _HALF_PI_LOW = {32: -4.371139000186241e-08, 64: 6.123233995736766e-17}
 
 
 def asin(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     is_small = magnitude <= 0.5
     near = _near(magnitude, is_small)
     # pi/2 - 2 near, the greatest part added last.
     far = _HALF_PI - (near * 2.0 - _low(x))
-    return with_sign_of(select(is_small, near, far), x)
+    return fx.with_sign_of(fx.select(is_small, near, far), x)
 
 
 def acos(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     is_small = magnitude <= 0.5
     near = _near(magnitude, is_small)
-    middle = _HALF_PI - (with_sign_of(near, x) - _low(x))
+    middle = _HALF_PI - (fx.with_sign_of(near, x) - _low(x))
     twice = near * 2.0
     left = 2.0 * _HALF_PI - (twice - 2.0 * _low(x))
-    return select(is_small, middle, select(x < 0.0, left, twice))
+    return fx.select(is_small, middle, fx.select(x < 0.0, left, twice))
 
 
 def _near(magnitude: Expr, is_small: Expr) -> Expr:
     """asin of |x|, or of sqrt((1 - |x|) / 2)."""
-    z = select(is_small, magnitude * magnitude, 0.5 - magnitude * 0.5)
-    s = select(is_small, magnitude, square_root(z))
-    p = polynomial(z, _ASIN_SINGLE if z.dtype.bits == 32 else _ASIN_DOUBLE)
-    return fma(p, s * z, s)
+    z = fx.select(is_small, magnitude * magnitude, 0.5 - magnitude * 0.5)
+    s = fx.select(is_small, magnitude, fx.square_root(z))
+    p = fx.polynomial(z, _ASIN_SINGLE if z.dtype.bits == 32 else _ASIN_DOUBLE)
+    return fx.fma(p, s * z, s)
 
 
 def _low(x: Expr) -> float:
@@ -83,28 +74,28 @@ def _low(x: Expr) -> float:
 
 def _atan_polynomial(t: Expr) -> Expr:
     z = t * t
-    p = polynomial(z, _ATAN_SINGLE if t.dtype.bits == 32 else _ATAN_DOUBLE)
-    return fma(p, t * z, t)
+    p = fx.polynomial(z, _ATAN_SINGLE if t.dtype.bits == 32 else _ATAN_DOUBLE)
+    return fx.fma(p, t * z, t)
 
 
 def atan(x: Expr) -> Expr:
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     is_great = magnitude > 1.0
-    near = _atan_polynomial(select(is_great, 1.0 / magnitude, magnitude))
+    near = _atan_polynomial(fx.select(is_great, 1.0 / magnitude, magnitude))
     far = _HALF_PI - (near - _low(x))
-    return with_sign_of(select(is_great, far, near), x)
+    return fx.with_sign_of(fx.select(is_great, far, near), x)
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
-    ay, ax = absolute(y), absolute(x)
+    ay, ax = fx.absolute(y), fx.absolute(x)
     is_steep = ay > ax
-    lesser, greater = select(is_steep, ax, ay), select(is_steep, ay, ax)
+    lesser, greater = fx.select(is_steep, ax, ay), fx.select(is_steep, ay, ax)
     # 0/0 is an angle of 0, infinity/infinity one of pi/4.
-    ratio = select(equal(greater, 0.0), 0.0, lesser / greater)
-    ratio = select(equal(lesser, INFINITY), 1.0, ratio)
+    ratio = fx.select(fx.equal(greater, 0.0), 0.0, lesser / greater)
+    ratio = fx.select(fx.equal(lesser, inf), 1.0, ratio)
     angle = _atan_polynomial(ratio)
-    angle = select(is_steep, _HALF_PI - (angle - _low(x)), angle)
-    is_left = bits(x) < 0
-    angle = select(is_left, 2.0 * _HALF_PI - (angle - 2.0 * _low(x)), angle)
-    is_bad = is_nan(x) | is_nan(y)
-    return select(is_bad, x + y, with_sign_of(angle, y))
+    angle = fx.select(is_steep, _HALF_PI - (angle - _low(x)), angle)
+    is_left = fx.bits(x) < 0
+    angle = fx.select(is_left, 2.0 * _HALF_PI - (angle - 2.0 * _low(x)), angle)
+    is_bad = fx.is_nan(x) | fx.is_nan(y)
+    return fx.select(is_bad, x + y, fx.with_sign_of(angle, y))

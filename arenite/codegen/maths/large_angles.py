@@ -9,20 +9,11 @@ float64.
 
 from __future__ import annotations
 
+from math import inf, nan
+
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    FLOAT32,
-    FLOAT64,
-    INFINITY,
-    NAN,
-    absolute,
-    as_float,
-    bits,
-    equal,
-    integer,
-    select,
-)
+from arenite.codegen.maths import formula as fx
 
 #: 2/pi in words of 64 bits, most significant first, after a word of zeros.
 _WORDS = (
@@ -45,23 +36,23 @@ def reduce_large(x: Expr) -> tuple[Expr, Expr]:
     """Quadrant and remainder in [-pi/4, pi/4] of angles above 2^10; NaN of what is not finite."""
     width = x.dtype.bits
     words, mantissa, bias = (_HALF_WORDS, 23, 127) if width == 32 else (_WORDS, 52, 1023)
-    magnitude = absolute(x)
-    word = bits(magnitude, signed=False)
+    magnitude = fx.absolute(x)
+    word = fx.bits(magnitude, signed=False)
     exponent = word >> mantissa
     m = (word & ((1 << mantissa) - 1)) | (1 << mantissa)
     high, low = _product(m, exponent - (bias + mantissa + 2 - width), words)
     # Both, over 2^(2 width - 2), are x 2/pi mod 4; the nearest whole number is the quadrant.
     quadrant = (high + (1 << width - 3)) >> (width - 2)
     high = high - (quadrant << (width - 2))
-    is_below = ir.Bitcast(high, integer(x)) < 0
+    is_below = ir.Bitcast(high, fx.integer(x)) < 0
     digits, zeros = _normalised(*_negated(high, low, is_below))
     # Times pi/2, rounded once, as it becomes a float.
     whole = ir.Binary("mulhi", digits, ir.Const(_HALF_PI[width], word.dtype))
-    rest = ir.Cast(whole, x.dtype) * as_float(((bias + 3 - width) - zeros) << mantissa)
-    is_negative = bits(x) < 0
-    rest = select(is_below ^ is_negative, -rest, rest)
-    turns = ir.Bitcast(quadrant, integer(x))
-    return select(is_negative, -turns, turns), select(magnitude < INFINITY, rest, NAN)
+    rest = ir.Cast(whole, x.dtype) * fx.as_float(((bias + 3 - width) - zeros) << mantissa)
+    is_negative = fx.bits(x) < 0
+    rest = fx.select(is_below ^ is_negative, -rest, rest)
+    turns = ir.Bitcast(quadrant, fx.integer(x))
+    return fx.select(is_negative, -turns, turns), fx.select(magnitude < inf, rest, nan)
 
 
 def _product(m: Expr, first: Expr, words: tuple[int, ...]) -> tuple[Expr, Expr]:
@@ -78,19 +69,19 @@ def _product(m: Expr, first: Expr, words: tuple[int, ...]) -> tuple[Expr, Expr]:
 
 def _negated(high: Expr, low: Expr, cond: Expr) -> tuple[Expr, Expr]:
     """Two words as one number, negated where the condition holds."""
-    borrow = ir.Cast(equal(low, 0), low.dtype)
-    return select(cond, ~high + borrow, high), select(cond, -low, low)
+    borrow = ir.Cast(fx.equal(low, 0), low.dtype)
+    return fx.select(cond, ~high + borrow, high), fx.select(cond, -low, low)
 
 
 def _normalised(high: Expr, low: Expr) -> tuple[Expr, Expr]:
     """One word of two from the first digit that is not 0 on, and how many are in front of it."""
     width = high.dtype.bits
-    is_empty = equal(high, 0)
-    top, rest = select(is_empty, low, high), select(is_empty, 0, low)
+    is_empty = fx.equal(high, 0)
+    top, rest = fx.select(is_empty, low, high), fx.select(is_empty, 0, low)
     # The exponent of the word as a float. Its second digit is cleared: it can't be rounded up.
     single = width == 32
-    rounded = ir.Cast(top & ~(top >> 1), FLOAT32 if single else FLOAT64)
-    exponent = bits(rounded, signed=False) >> (23 if single else 52)
+    rounded = ir.Cast(top & ~(top >> 1), fx.FLOAT32 if single else fx.FLOAT64)
+    exponent = fx.bits(rounded, signed=False) >> (23 if single else 52)
     zeros = (width - 1 + (127 if single else 1023)) - exponent
     digits = (top << zeros) | (rest >> (width - zeros))
-    return digits, select(is_empty, zeros + width, zeros)
+    return digits, fx.select(is_empty, zeros + width, zeros)

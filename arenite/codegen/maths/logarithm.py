@@ -8,21 +8,12 @@ P is a minimax polynomial. Denormals are scaled up first. log1p keeps what 1 + x
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    INFINITY,
-    NAN,
-    as_float,
-    as_integer,
-    bits,
-    equal,
-    fma,
-    polynomial,
-    select,
-)
+from arenite.codegen.maths import formula as fx
 
 #: log2(e) - 1: the product with log2(e) is exact enough when 1 is added separately.
 LOG2_E_LESS_1 = 0.4426950408889634
@@ -80,9 +71,9 @@ def log2(x: Expr) -> Expr:
     e, m = split(x)
     f = m - 1.0
     z = f * f
-    y = fma(z, -0.5, polynomial(f, _constants(x).log) * (f * z))
+    y = fx.fma(z, -0.5, fx.polynomial(f, _constants(x).log) * (f * z))
     # log2(m) = (f + y) log2(e), the greatest summand last.
-    low = fma(f, LOG2_E_LESS_1, y * LOG2_E_LESS_1)
+    low = fx.fma(f, LOG2_E_LESS_1, y * LOG2_E_LESS_1)
     return _special(x, ((low + y) + f) + e)
 
 
@@ -93,33 +84,33 @@ def log1p(x: Expr) -> Expr:
     lost = (1.0 - (u - back)) + (x - back)
     e, m = split(u)
     # What was lost, in the scale of m; for the greatest u, where it does not matter, 0.
-    shift = c.bias - as_integer(e)
-    f = (m - 1.0) + lost * as_float(shift << c.mantissa)
-    f = select(x > 2.0 ** (c.bias - 1), m - 1.0, f)
-    return select(equal(x, 0.0), x, _special(u, _log(e, f)))
+    shift = c.bias - fx.as_integer(e)
+    f = (m - 1.0) + lost * fx.as_float(shift << c.mantissa)
+    f = fx.select(x > 2.0 ** (c.bias - 1), m - 1.0, f)
+    return fx.select(fx.equal(x, 0.0), x, _special(u, _log(e, f)))
 
 
 def split(x: Expr) -> tuple[Expr, Expr]:
     """Exponent, as a float, and m in [sqrt(1/2), sqrt(2)), of positive finite numbers."""
     c = _constants(x)
     is_small = x < c.least_normal
-    word = bits(select(is_small, x * 2.0**c.mantissa, x))
+    word = fx.bits(fx.select(is_small, x * 2.0**c.mantissa, x))
     exponent = (word - c.root_half_bits) >> c.mantissa
-    m = as_float(word - (exponent << c.mantissa))
+    m = fx.as_float(word - (exponent << c.mantissa))
     e = ir.Cast(exponent, x.dtype)
-    return select(is_small, e - float(c.mantissa), e), m
+    return fx.select(is_small, e - float(c.mantissa), e), m
 
 
 def _log(e: Expr, f: Expr) -> Expr:
     c = _constants(f)
     z = f * f
-    y = polynomial(f, c.log) * (f * z)
-    y = fma(z, -0.5, fma(e, c.ln2_low, y))
-    return fma(e, c.ln2_high, f + y)
+    y = fx.polynomial(f, c.log) * (f * z)
+    y = fx.fma(z, -0.5, fx.fma(e, c.ln2_low, y))
+    return fx.fma(e, c.ln2_high, f + y)
 
 
 def _special(x: Expr, result: Expr) -> Expr:
     """-inf at 0, NaN below, infinity and NaN as they are."""
-    below = select(x < 0.0, NAN, x)
-    outside = select(equal(x, 0.0), -INFINITY, below)
-    return select((x > 0.0) & (x < INFINITY), result, outside)
+    below = fx.select(x < 0.0, nan, x)
+    outside = fx.select(fx.equal(x, 0.0), -inf, below)
+    return fx.select((x > 0.0) & (x < inf), result, outside)

@@ -11,31 +11,13 @@ with s and its first term in two parts, and multiplied by y without losing the l
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
+from arenite.codegen.maths import formula as fx
 from arenite.codegen.maths.exponential import exp_sum
-from arenite.codegen.maths.formula import (
-    FLOAT64,
-    INFINITY,
-    NAN,
-    absolute,
-    as_float,
-    as_integer,
-    bits,
-    clamp,
-    constant,
-    equal,
-    exact_product,
-    floor,
-    fma,
-    is_nan,
-    nearest,
-    polynomial,
-    select,
-    unequal,
-)
 from arenite.codegen.maths.logarithm import split
 
 _LOG2_SINGLE = (
@@ -85,48 +67,48 @@ _LOG_SUM_SINGLE = _LogSum(
 
 def power(x: Expr, y: Expr, *, has_float64: bool = True) -> Expr:
     """C's pow: any base to the power 0 is 1, 1 to any power is 1, NaN included."""
-    magnitude = absolute(x)
+    magnitude = fx.absolute(x)
     is_widened = x.dtype.bits == 32 and has_float64
     result = (_through_float64 if is_widened else _in_two_floats)(magnitude, y)
     # 1 to the infinite: the product with a logarithm of 0 is NaN.
-    result = select(equal(magnitude, 1.0) & equal(absolute(y), INFINITY), 1.0, result)
-    is_whole = equal(floor(y), y)
+    result = fx.select(fx.equal(magnitude, 1.0) & fx.equal(fx.absolute(y), inf), 1.0, result)
+    is_whole = fx.equal(fx.floor(y), y)
     half = y * 0.5
-    is_odd = is_whole & unequal(floor(half), half)
-    result = select((bits(x) < 0) & is_odd, -result, result)
-    is_finite = unequal(magnitude, INFINITY) & unequal(absolute(y), INFINITY)
+    is_odd = is_whole & fx.unequal(fx.floor(half), half)
+    result = fx.select((fx.bits(x) < 0) & is_odd, -result, result)
+    is_finite = fx.unequal(magnitude, inf) & fx.unequal(fx.absolute(y), inf)
     no_real = (x < 0.0) & ~is_whole & is_finite
-    result = select(no_real, NAN, result)
-    result = select(is_nan(x) | is_nan(y), NAN, result)
-    return select(equal(x, 1.0) | equal(y, 0.0), 1.0, result)
+    result = fx.select(no_real, nan, result)
+    result = fx.select(fx.is_nan(x) | fx.is_nan(y), nan, result)
+    return fx.select(fx.equal(x, 1.0) | fx.equal(y, 0.0), 1.0, result)
 
 
 def _through_float64(x: Expr, y: Expr) -> Expr:
     """Of a magnitude."""
     e, m = split(x)
-    f = ir.Cast(m, FLOAT64) - 1.0
-    log2 = fma(polynomial(f, _LOG2_SINGLE), f, ir.Cast(e, FLOAT64))
-    is_edge = equal(x, 0.0) | equal(x, INFINITY)
-    edge = select(equal(x, 0.0), constant(-INFINITY, log2), INFINITY)
-    log2 = select(is_edge, edge, log2)
-    t = clamp(log2 * ir.Cast(y, FLOAT64), -300.0, 300.0)
-    n = nearest(t)
-    p = polynomial(t - n, _EXP2_SINGLE)
-    scaled = as_float(bits(p) + (as_integer(n) << 52))
-    return ir.Cast(select(is_nan(t), t, scaled), x.dtype)
+    f = ir.Cast(m, fx.FLOAT64) - 1.0
+    log2 = fx.fma(fx.polynomial(f, _LOG2_SINGLE), f, ir.Cast(e, fx.FLOAT64))
+    is_edge = fx.equal(x, 0.0) | fx.equal(x, inf)
+    edge = fx.select(fx.equal(x, 0.0), fx.constant(-inf, log2), inf)
+    log2 = fx.select(is_edge, edge, log2)
+    t = fx.clamp(log2 * ir.Cast(y, fx.FLOAT64), -300.0, 300.0)
+    n = fx.nearest(t)
+    p = fx.polynomial(t - n, _EXP2_SINGLE)
+    scaled = fx.as_float(fx.bits(p) + (fx.as_integer(n) << 52))
+    return ir.Cast(fx.select(fx.is_nan(t), t, scaled), x.dtype)
 
 
 def _in_two_floats(x: Expr, y: Expr) -> Expr:
     """Of a magnitude."""
     c = _LOG_SUM_SINGLE if x.dtype.bits == 32 else _LOG_SUM_DOUBLE
     high, low = _log_sum(x, c)
-    product, error = exact_product(y, high)
-    rest = fma(y, low, error)
+    product, error = fx.exact_product(y, high)
+    rest = fx.fma(y, low, error)
     # Beyond the range of exp the lower part means nothing, and may be NaN.
-    rest = select(absolute(product) < c.infinite, rest, 0.0)
-    is_edge = equal(x, 0.0) | equal(x, INFINITY)
-    edge = select(equal(x, 0.0), constant(-INFINITY, x), INFINITY)
-    return exp_sum(select(is_edge, edge * y, product), select(is_edge, 0.0, rest))
+    rest = fx.select(fx.absolute(product) < c.infinite, rest, 0.0)
+    is_edge = fx.equal(x, 0.0) | fx.equal(x, inf)
+    edge = fx.select(fx.equal(x, 0.0), fx.constant(-inf, x), inf)
+    return exp_sum(fx.select(is_edge, edge * y, product), fx.select(is_edge, 0.0, rest))
 
 
 def _log_sum(x: Expr, c: _LogSum) -> tuple[Expr, Expr]:
@@ -137,16 +119,16 @@ def _log_sum(x: Expr, c: _LogSum) -> tuple[Expr, Expr]:
     g_low = m - (g - 1.0)
     s = f / g
     # What the quotient and the sum below it lost.
-    product, error = exact_product(s, g)
+    product, error = fx.exact_product(s, g)
     s_low = ((f - product) - error - s * g_low) / g
-    z, z_error = exact_product(s, s)
+    z, z_error = fx.exact_product(s, s)
     z_low = z_error + 2.0 * (s * s_low)
-    cube, cube_error = exact_product(s, z)
+    cube, cube_error = fx.exact_product(s, z)
     cube_low = cube_error + s * z_low + s_low * z
     # 2 s + 2/3 s^3 + s^5 R(s^2); the second term in two parts as well.
-    term, term_error = exact_product(cube, constant(c.two_thirds, x))
+    term, term_error = fx.exact_product(cube, fx.constant(c.two_thirds, x))
     term_low = term_error + cube * c.two_thirds_low + cube_low * c.two_thirds
-    tail = cube * z * polynomial(z, c.rest)
+    tail = cube * z * fx.polynomial(z, c.rest)
     twice = s * 2.0
     total = twice + term
     total_low = (twice - total) + term
@@ -154,8 +136,8 @@ def _log_sum(x: Expr, c: _LogSum) -> tuple[Expr, Expr]:
     # e ln2 on top.
     base = e * c.ln2_high
     high = base + total
-    is_base_greater = unequal(e, 0.0)
-    high_low = select(is_base_greater, (base - high) + total, total - high)
+    is_base_greater = fx.unequal(e, 0.0)
+    high_low = fx.select(is_base_greater, (base - high) + total, total - high)
     low = low + high_low + e * c.ln2_low
     result = high + low
     return result, (high - result) + low

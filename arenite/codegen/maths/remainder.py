@@ -9,66 +9,53 @@ One turn is the rule; loops end when all lanes are done.
 
 from __future__ import annotations
 
+from math import inf, nan
+
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    INFINITY,
-    NAN,
-    absolute,
-    as_float,
-    bits,
-    constant,
-    equal,
-    exact_product,
-    floor,
-    fma,
-    is_nan,
-    select,
-    unequal,
-    with_sign_of,
-)
+from arenite.codegen.maths import formula as fx
 
 
 def truncated_mod(a: Expr, b: Expr, *, fused: bool = False) -> Expr:
     """C's fmod: the sign of a, NaN for infinite a or zero b, a itself for infinite b."""
-    rest = _remainder(absolute(a), absolute(b), fused)
-    bad = equal(absolute(a), INFINITY) | equal(b, 0.0) | is_nan(a) | is_nan(b)
-    return select(bad, NAN, with_sign_of(rest, a))
+    rest = _remainder(fx.absolute(a), fx.absolute(b), fused)
+    bad = fx.equal(fx.absolute(a), inf) | fx.equal(b, 0.0) | fx.is_nan(a) | fx.is_nan(b)
+    return fx.select(bad, nan, fx.with_sign_of(rest, a))
 
 
 def floor_mod(a: Expr, b: Expr) -> Expr:
     """NumPy's mod: the sign of b."""
     rest = ir.Binary("fmod", a, b)
     differs = (rest < 0.0) ^ (b < 0.0)
-    moved = select(differs, rest + b, rest)
-    return select(equal(rest, 0.0), with_sign_of(constant(0.0, a), b), moved)
+    moved = fx.select(differs, rest + b, rest)
+    return fx.select(fx.equal(rest, 0.0), fx.with_sign_of(fx.constant(0.0, a), b), moved)
 
 
 def floor_divide(a: Expr, b: Expr) -> Expr:
     """NumPy's floor_divide: the whole quotient that goes with `floor_mod`."""
     rest = ir.Binary("fmod", a, b)
     quotient = (a - rest) / b
-    differs = unequal(rest, 0.0) & ((rest < 0.0) ^ (b < 0.0))
-    quotient = select(differs, quotient - 1.0, quotient)
-    below = floor(quotient)
-    whole = select(quotient - below > 0.5, below + 1.0, below)
-    zero = with_sign_of(constant(0.0, a), a / b)
-    whole = select(equal(quotient, 0.0), zero, whole)
-    return select(equal(b, 0.0), a / b, whole)
+    differs = fx.unequal(rest, 0.0) & ((rest < 0.0) ^ (b < 0.0))
+    quotient = fx.select(differs, quotient - 1.0, quotient)
+    below = fx.floor(quotient)
+    whole = fx.select(quotient - below > 0.5, below + 1.0, below)
+    zero = fx.with_sign_of(fx.constant(0.0, a), a / b)
+    whole = fx.select(fx.equal(quotient, 0.0), zero, whole)
+    return fx.select(fx.equal(b, 0.0), a / b, whole)
 
 
 def _remainder(r: Expr, m: Expr, fused: bool) -> Expr:
     """r mod m of magnitudes; anything where m is 0 or r is not finite."""
-    unusable = equal(m, 0.0) | equal(m, INFINITY) | equal(r, INFINITY) | is_nan(r) | is_nan(m)
-    rest = select(unusable, 0.0, r)
-    modulus = select(unusable, 1.0, m)
+    unusable = fx.equal(m, 0.0) | fx.equal(m, inf) | fx.equal(r, inf) | fx.is_nan(r) | fx.is_nan(m)
+    rest = fx.select(unusable, 0.0, r)
+    modulus = fx.select(unusable, 1.0, m)
     # First by great multiples of a small modulus, so that no quotient overflows.
     tiny, factor = (2.0**-62, 2.0**95) if r.dtype.bits == 32 else (2.0**-480, 2.0**750)
     great = modulus * factor
-    rest = _turns(rest, select(modulus < tiny, great * factor, INFINITY), fused)
-    rest = _turns(rest, select(modulus < 2.0, great, INFINITY), fused)
+    rest = _turns(rest, fx.select(modulus < tiny, great * factor, inf), fused)
+    rest = _turns(rest, fx.select(modulus < 2.0, great, inf), fused)
     rest = _turns(rest, modulus, fused)
-    return select(equal(m, INFINITY), r, rest)
+    return fx.select(fx.equal(m, inf), r, rest)
 
 
 def _turns(r: Expr, m: Expr, fused: bool) -> Expr:
@@ -77,19 +64,19 @@ def _turns(r: Expr, m: Expr, fused: bool) -> Expr:
     left = ir.Name("left", r.dtype)
     ratio = left / m
     is_whole = ratio >= whole_from
-    quotient = select(is_whole, ratio, ir.Unary("trunc", ratio))
+    quotient = fx.select(is_whole, ratio, ir.Unary("trunc", ratio))
     less = _subtracted(left, quotient, m, fused)
     # A quotient that was rounded up is one unit in its last place too great.
-    lesser = select(is_whole, as_float(bits(quotient) - 1), quotient - 1.0)
-    step = select(less < 0.0, _subtracted(left, lesser, m, fused), less)
+    lesser = fx.select(is_whole, fx.as_float(fx.bits(quotient) - 1), quotient - 1.0)
+    step = fx.select(less < 0.0, _subtracted(left, lesser, m, fused), less)
     return ir.Iterate((left,), (r,), left >= m, (step,), left)
 
 
 def _subtracted(r: Expr, quotient: Expr, m: Expr, fused: bool) -> Expr:
     """r - quotient * m, which is a float, exactly."""
     if fused:
-        return fma(-quotient, m, r)
-    high, low = exact_product(quotient, m)
+        return fx.fma(-quotient, m, r)
+    high, low = fx.exact_product(quotient, m)
     return (r - high) - low
 
 
@@ -97,9 +84,9 @@ def product_error(a: Expr, b: Expr, *, fused: bool = False) -> Expr:
     """What a * b rounds away; without overflow in between for all but the greatest."""
     high = a * b
     if fused:
-        return fma(a, b, -high)
+        return fx.fma(a, b, -high)
     # Dekker: halves of the mantissas, whose products are exact.
     cut = 27 if a.dtype.bits == 64 else 12
-    a_high, b_high = (as_float((bits(x) + (1 << cut - 1)) & -(1 << cut)) for x in (a, b))
+    a_high, b_high = (fx.as_float((fx.bits(x) + (1 << cut - 1)) & -(1 << cut)) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
     return ((a_high * b_high - high) + a_high * b_low + a_low * b_high) + a_low * b_low

@@ -13,18 +13,7 @@ from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
-from arenite.codegen.maths.formula import (
-    absolute,
-    as_float,
-    as_integer,
-    bits,
-    equal,
-    fma,
-    nearest,
-    polynomial,
-    select,
-    unequal,
-)
+from arenite.codegen.maths import formula as fx
 from arenite.codegen.maths.large_angles import reduce_large
 
 TWO_OVER_PI = 0.6366197723675814
@@ -77,7 +66,7 @@ class _Angle(NamedTuple):
 
 def sin(x: Expr, *, fused: bool = False) -> Expr:
     near, far, is_far = _reduced(x, fused)
-    return select(equal(x, 0.0), x, ir.Rare(is_far, _wave(far), _wave(near)))
+    return fx.select(fx.equal(x, 0.0), x, ir.Rare(is_far, _wave(far), _wave(near)))
 
 
 def cos(x: Expr, *, fused: bool = False) -> Expr:
@@ -87,7 +76,7 @@ def cos(x: Expr, *, fused: bool = False) -> Expr:
 
 def tan(x: Expr, *, fused: bool = False) -> Expr:
     near, far, is_far = _reduced(x, fused)
-    return select(equal(x, 0.0), x, ir.Rare(is_far, _tangent(far), _tangent(near)))
+    return fx.select(fx.equal(x, 0.0), x, ir.Rare(is_far, _tangent(far), _tangent(near)))
 
 
 def _turned(angle: _Angle) -> _Angle:
@@ -97,11 +86,11 @@ def _turned(angle: _Angle) -> _Angle:
 def _tangent(angle: _Angle) -> Expr:
     quadrant, r, low = angle
     z = r * r
-    p = polynomial(z, _TAN_SINGLE if r.dtype.bits == 32 else _TAN_DOUBLE)
-    correction = low if low is None else fma(z, low, low)
+    p = fx.polynomial(z, _TAN_SINGLE if r.dtype.bits == 32 else _TAN_DOUBLE)
+    correction = low if low is None else fx.fma(z, low, low)
     t = r + _plus(p * (r * z), correction)
-    is_odd = unequal(quadrant & 1, 0)
-    return select(is_odd, -1.0 / t, t)
+    is_odd = fx.unequal(quadrant & 1, 0)
+    return fx.select(is_odd, -1.0 / t, t)
 
 
 def _wave(angle: _Angle) -> Expr:
@@ -109,19 +98,19 @@ def _wave(angle: _Angle) -> Expr:
     quadrant, r, low = angle
     is_single = r.dtype.bits == 32
     z = r * r
-    sine_tail = polynomial(z, _SIN_SINGLE if is_single else _SIN_DOUBLE) * (r * z)
+    sine_tail = fx.polynomial(z, _SIN_SINGLE if is_single else _SIN_DOUBLE) * (r * z)
     sine = r + _plus(sine_tail, low)
-    tail = polynomial(z, _COS_SINGLE if is_single else _COS_DOUBLE) * (z * z)
+    tail = fx.polynomial(z, _COS_SINGLE if is_single else _COS_DOUBLE) * (z * z)
     half = z * 0.5
     near = 1.0 - half
     # What 1 - z/2 rounded away, and the shift by the lower part of the angle.
-    cosine_tail = fma(z, -0.5, 1.0 - near) if is_single else (1.0 - near) - half
+    cosine_tail = fx.fma(z, -0.5, 1.0 - near) if is_single else (1.0 - near) - half
     cosine_tail = cosine_tail + tail
     if low is not None:
-        cosine_tail = fma(-r, low, cosine_tail)
-    value = select(unequal(quadrant & 1, 0), near + cosine_tail, sine)
+        cosine_tail = fx.fma(-r, low, cosine_tail)
+    value = fx.select(fx.unequal(quadrant & 1, 0), near + cosine_tail, sine)
     sign = (quadrant & 2) << (r.dtype.bits - 2)
-    return as_float(bits(value) ^ sign)
+    return fx.as_float(fx.bits(value) ^ sign)
 
 
 def _plus(x: Expr, low: Expr | None) -> Expr:
@@ -130,7 +119,7 @@ def _plus(x: Expr, low: Expr | None) -> Expr:
 
 def _reduced(x: Expr, fused: bool) -> tuple[_Angle, _Angle, Expr]:
     """Of angles up to the reach, of those beyond, and which are."""
-    n = nearest(x * TWO_OVER_PI)
+    n = fx.nearest(x * TWO_OVER_PI)
     low: Expr | None = None
     if x.dtype.bits == 32:
         r = _subtracted(x, n, _PARTS_SINGLE_FMA if fused else _PARTS_SINGLE)
@@ -139,19 +128,19 @@ def _reduced(x: Expr, fused: bool) -> tuple[_Angle, _Angle, Expr]:
         r, low = _subtracted_twofold(x, n)
         reach = _REACH_DOUBLE
     quadrant, far = reduce_large(x)
-    return _Angle(as_integer(n), r, low), _Angle(quadrant, far, None), ~(absolute(x) <= reach)
+    return _Angle(fx.as_integer(n), r, low), _Angle(quadrant, far, None), ~(fx.absolute(x) <= reach)
 
 
 def _subtracted(x: Expr, n: Expr, parts: Sequence[float]) -> Expr:
     for part in parts:
-        x = fma(n, -part, x)
+        x = fx.fma(n, -part, x)
     return x
 
 
 def _subtracted_twofold(x: Expr, n: Expr) -> tuple[Expr, Expr]:
     """x - n pi/2 as a sum of two float64; the products with the first three parts are exact."""
     first, second, third, fourth = _PARTS_DOUBLE
-    rough = fma(n, -first, x)
+    rough = fx.fma(n, -first, x)
     moved = n * second
     close = rough - moved
     lost = (rough - close) - moved
@@ -159,6 +148,6 @@ def _subtracted_twofold(x: Expr, n: Expr) -> tuple[Expr, Expr]:
     closer = close - moved
     back = close - closer
     lost = lost + ((close - (closer + back)) + (back - moved))
-    rest = fma(n, -fourth, lost)
+    rest = fx.fma(n, -fourth, lost)
     r = closer + rest
     return r, (closer - r) + rest

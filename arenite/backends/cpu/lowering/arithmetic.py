@@ -153,6 +153,28 @@ def _quotient(a: Vec, b: Vec, is_signed: bool) -> Vec:
     return b.eq(0).select(0, quotient)
 
 
+def operation(expr: ir.Expr, value: Callable[[ir.Expr], Vec]) -> Vec:
+    """One operation of the loop IR; `value` gives its operands."""
+    match expr:
+        case ir.Binary(op, a, b):
+            return binary(op, value(a), value(b), a.dtype)
+        case ir.Fma(a, b, c):
+            return fma(value(a), value(b), value(c))
+        case ir.Select(cond, a, b):
+            first, second = value(a), value(b)
+            return value(cond).select(first, second)
+        case ir.Unary(op, x):
+            return unary(op, value(x), x.dtype)
+        case ir.Bitcast(x, dtype):
+            bits = value(x)
+            return bits.convert("bitcast", register_type(dtype, bits.type.lanes))
+        case ir.Cast(x, dtype, fits):
+            return cast(value(x), x.dtype, dtype, fits=fits)
+        case ir.Table(values, at, dtype):
+            return table(values, value(at), register_type(dtype, 1))
+    raise AssertionError(f"{expr!r} is no operation")
+
+
 def apply(function: ir.Function, *operands: Vec) -> Vec:
     """The instructions of a function; what is rare is branched over if no lane needs it."""
     names = (parameter.name for parameter in function.parameters)
@@ -184,27 +206,11 @@ class _Frame:
                     raise AssertionError(f"{stmt!r} can't be part of a function")
 
     def value(self, expr: ir.Expr) -> Vec:
-        match expr:
-            case ir.Name(name):
-                return self.values[name]
-            case ir.Const(value, dtype):
-                return self.builder.constant(value, register_type(dtype, self.lanes))
-            case ir.Binary(op, a, b):
-                return binary(op, self.value(a), self.value(b), a.dtype)
-            case ir.Fma(a, b, c):
-                return fma(self.value(a), self.value(b), self.value(c))
-            case ir.Select(cond, a, b):
-                first, second = self.value(a), self.value(b)
-                return self.value(cond).select(first, second)
-            case ir.Unary(op, x):
-                return unary(op, self.value(x), x.dtype)
-            case ir.Bitcast(x, dtype):
-                return self.value(x).convert("bitcast", register_type(dtype, self.lanes))
-            case ir.Cast(x, dtype, fits):
-                return cast(self.value(x), x.dtype, dtype, fits=fits)
-            case ir.Table(values, at, dtype):
-                return table(values, self.value(at), register_type(dtype, 1))
-        raise AssertionError(f"{expr!r} can't be part of a function")
+        if isinstance(expr, ir.Name):
+            return self.values[expr.name]
+        if isinstance(expr, ir.Const):
+            return self.builder.constant(expr.value, register_type(expr.dtype, self.lanes))
+        return operation(expr, self.value)
 
     def _branch(self, cond: ir.Expr, then: ir.Block) -> None:
         mask, outside = self.value(cond), self.values
@@ -216,35 +222,28 @@ class _Frame:
             return [mask.select(self.values[name], outside[name]) for name in names]
 
         new = self.builder.if_any(mask, inside, [outside[name] for name in names])
-        self.values = {**outside, **dict(zip(names, new, strict=True))}
+        self.values = outside | dict(zip(names, new, strict=True))
 
     def _loop(self, cond: ir.Expr, body: ir.Block) -> None:
         b, outside = self.builder, self.values
-        names = _changed(body)
-        start = [outside[name] for name in names]
         some = b.any(self.value(cond))
         front, head, after = b.block, b.new_block("turn"), b.new_block("turned")
         front.end = f"br i1 {some.text}, label %{head.name}, label %{after.name}"
         b.block = head
-        current = [Vec(b, b.new_name(), value.type) for value in start]
-        self.values = {**outside, **dict(zip(names, current, strict=True))}
+        current = {name: Vec(b, b.new_name(), outside[name].type) for name in _changed(body)}
+        self.values = outside | current
         mask = self.value(cond)
         self.block(body)
-        following = [
-            mask.select(self.values[name], old) for name, old in zip(names, current, strict=True)
-        ]
-        self.values = {**outside, **dict(zip(names, following, strict=True))}
+        new = {name: mask.select(self.values[name], old) for name, old in current.items()}
+        self.values = outside | new
         again = b.any(self.value(cond))
         latch = b.block
         latch.end = f"br i1 {again.text}, label %{head.name}, label %{after.name}"
-        for value, first, new in zip(current, start, following, strict=True):
-            b.set_phi(head, value.text, [(first, front), (new, latch)])
+        sources = {name: [(outside[name], front), (new[name], latch)] for name in new}
+        for name, value in current.items():
+            b.set_phi(head, value.text, sources[name])
         b.block = after
-        ends = [
-            b.phi(after, [(first, front), (value, latch)])
-            for first, value in zip(start, following, strict=True)
-        ]
-        self.values = {**outside, **dict(zip(names, ends, strict=True))}
+        self.values = outside | {name: b.phi(after, pair) for name, pair in sources.items()}
 
 
 def _changed(block: ir.Block) -> list[str]:

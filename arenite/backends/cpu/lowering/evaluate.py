@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from arenite.backends.cpu.lowering import arithmetic
-from arenite.backends.cpu.lowering.access import Access, load_vector, table
+from arenite.backends.cpu.lowering.access import Access, load_vector
 from arenite.backends.cpu.lowering.convert import from_memory, memory_type, register_type
-from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.scope import SCALAR, Info, Scope
 from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
 from arenite.codegen import affine
@@ -80,30 +79,13 @@ class Evaluator:
         return self.builder.constant(value, register_type(dtype, 1))
 
     def _make(self, expr: ir.Expr, info: Info, part: int) -> Vec:
+        if isinstance(expr, ir.Load):
+            return self._load_varying(expr, part) if info.varying else self._load(expr)
+        if isinstance(expr, ir.Name):
+            return self._vector_variable(expr.name, part)
+        # A Rare is a Select here: what is shared with others can't be branched over.
         get: Callable[[ir.Expr, int], Vec] = self.lanes if info.varying else self.value
-        match expr:
-            case ir.Unary(op, x):
-                return arithmetic.unary(op, get(x, part), x.dtype)
-            case ir.Binary(op, a, b):
-                return arithmetic.binary(op, get(a, part), get(b, part), a.dtype)
-            case ir.Fma(a, b, c):
-                return fma(get(a, part), get(b, part), get(c, part))
-            case ir.Table(values, at, dtype):
-                return table(values, get(at, part), register_type(dtype, 1))
-            case ir.Select(
-                cond, a, b
-            ):  # Rare too: what is shared with others can't be branched over
-                return get(cond, part).select(get(a, part), get(b, part))
-            case ir.Cast(x, dtype, fits):
-                return arithmetic.cast(get(x, part), x.dtype, dtype, fits=fits)
-            case ir.Bitcast(x, dtype):
-                value = get(x, part)
-                return value.convert("bitcast", register_type(dtype, value.type.lanes))
-            case ir.Load():
-                return self._load_varying(expr, part) if info.varying else self._load(expr)
-            case ir.Name(name):
-                return self._vector_variable(name, part)
-        raise AssertionError(f"no value for {expr!r}")
+        return arithmetic.operation(expr, lambda operand: get(operand, part))
 
     def _vector_variable(self, name: str, part: int) -> Vec:
         """The loop variable as a vector: its value in the first lane, counted up."""

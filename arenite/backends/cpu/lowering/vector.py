@@ -140,9 +140,6 @@ class Vec:
     def __add__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fadd", "add"), other)
 
-    def __radd__(self, other: float) -> Vec:
-        return self._operand(other) + self
-
     def __sub__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fsub", "sub"), other)
 
@@ -151,9 +148,6 @@ class Vec:
 
     def __mul__(self, other: Vec | float) -> Vec:
         return self._binary(self._pick("fmul", "mul"), other)
-
-    def __rmul__(self, other: float) -> Vec:
-        return self._operand(other) * self
 
     def __truediv__(self, other: Vec | float) -> Vec:
         return self._binary("fdiv", other)
