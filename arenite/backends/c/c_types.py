@@ -111,6 +111,11 @@ def _spelled(part: str) -> str:
     return "".join(f"u{ord(letter):04x}" if ord(letter) > 127 else "_" for letter in part)
 
 
+def commented(text: str) -> str:
+    """Text that may stand in a comment."""
+    return " ".join(text.split("\n")).replace("*/", "* /").replace("/*", "/ *")
+
+
 class Names:
     """Identifiers that differ from one another."""
 

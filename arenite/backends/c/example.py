@@ -9,7 +9,7 @@ from arenite.backends.c.layout import Memory, Weights
 _MAIN = Template("""\
 /* Tokens in, the likeliest tokens out, one after the other:
 
-       cc -O2 $name.c ${files}main.c -lm -o $name
+       cc -O3 -march=native -fopenmp-simd -DSIMD $name.c ${files}main.c -lm -o $name
        ./$name 16 504 3575 282
                 ^ how many tokens to write, then those of the prompt
 */

@@ -281,8 +281,10 @@ class Expressions:
                 return ("false" if op == "gt" else "true"), _ATOM
         if b == ir.index(0) and op in ("ge", "lt") and self.is_index(a) and self.is_positive(a):
             return ("true" if op == "ge" else "false"), _ATOM
-        sign = _COMPARISONS[op]
-        return f"{self._inside(a, 11)} {sign} {self._inside(b, 11)}", _COMPARED
+        left, right = self._inside(a, 11), self._inside(b, 11)
+        if left == right and a.dtype.kind is not Kind.FLOAT:
+            return ("true" if op in ("eq", "le", "ge") else "false"), _ATOM
+        return f"{left} {_COMPARISONS[op]} {right}", _COMPARED
 
     def _table(self, values: tuple[int | float, ...], at: ir.Expr, dtype: DType) -> tuple[str, int]:
         items = ", ".join(self._constant(value, dtype)[0] for value in values)

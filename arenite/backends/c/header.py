@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arenite.backends.c.c_types import Names, commented
 from arenite.backends.c.kernel import wrapped
 from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout
 from arenite.ir.dim import bounds
@@ -36,9 +37,11 @@ def header(layout: Layout) -> str:
     ]
     if layout.offsets and options.weights != "table":
         lines.append(f"#define {macro}_WEIGHTS_BYTES {layout.weights_nbytes}")
+    names = Names()
     for name, number in zip(layout.outputs, layout.compiled.outputs, strict=True):
         nbytes = bounds(layout.compiled.values[number].nbytes)[1]
-        lines.append(f"#define {macro}_{name.upper()}_BYTES {nbytes}  /* at the most */")
+        output = names.take(f"{macro}_{name.upper()}_BYTES")
+        lines.append(f"#define {output} {nbytes}  /* at the most */")
     lines += ["", "/* What functions return; 0 is success. */", "enum {"]
     lines += [
         f"    {macro}_{name} = {code},  /* {text} */"
@@ -65,8 +68,8 @@ def header(layout: Layout) -> str:
     lines += wrapped(f"int {prefix}_init(", layout.init_signature(), ");")
     lines += ["", "/* All states zero, as before the first run; after a run that failed, too. */"]
     lines += wrapped(f"int {prefix}_reset(", layout.with_self([]), ");")
-    lines += ["", "/* Arrays lie in C order and do not overlap."]
-    lines += [f"   {one.name}: {one.about}" for one in layout.arguments()]
+    lines += ["", "/* Arrays lie in C order, begin at a multiple of 8 and do not overlap."]
+    lines += [commented(f"   {one.name}: {one.about}") for one in layout.arguments()]
     lines[-1] += " */"
     lines += wrapped(f"int {prefix}_run(", layout.run_signature(), ");")
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]

@@ -160,7 +160,7 @@ class Helpers:
         return name
 
     def _definition(self, name: str) -> str:
-        found = conversion(name)
+        found = conversion(name) or _small_float(name, self)
         if found is not None:
             return found
         op, dtype = _parsed(name)
@@ -173,20 +173,39 @@ class Helpers:
     def names(self) -> tuple[str, ...]:
         return tuple(self._texts)
 
-    @property
-    def text(self) -> str:
-        return "\n".join(self._texts.values())
+    def text_for(self, *sources: str) -> str:
+        """The definitions of all that these call, also by way of others."""
+        called: set[str] = set()
+        pending = [*sources]
+        while pending:
+            words = set(re.findall(r"\w+", pending.pop()))
+            found = [name for name in self._texts if name in words and name not in called]
+            called.update(found)
+            pending += [self._texts[name] for name in found]
+        return "\n".join(text for name, text in self._texts.items() if name in called)
 
 
 def is_helper(name: str) -> bool:
     """Whether a function is one of these, and none of the library."""
-    op, _, of = name.rpartition("_")
-    return conversion(name) is not None or (of in _DTYPES and op != "")
+    ends = name.split("_of_") if "_of_" in name else name.rsplit("_", 1)
+    return len(ends) == 2 and (ends[-1] in _DTYPES or ends[-1] == "bits")
 
 
 def _parsed(name: str) -> tuple[str, DType]:
     op, _, of = name.rpartition("_")
     return op, _DTYPES[of]
+
+
+def _small_float(name: str, helpers: Helpers) -> str | None:
+    """A conversion of a float that is storage only, as `codegen.maths` has it."""
+    target, middle, source = name.partition("_of_")
+    if not middle:
+        return None
+    from arenite.backends.c.kernel import function_source
+    from arenite.codegen.maths import definitions
+
+    made = definitions(has_fma=False).cast(_DTYPES[source], _DTYPES[target])
+    return function_source(made, name, helpers)
 
 
 def _written_out(op: str, dtype: DType, helpers: Helpers) -> str:

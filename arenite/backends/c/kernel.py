@@ -23,6 +23,8 @@ from arenite.codegen.check import check
 from arenite.dtype import Kind
 
 _WIDTH = 96
+#: Terms of a sum that are added up one after the other, and those of a block where there are more.
+LONG_SUM, BLOCK = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,8 @@ class StatementWriter:
             case ir.Accumulator(name, init):
                 # Not an index, though it may be a whole number: it holds what is accumulated.
                 self.expressions.numbers.pop(name, None)
-                spelled = self.name(name)
-                self.line(f"{value_type(init.dtype)} {spelled} = {self.text(init)};")
-                if not self.used[name]:
-                    self.line(f"(void){spelled};")
+                text = self.text(init)
+                self.line(f"{value_type(init.dtype)} {self.name(name)} = {text};")
             case ir.Accumulate(name, op, value):
                 self._accumulate(self.expressions.names.get(name, name), op, value)
             case ir.AccumulateArg():
@@ -250,9 +250,46 @@ class StatementWriter:
             is_known = self.expressions.number_of(loop.stop) is not None
             if not is_known and not isinstance(loop.stop, ir.Name):
                 end = self.names.take(f"{var}_end")
-                first = f"{first}, {end} = {stop}"
+                self.line(f"const int64_t {end} = {stop};")
+            sums = _float_sums(loop)
+            if sums:
+                self._sum_loop(loop, first, end, [self.expressions.names.get(n, n) for n in sums])
+            else:
+                if _is_independent(loop):
+                    self.line("INDEPENDENT")
+                self.line(f"for ({first}; {var} < {end}; {var}++) {{")
+                self._nested(loop.body)
+                self.line("}")
+
+    def _sum_loop(self, loop: ir.For, first: str, end: str, sums: list[str]) -> None:
+        """Sums of floats may be added up in any order: side by side where the compiler is told so,
+        and in blocks where there are many terms, which rounds less."""
+        var = self.expressions.names.get(loop.var, loop.var)
+        stop = self.expressions.number_of(loop.stop)
+        is_short = stop is not None and stop <= LONG_SUM
+        if is_short:
+            self.line(f"SIDE_BY_SIDE({', '.join(sums)})")
             self.line(f"for ({first}; {var} < {end}; {var}++) {{")
             self._nested(loop.body)
+            self.line("}")
+            return
+        block, least = self.names.take(f"{var}_block"), self.helpers.use("min_i64")
+        outer = first.replace(f"int64_t {var} =", f"int64_t {block} =", 1)
+        self.line(f"for ({outer}; {block} < {end}; {block} += {BLOCK}) {{")
+        self.depth += 1
+        parts = [self.names.take(f"{name}_part") for name in sums]
+        kinds = {s.name: s.value.dtype for s in loop.body if isinstance(s, ir.Accumulate)}
+        for (name, dtype), part in zip(kinds.items(), parts, strict=True):
+            self.line(f"{value_type(dtype)} {part} = 0;")
+            self.expressions.names[name] = part
+        self.line(f"const int64_t {block}_end = {least}({block} + {BLOCK}, {end});")
+        self.line(f"SIDE_BY_SIDE({', '.join(parts)})")
+        self.line(f"for (int64_t {var} = {block}; {var} < {block}_end; {var}++) {{")
+        self._nested(loop.body)
+        self.line("}")
+        for name, part in zip(sums, parts, strict=True):
+            self.line(f"{name} += {part};")
+        self.depth -= 1
         self.line("}")
 
     def _accumulate(self, name: str, op: str, value: ir.Expr) -> None:
@@ -292,18 +329,51 @@ class StatementWriter:
         self.line("}")
 
 
-_CONSTANT = re.compile(r"\s*const \w+ (\w+) = ")
+def _is_independent(loop: ir.For) -> bool:
+    """Whether the iterations of a loop share nothing at all, and no such loop is inside."""
+    if not loop.vector:
+        return False
+    inside = list(_statements(loop.body))
+    own = {stmt.name for stmt in inside if isinstance(stmt, ir.Accumulator)}
+    for stmt in inside:
+        match stmt:
+            case ir.Accumulate(name) | ir.AccumulateArg(best=name) if name not in own:
+                return False
+            case ir.Require() | ir.For(vector=True):
+                return False
+    return True
+
+
+def _float_sums(loop: ir.For) -> list[str]:
+    """The sums of floats that a vector loop adds to, if it does nothing else."""
+    if not loop.vector or not all(isinstance(s, ir.Let | ir.Accumulate) for s in loop.body):
+        return []
+    sums = [stmt for stmt in loop.body if isinstance(stmt, ir.Accumulate)]
+    is_sum = all(s.op == "add" and s.value.dtype.kind is Kind.FLOAT for s in sums)
+    return list(dict.fromkeys(stmt.name for stmt in sums)) if is_sum else []
+
+
+_DECLARED = re.compile(r"(\s*)(?:const )?(?:u?int\d+_t|float|double|bool) (\w+) = ")
+_ASSIGNED = re.compile(r"\s*(\w+) \+?= ")
 
 
 def _without_unused(lines: list[str]) -> list[str]:
-    """Without variables that nothing behind them names, since what would have was folded away."""
+    """Without variables that nothing behind them names, since what would have was folded away; with
+    a word to the compiler where one is changed and not read."""
     named: set[str] = set()
+    read: set[str] = set()
     kept: list[str] = []
     for line in reversed(lines):
-        found = _CONSTANT.match(line)
-        if found is None or found[1] in named:
-            named.update(re.findall(r"\w+", line))
-            kept.append(line)
+        declared, assigned = _DECLARED.match(line), _ASSIGNED.match(line)
+        words = set(re.findall(r"\w+", line))
+        if declared is not None:
+            if declared[2] not in named:
+                continue
+            if declared[2] not in read:
+                kept.append(f"{declared[1]}(void){declared[2]};")
+        named |= words
+        read |= words - {assigned[1]} if assigned is not None else words
+        kept.append(line)
     return kept[::-1]
 
 

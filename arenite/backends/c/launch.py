@@ -35,7 +35,7 @@ def kernel_file(kernel: CachedKernel) -> str:
         "}",
         "",
     ]
-    return "\n".join([head(), helpers.text, function.text, *lines])
+    return "\n".join([head(), helpers.text_for(function.text), function.text, *lines])
 
 
 def launch(kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> None:

@@ -9,7 +9,7 @@ Values lie where the plan has them at the largest sizes.
 
 from __future__ import annotations
 
-from arenite.backends.c.c_types import ELEMENT_TYPES
+from arenite.backends.c.c_types import ELEMENT_TYPES, commented
 from arenite.backends.c.expressions import Expressions
 from arenite.backends.c.helpers import Helpers
 from arenite.backends.c.kernel import wrapped
@@ -33,6 +33,20 @@ def head(freestanding: bool = False) -> str:
         "/* What is computed is what is written: no products fused with sums behind it. */",
         "#ifdef __clang__",
         "#pragma STDC FP_CONTRACT OFF",
+        "#endif",
+        "",
+        "/* Loops whose iterations depend on no other, and sums that may be added up in any order:",
+        "   in vectors, where the compiler is asked for it (-fopenmp, or -fopenmp-simd -DSIMD). */",
+        "#if defined(_OPENMP) || defined(SIMD)",
+        "#define PRAGMA(text) _Pragma(#text)",
+        "#define SIDE_BY_SIDE(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))",
+        "#define INDEPENDENT PRAGMA(omp simd)",
+        "#ifdef __clang__ /* which minds loops that it can't vectorise */",
+        '#pragma clang diagnostic ignored "-Wpass-failed"',
+        "#endif",
+        "#else",
+        "#define SIDE_BY_SIDE(...)",
+        "#define INDEPENDENT",
         "#endif",
         "",
         "/* Values of all types share the bytes of one arena. */",
@@ -69,10 +83,11 @@ class _Source:
     def text(self) -> str:
         functions = [self._init(), self._reset(), self._run()]  # which may need more helpers
         kernels = [kernel.text for kernel in self.layout.image.kernels.values()]
+        helpers = self.helpers.text_for(*kernels, *functions)
         parts = [
             f'#include "{self.options.name}.h"\n',
             head(self.options.freestanding),
-            *((self.helpers.text,) if self.helpers.text else ()),
+            *((helpers,) if helpers else ()),
             *kernels,
             self._memory(),
             *functions,
@@ -217,5 +232,5 @@ def _plan_lines(compiled: Compiled) -> list[str]:
         about = plan.details.get(slot.id, "")
         span = f"{slot.lifetime.start}..{max(slot.lifetime.start, slot.lifetime.end - 1)}"
         row = f"   {slot.offset:>10} {slot.nbytes:>10}  {slot.region:<6} {span:<11} {slot.id}"
-        lines.append(f"{row}  {about}".rstrip().replace("*/", "* /"))
+        lines.append(commented(f"{row}  {about}".rstrip()))
     return [*lines, "*/"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ from arenite.program import cache as program_cache
 
 COMPILERS = ("cc", "gcc", "clang")
 #: Nothing that changes results.
-FLAGS = ("-std=c11", "-O3", "-march=native", "-fPIC", "-shared")
+FLAGS = "-std=c11 -O3 -march=native -fopenmp-simd -DSIMD -fPIC -shared".split()
 _FIRST_LINES = 20
 
 
@@ -37,9 +38,10 @@ def compiler() -> str:
 def compiler_identity() -> tuple[str, ...]:
     """The compiler and what it says of itself, the machine it compiles for among that."""
     path = compiler()
-    about = [path, *FLAGS, "-Q", "--help=target", "-v"]
+    # What it would call, with the machine spelled out.
+    about = [path, *FLAGS, "-###", "-E", "-x", "c", os.devnull]
     told = subprocess.run(about, capture_output=True, text=True, check=False)
-    return path, told.stdout + told.stderr.replace(tempfile.gettempdir(), ""), *FLAGS
+    return path, told.stderr, *FLAGS
 
 
 def compiled_files(sources: Mapping[str, str], flags: Sequence[str], target: str) -> bytes:

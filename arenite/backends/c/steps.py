@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from arenite.backends.c.c_types import commented
 from arenite.backends.c.helpers import Helpers
 from arenite.backends.c.kernel import wrapped
 from arenite.backends.c.layout import Layout
@@ -164,15 +165,16 @@ class Body:
         given = {(size.symbol if isinstance(size, Var) else ""): size for size in spec.sizes}
         arguments += [self.size(given[name]) for name in kernel.sizes]
         origins = ", ".join(str(origin) for origin in cached.origins[:2])
-        about = f"/* {cached.entry_point}{': ' + origins if origins else ''} */"
-        lines = [about.replace("*/ ", "* / ")]
+        about = f"{cached.entry_point}: {origins}" if origins else cached.entry_point
+        lines = [f"/* {commented(about)} */"]
         error = ["&error"] if kernel.has_error else []
         if not kernel.has_tiles:
             lines += wrapped(f"{kernel.name}(", [*arguments, *error], ");")
         elif self.layout.options.openmp and spec.tiles != 1:
             tiles = self.size(spec.tiles)
+            shared = " reduction(max : error)" if error else ""
             lines += [
-                "#pragma omp parallel for schedule(dynamic)",
+                f"#pragma omp parallel for schedule(dynamic){shared}",
                 f"for (int64_t tile = 0; tile < {tiles}; tile++)",
             ]
             call = wrapped(f"    {kernel.name}(", [*arguments, "tile", "tile + 1", *error], ");")

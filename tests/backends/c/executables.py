@@ -48,7 +48,7 @@ class CProgram:
     def __init__(
         self,
         graph: Graph,
-        compiler: str = COMPILERS[0] if COMPILERS else "gcc",
+        compiler: str = (*COMPILERS, "gcc")[0],
         flags: Sequence[str] = SANITIZED,
         options: SourceOptions | None = None,
         compiled: Compiled | None = None,
@@ -118,13 +118,14 @@ class CProgram:
 class CTrial(Trial):
     """A Trial that runs as C."""
 
-    def __init__(self, compiler: str = "gcc") -> None:
+    def __init__(self, compiler: str, options: SourceOptions | None = None) -> None:
         super().__init__()
-        self.compiler = compiler
+        self.compiler, self.options = compiler, options
 
     def run(self) -> None:
         expected = reference.evaluate(self.graph, self.arrays)
-        results = CProgram(self.graph, self.compiler)(*self.arrays)
+        program = CProgram(self.graph, self.compiler, options=self.options)
+        results = program(*self.arrays)
         for (node, ulps), one, wanted in zip(self.outputs, results, expected, strict=True):
             same(one, wanted, ulps, node)
 

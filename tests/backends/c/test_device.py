@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import arenite
 from arenite import State, Tensor, Var
 from arenite.backends.c import shared_object
-from arenite.errors import DeviceUnavailable, IndexOutOfRange, NotSupported, RunFailed
-from tests.backends.c.executables import needs_compiler
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import (
+    DeviceUnavailable,
+    IndexOutOfRange,
+    NotSupported,
+    RunCancelled,
+    RunFailed,
+)
+from arenite.ir import reference
+from arenite.pipeline import compile_graph
+from arenite.program.options import Options
+from tests.backends.c.executables import CTrial, needs_compiler
+from tests.pipeline import test_ops
+from tests.pipeline.trial import same
 
 pytestmark = needs_compiler
 
@@ -39,6 +54,44 @@ def test_a_function_runs_like_on_the_cpu() -> None:
             c.profile(x)
 
 
+class _Trial(CTrial):
+    """In process, where loops are vectorised."""
+
+    def run(self) -> None:
+        expected = reference.evaluate(self.graph, self.arrays)
+        with compile_graph(self.graph, Options(device="c")) as program:
+            results = program(*self.arrays)
+        for (node, ulps), one, wanted in zip(self.outputs, results, expected, strict=True):
+            same(one, wanted, ulps, node)
+
+
+@pytest.mark.parametrize(
+    ("check", "dtype"),
+    [
+        (test_ops.test_functions_of_floats, "float32"),
+        (test_ops.test_arithmetic, "int8"),
+        (test_ops.test_reductions, "float32"),
+        (test_ops.test_contractions, "float64"),
+    ],
+    ids=["functions", "arithmetic", "reductions", "contractions"],
+)
+def test_vectorised_kernels(
+    monkeypatch: pytest.MonkeyPatch, check: Callable[[DType], None], dtype: str
+) -> None:
+    monkeypatch.setattr(test_ops, "Trial", lambda: _Trial(""))
+    check(BY_NAME[dtype])
+
+
+def test_long_sums_round_little() -> None:
+    x = np.random.default_rng(5).random((3, 100_003)).astype(np.float32)
+    with arenite.compile(lambda x: (x.sum(axis=1), x @ x.T), x, device="c") as program:
+        sums, products = program(x)
+    wide = x.astype(np.float64)
+    # One after the other, the last terms would be rounded to 2^-8 and more.
+    np.testing.assert_allclose(sums, wide.sum(axis=1), rtol=2e-6)
+    np.testing.assert_allclose(products, wide @ wide.T, rtol=2e-6)
+
+
 def test_states_live_from_run_to_run_and_can_be_put_in() -> None:
     total = State((3,), "int64", name="total")
 
@@ -66,6 +119,21 @@ def test_a_failed_run_poisons_until_reset() -> None:
             program(x, np.array([0, 1]))
         program.reset()
         assert program(x, np.array([4, 0])).tolist() == [4, 0]
+
+
+def test_a_run_is_cancelled_from_another_thread() -> None:
+    def count(x: Tensor, n: Tensor) -> Tensor:
+        return arenite.fori_loop(n, lambda i, value: value + 1, x)
+
+    specs = arenite.spec((3,), "int64"), arenite.spec((), "int64")
+    x = np.zeros(3, np.int64)
+    with arenite.compile(count, *specs, device="c") as program:
+        timer = threading.Timer(0.2, program.cancel)
+        timer.start()
+        with pytest.raises(RunCancelled, match="can be called again"):
+            program(x, np.int64(10**12))
+        timer.join()
+        assert program(x, np.int64(7)).tolist() == [7, 7, 7]
 
 
 def test_a_kernel_is_launched_by_itself() -> None:

@@ -60,12 +60,11 @@ def constant_of(folder: Path, name: str) -> int:
     return int(found[1])
 
 
-@pytest.mark.parametrize("openmp", [False, True], ids=["serial", "openmp"])
-def test_a_static_program_with_sizes(tmp_path: Path, openmp: bool) -> None:
+def test_a_static_program_with_sizes(tmp_path: Path) -> None:
     with arenite.compile(product, arenite.spec((Var("n", 1, 40), 16))) as compiled:
         x = np.random.default_rng(1).standard_normal((40, 16)).astype(np.float32)
         wanted = compiled(x)
-        made = arenite.export(compiled, tmp_path, name="product", openmp=openmp)
+        made = arenite.export(compiled, tmp_path, name="product")
     assert [file.path.name for file in made.files] == [
         "product.c",
         "product.h",
@@ -76,7 +75,7 @@ def test_a_static_program_with_sizes(tmp_path: Path, openmp: bool) -> None:
     text = (tmp_path / "product.c").read_text()
     assert not re.search(r"\b(malloc|calloc|realloc|alloca)\b", text)
     assert "test_export.py" in text, "the line that a kernel comes from"
-    library = built(tmp_path, *(["-fopenmp"] if openmp else []))
+    library = built(tmp_path)
     out = np.zeros((40, 10), np.float32)
     # Before init nothing runs; then a size outside its bounds is refused, and nothing is written.
     assert library.product_run(pointer(x), pointer(out), ctypes.c_int64(40)) == 3
@@ -89,6 +88,43 @@ def test_a_static_program_with_sizes(tmp_path: Path, openmp: bool) -> None:
         assert library.product_run(pointer(x), pointer(out), ctypes.c_int64(n)) == 0
         np.testing.assert_allclose(out[:n], wanted[:n], rtol=1e-5, atol=1e-6)
         assert not out[n:].any()
+
+
+def test_threads_share_the_tiles_of_large_kernels(tmp_path: Path) -> None:
+    def taken(x: Tensor, indices: Tensor) -> Tensor:
+        return arenite.exp(x)[indices]
+
+    specs = arenite.spec((256, 1024)), arenite.spec((512,), "int64")
+    with arenite.compile(taken, *specs) as compiled:
+        arenite.export(compiled, tmp_path, name="taken", openmp=True)
+    text = (tmp_path / "taken.c").read_text()
+    assert "#pragma omp parallel for schedule(dynamic)\n" in text
+    assert "#pragma omp parallel for schedule(dynamic) reduction(max : error)\n" in text
+    library = built(tmp_path, "-fopenmp")
+    x = np.random.default_rng(3).standard_normal((256, 1024)).astype(np.float32)
+    indices = np.random.default_rng(4).integers(-256, 256, 512)
+    out = np.empty((512, 1024), np.float32)
+    assert library.taken_init() == 0
+    assert library.taken_run(pointer(x), pointer(indices), pointer(out)) == 0
+    np.testing.assert_allclose(out, np.exp(x)[indices], rtol=1e-6)
+    indices[300] = 256
+    assert library.taken_run(pointer(x), pointer(indices), pointer(out)) == 1
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    def named(double: Tensor, void: Tensor) -> dict[str, Tensor]:
+        return {"a*/b": double + void, "A*/B": double - void, "out /* 0": double * void}
+
+    with arenite.compile(named, arenite.spec((3,)), arenite.spec((3,))) as compiled:
+        arenite.export(compiled, tmp_path, name="while")
+    library = built(tmp_path)
+    a, b = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    outs = [np.empty(3, np.float32) for _ in range(3)]
+    assert library.while__init() == 0
+    assert library.while__run(pointer(a), pointer(b), *map(pointer, outs)) == 0
+    # Dicts are in the order of their keys.
+    for out, wanted in zip(outs, (a - b, a + b, a * b), strict=True):
+        np.testing.assert_array_equal(out, wanted)
 
 
 def test_memory_of_the_caller_holds_several_programs(tmp_path: Path) -> None:

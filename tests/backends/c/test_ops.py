@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from arenite.backends.c.layout import SourceOptions
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir import OPS
@@ -75,6 +76,13 @@ def test_every_dtype(
     compiler = COMPILERS[len(dtype.name) % len(COMPILERS)]
     monkeypatch.setattr(test_ops, "Trial", lambda: CTrial(compiler))
     check(dtype)
+
+
+@pytest.mark.parametrize("dtype", [BY_NAME["float32"], BY_NAME["float64"]], ids=str)
+def test_functions_without_the_library(monkeypatch: pytest.MonkeyPatch, dtype: DType) -> None:
+    options = SourceOptions("trial", memory="caller", freestanding=True)
+    monkeypatch.setattr(test_ops, "Trial", lambda: CTrial(COMPILERS[0], options))
+    test_ops.test_functions_of_floats(dtype)
 
 
 @pytest.mark.parametrize("op", sorted(REFUSED))
