@@ -47,6 +47,19 @@ _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
 
 
+#: Those that are asked for, at what the adapter has.
+_LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+    "min-uniform-buffer-offset-alignment",
+)
+
+
 class GpuMemory(RawBuffer):
     """A buffer of wgpu; rounded up to whole words."""
 
@@ -78,20 +91,12 @@ class WebGpuAllocator(Allocator):
         self.driver = str(adapter.info["description"])
         self.is_cpu = adapter.info["adapter_type"] == "CPU"
         self._process = os.getpid()
-        limits = adapter.limits
+        limits = {name: int(adapter.limits[name]) for name in _LIMITS}
         with self.failures("open it"):
-            self.device = adapter.request_device_sync(required_limits=dict(limits))
+            self.device = adapter.request_device_sync(required_limits=limits)
+        buffer, binding, bindings, threads, width, shared, groups, alignment = limits.values()
         self.limits = Limits(
-            limits["max-buffer-size"],
-            limits["max-storage-buffer-binding-size"],
-            limits["max-storage-buffers-per-shader-stage"],
-            min(
-                limits["max-compute-invocations-per-workgroup"],
-                limits["max-compute-workgroup-size-x"],
-            ),
-            limits["max-compute-workgroup-storage-size"],
-            limits["max-compute-workgroups-per-dimension"],
-            limits["min-uniform-buffer-offset-alignment"],
+            buffer, binding, bindings, min(threads, width), shared, groups, alignment
         )
         self.is_lost = False
         self._misses = 0

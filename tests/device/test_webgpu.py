@@ -197,9 +197,7 @@ def test_without_wgpu_it_is_said_what_to_install() -> None:
 
 
 def test_without_an_adapter_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wgpu = pytest.importorskip(
-        "wgpu", reason="wgpu is not installed: pip install 'arenite[webgpu]'"
-    )
+    wgpu = pytest.importorskip("wgpu", reason="pip install 'arenite[webgpu]'", exc_type=ImportError)
     monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", list)
     with pytest.raises(DeviceUnavailable, match=r"no adapter.*mesa-vulkan-drivers"):
         module._adapters("webgpu")

@@ -35,6 +35,7 @@ COLUMN_THREADS = 64
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
 
+
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
     try:

@@ -226,8 +226,8 @@ class WebGpuProgram:
 
     @contextmanager
     def state(self, number: int) -> Iterator[NDArray[np.uint8]]:
-        nbytes = evaluate(self.compiled.values[number].nbytes, {})
-        there = self.regions.arena.buffer.view(self._state_at(number), nbytes)
+        name = copy_name(self.compiled.values[number].name, self._state_set)
+        there = self.regions.planned.view(name)
         content = np.frombuffer(bytearray(there.copyout()), np.uint8)
         before = content.copy()
         yield content

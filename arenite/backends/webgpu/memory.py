@@ -21,6 +21,7 @@ from arenite.errors import DoesNotFit, NotCompiled
 from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.dim import bounds
 from arenite.ir.outline import Outline
+from arenite.memory import Arena
 from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
@@ -53,7 +54,9 @@ class Regions:
         self, device: WebGpuAllocator, compiled: Compiled, constants: Mapping[int, Constant]
     ) -> None:
         self._device = device
-        self.arena = self._region("arena", compiled.plan.peak_nbytes)
+        self._check("arena", compiled.plan.peak_nbytes)
+        self.planned = Arena.from_plan(device, compiled.plan, zeroed=True)
+        self.arena = Region.of("arena", self.planned.buffer)
         self.io_at: dict[int, int] = {}  # bytes from the start of the region
         end = 0
         for number, value in enumerate(compiled.values):
@@ -65,7 +68,8 @@ class Regions:
         self.weight_at: dict[int, tuple[Region, int]] = {}
         self._place_weights(constants)
 
-    def _region(self, name: str, nbytes: int, read_only: bool = False) -> Region:
+    def _check(self, name: str, nbytes: int) -> None:
+        """DoesNotFit for what can't be bound at once."""
         largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
         if nbytes > largest:
             raise DoesNotFit(
@@ -77,6 +81,9 @@ class Regions:
                 peak_tick=0,
                 live=(),
             )
+
+    def _region(self, name: str, nbytes: int, read_only: bool = False) -> Region:
+        self._check(name, nbytes)
         shape = (max(WORD_NBYTES, _rounded(nbytes)),)
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 

@@ -11,7 +11,7 @@ from arenite.ir import full, graph_input, make, reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
 from tests.backends.webgpu.runner import ON_WEBGPU, run, webgpu
-from tests.pipeline.trial import sample, same
+from tests.pipeline.trial import same, sample
 
 F32 = BY_NAME["float32"]
 UNARY = (
