@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.tiers"]
+
 # How long an example takes on a busy machine says nothing.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
