@@ -29,6 +29,7 @@ class CBackend:
     """Kernels are functions of C in the image; a program is compiled when it is loaded."""
 
     name = "c"
+    memory = "cpu"
 
     def identity(self) -> tuple[str, ...]:
         """Source is the same for every compiler; what is compiled of it is kept by its content."""

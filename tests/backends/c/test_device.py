@@ -123,7 +123,8 @@ def test_a_failed_run_poisons_until_reset() -> None:
 
 def test_a_run_is_cancelled_from_another_thread() -> None:
     def count(x: Tensor, n: Tensor) -> Tensor:
-        return arenite.fori_loop(n, lambda i, value: value + 1, x)
+        counted: Tensor = arenite.fori_loop(n, lambda i, value: value + 1, x)
+        return counted
 
     specs = arenite.spec((3,), "int64"), arenite.spec((), "int64")
     x = np.zeros(3, np.int64)
