@@ -43,7 +43,9 @@ _SOURCES = ("constant", "buffer")
 
 
 class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
-    """`Tensor(data)` copies anything NumPy takes; a Tensor or a number among it."""
+    """A lazy array with NumPy's methods: operations build a graph, and numbers are computed when
+    they are asked for. `Tensor(data)` copies anything NumPy takes; a Tensor or a number among it.
+    """
 
     __slots__ = ()
 
