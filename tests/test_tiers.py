@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import tiers
 from tests.tiers import (
     AREAS,
     OTHER_BUDGET_S,
@@ -24,6 +26,7 @@ from tests.tiers import (
     fewer_examples,
     function_of,
     read_costs,
+    write_costs,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -81,11 +84,16 @@ def test_a_case_more_takes_the_place_of_one_at_most() -> None:
     assert len(choose(suite, {}, 0) - choose([*suite, *family("test_one_more", 1)], {}, 0)) == 1
 
 
-def test_small_families_run_whole_before_a_large_one_is_cut() -> None:
+def test_small_and_quick_families_run_whole_before_a_large_one_is_cut() -> None:
     small = [case for i in range(20) for case in family(f"test_small_{i}", 5)]
     chosen = choose([*family("test_large", 5000), *small], {}, 0)
     assert chosen.issuperset(small)
     assert len(chosen) == int(OTHER_BUDGET_S / UNKNOWN_S)
+    quick = family("test_quick", 1000)
+    costs = {"other/test_x.py": {"test_quick": 0.012, "test_slow": 1.5}}
+    chosen = choose([*quick, *family("test_slow", 100)], costs, 0)
+    assert chosen.issuperset(quick)
+    assert len(chosen) == 1000 + (OTHER_BUDGET_S - 12) / 1.5
 
 
 def test_every_function_of_this_suite_is_in_the_default_tier(
@@ -112,6 +120,25 @@ def test_what_a_case_costs_is_looked_up_by_its_function() -> None:
     assert cost_of("tests/test_a.py::test_quick", costs) < cost_of("tests/test_b.py::test_d", costs)
 
 
+def test_costs_are_written_of_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "COSTS_FILE", tmp_path / "costs.json")
+    before = {"a.py": {"test_was_slow": 2.0, "test_left_out": 3.0, "test_skipped": 4.0}}
+    (tmp_path / "costs.json").write_text(json.dumps(before))
+    write_costs(
+        {
+            "b.py::TestC::test_d": (3, 1.0),
+            "a.py::test_was_slow": (1000, 1.0),
+            "a.py::test_skipped": (0, 0.0),
+            "c.py::test_quick": (1, 0.001),
+        }
+    )
+    assert read_costs() == {
+        "a.py": {"test_left_out": 3.0, "test_skipped": 4.0},
+        "b.py": {"TestC::test_d": 0.33},
+        "c.py": {},
+    }
+
+
 MANY = """
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -124,13 +151,17 @@ def test_many(i):
 def test_few(i):
     pass
 
+@pytest.mark.skip(reason="only counted")
+def test_skipped():
+    pass
+
 @settings(max_examples=200, database=None)
 @given(st.integers())
 def test_property(i):
     with open("examples", "a") as file:
         file.write("x")
 """
-N_FIT = int(OTHER_BUDGET_S / UNKNOWN_S)
+N_FIT = int(OTHER_BUDGET_S / UNKNOWN_S)  # one of them is skipped
 
 
 @pytest.fixture
@@ -160,14 +191,18 @@ def test_by_default_a_sample_runs_and_the_end_tells_how_to_run_all(
     suite: Path, workers: str
 ) -> None:
     out = run(suite, "-n", workers, "-v")
-    assert re.search(rf"default tier: {N_FIT} of 403 tests, \d+ s of processor time; all of", out)
+    assert re.search(
+        rf"default tier: {N_FIT - 1} of 404 tests, \d+ s of processor time; all of", out
+    )
     assert "python -m pytest --full" in out
-    assert re.search(rf"^many/\* +{N_FIT} +403 +\d+\.\d +{OTHER_BUDGET_S:.0f}$", out, re.MULTILINE)
+    assert re.search(
+        rf"^many/\* +{N_FIT - 1} +404 +\d+\.\d +{OTHER_BUDGET_S:.0f}$", out, re.MULTILINE
+    )
     assert (suite / "examples").stat().st_size == fewer_examples(200) < 200
 
 
 def test_full_runs_every_case_and_example(suite: Path) -> None:
-    assert "full tier: 403 of 403 tests" in run(suite, "-n", "0", "--full")
+    assert "full tier: 403 of 404 tests" in run(suite, "-n", "0", "--full")
     assert (suite / "examples").stat().st_size == 200
 
 

@@ -4,7 +4,8 @@ same ones each time; property tests try fewer examples. `--full` runs everything
 whatever names its tests: paths, node ids, -k, -m, --lf.
 
     AREAS        which files, and how many seconds of processor time they may take by default
-    costs.json   what a case of each function takes, measured: pytest --full --costs writes it
+    costs.json   what a case of each function takes there, measured: `pytest --costs` writes
+                 what ran; a folder's first row comes from `pytest --costs FOLDER`
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import json
 import os
 import resource
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from hashlib import blake2b
@@ -25,7 +26,7 @@ from hypothesis import settings
 
 COSTS_FILE = Path(__file__).with_name("costs.json")
 #: What a case takes that costs.json does not name: of a file that was measured, and of another.
-CHEAP_S, UNKNOWN_S = 0.02, 0.1
+CHEAP_S, UNKNOWN_S = 0.01, 0.1
 #: The default tier tries one example of so many, and no fewer than the least.
 EXAMPLES_SHARE, EXAMPLES_LEAST = 4, 10
 
@@ -40,21 +41,21 @@ class Area:
 
 #: The first pattern that fits a file counts. A folder that none fits is an area by itself.
 AREAS = (
-    Area("tests/test_*.py", 100),
-    Area("tests/cli/*", 60),
-    Area("tests/codegen/*", 120),
-    Area("tests/device/*", 20),
-    Area("tests/fetch/*", 15),
-    Area("tests/frontends/*", 30),
-    Area("tests/generate/*", 90),
-    Area("tests/hazards/*", 10),
-    Area("tests/ir/*", 20),
+    Area("tests/test_*.py", 90),
+    Area("tests/cli/*", 40),
+    Area("tests/codegen/*", 90),
+    Area("tests/device/*", 15),
+    Area("tests/fetch/*", 12),
+    Area("tests/frontends/*", 25),
+    Area("tests/generate/*", 110),
+    Area("tests/hazards/*", 15),
+    Area("tests/ir/*", 25),
     Area("tests/memory/*", 20),
-    Area("tests/passes/*", 40),
-    Area("tests/pipeline/*", 120),
-    Area("tests/runtime/*", 60),
-    Area("tests/schedule/*", 10),
-    Area("tests/tensor/*", 60),
+    Area("tests/passes/*", 35),
+    Area("tests/pipeline/*", 180),
+    Area("tests/runtime/*", 40),
+    Area("tests/schedule/*", 20),
+    Area("tests/tensor/*", 50),
 )
 OTHER_BUDGET_S = 30.0
 
@@ -82,23 +83,23 @@ def cost_of(node_id: str, costs: Costs) -> float:
 
 def choose(node_ids: Iterable[str], costs: Costs, seed: int) -> set[str]:
     """The cases of the default tier. In each area one case of every function comes first, whatever
-    it costs; then the second one of each, and so on until the budget is used: so families of a few
-    written cases run whole and families of hundreds are cut."""
+    it costs. What is left of the budget goes to all families alike, in seconds: so families of few
+    or quick cases run whole, and those that would take long are cut."""
     areas: dict[Area, dict[str, list[str]]] = {}
     for node_id in node_ids:
         families = areas.setdefault(area_of(node_id), {})
         families.setdefault(function_of(node_id), []).append(node_id)
     chosen = set()
     for area, families in areas.items():
-        in_turn = sorted(
-            (place, _hash(node_id, seed), node_id)
-            for cases in families.values()
-            for place, node_id in enumerate(sorted(cases, key=lambda case: _hash(case, seed)))
-        )
+        in_turn = []  # by what a family has spent before a case
+        for cases in families.values():
+            cost_ms = round(cost_of(cases[0], costs) * 1000)
+            shuffled = sorted((_hash(node_id, seed), node_id) for node_id in cases)
+            in_turn += [(place * cost_ms, *case, cost_ms) for place, case in enumerate(shuffled)]
         left_ms = round(area.budget_s * 1000)
-        for place, _, node_id in in_turn:
-            left_ms -= round(cost_of(node_id, costs) * 1000)
-            if place > 0 and left_ms < 0:
+        for spent_ms, _, node_id, cost_ms in sorted(in_turn):
+            left_ms -= cost_ms
+            if spent_ms > 0 and left_ms < 0:
                 break
             chosen.add(node_id)
     return chosen
@@ -133,7 +134,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "tiers of tests")
     group.addoption("--full", action="store_true", help="run every test, not a sample of them")
     group.addoption("--seed", type=int, default=0, help="another sample of the default tier")
-    group.addoption("--costs", action="store_true", help=f"write {COSTS_FILE.name} from this run")
+    group.addoption(
+        "--costs", action="store_true", help=f"write what tests took into {COSTS_FILE.name}"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -184,6 +187,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         item.config.stash[SPENDING].add(function_of(item.nodeid), 1, seconds)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What was skipped did not run, and says nothing about its cost."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        item.config.stash[SPENDING].add(function_of(item.nodeid), -1, 0.0)
+    return report
+
+
 def _processor_seconds() -> float:
     """Of this process and of all that it started, also of those that are still there."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -218,7 +232,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """A worker came to its end: add what it spent. Each of them collected everything."""
     spending = node.config.stash[SPENDING]
-    spending.n_collected, ran = getattr(node, "workeroutput", {}).get("tiers", ({}, {}))
+    output = getattr(node, "workeroutput", {})  # nothing of one that crashed
+    spending.n_collected, ran = output.get("tiers", (spending.n_collected, {}))
     for function, (n, seconds) in ran.items():
         spending.add(function, n, seconds)
 
@@ -227,6 +242,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     spending, tier = config.stash[SPENDING], tier_of(config)
+    if config.option.costs:
+        write_costs(spending.ran)
     if tier == "named" or not spending.ran:
         return
     n_ran = sum(n for n, _ in spending.ran.values())
@@ -239,8 +256,6 @@ def pytest_terminal_summary(
     terminalreporter.write_line(
         f"{tier} tier: {n_ran:,} of {n_all:,} tests, {seconds:.0f} s of processor time{hint}"
     )
-    if config.option.costs:
-        write_costs(spending.ran)
 
 
 def _area_lines(spending: Spending) -> Iterator[str]:
@@ -262,9 +277,11 @@ def read_costs() -> dict[str, dict[str, float]]:
 
 
 def write_costs(ran: Mapping[str, tuple[int, float]]) -> None:
-    """What ran is measured anew, to two digits; what did not stays as it was."""
+    """What ran is measured anew, to two digits; what did not, or was skipped, stays as it was."""
     costs = read_costs()
     for function, (n, seconds) in ran.items():
+        if n == 0:
+            continue
         path, _, name = function.partition("::")
         measured = costs.setdefault(path, {})
         measured.pop(name, None)

@@ -8,6 +8,7 @@ program, what is bound for each size of a block, 4 of the tokenizer, pages of li
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -114,8 +115,13 @@ def measured(
 def warm_modules(path: Path, options: dict[str, Any]) -> list[str]:
     """What is imported once the cache is full. Where a budget is given the second process chooses
     the context again, by the plan of what was compiled."""
-    measured(path, options, [])
-    modules: list[str] = measured(path, options, [])["modules"]
+    return _warm_modules(path, json.dumps(options))
+
+
+@functools.cache
+def _warm_modules(path: Path, options: str) -> list[str]:
+    measured(path, json.loads(options), [])
+    modules: list[str] = measured(path, json.loads(options), [])["modules"]
     return modules
 
 

@@ -36,9 +36,14 @@ OTHERS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for files, and an empty cache."""
-    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
+def folder(tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for files, and a cache without graphs and programs. The code of single kernels is
+    that of all tests: compiling the same ones for each would take most of the time."""
+    kernels, of_all = tmp_path / "cache" / "kernels", cache_folder / "kernels"
+    for made in (kernels.parent, of_all):
+        made.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kernels.symlink_to(of_all, target_is_directory=True)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(kernels.parent))
     return tmp_path
 
 
