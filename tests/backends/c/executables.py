@@ -33,7 +33,7 @@ from tests.pipeline.trial import Trial, same
 Array = NDArray[Any]
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror")
-SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = (*STRICT, "-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 #: What is missing where there is no compiler.

@@ -24,7 +24,7 @@ from tests.codegen.test_random_kernels import INPUT_LENGTH, MOST, Maker, Place, 
 
 pytestmark = needs_compiler
 
-N_KERNELS = 12
+N_KERNELS = 8
 N_TILES = 3
 #: In vectors, and with every undefined operation caught.
 BUILDS = (
@@ -65,7 +65,7 @@ def file_of(kernels: list[ir.LoopKernel]) -> str:
 
 
 @settings(
-    max_examples=3,
+    max_examples=2,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
