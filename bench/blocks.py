@@ -16,12 +16,12 @@ import time
 import numpy as np
 
 from arenite.backends.cpu.driver.limits import limits
+from arenite.backends.cpu.ops.block_forms import PANEL, form_of
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, float32
 from arenite.dtype.blocks import LAYOUTS
 from arenite.ir import Node, buffer, graph_input, make
 from arenite.ir.graph import Graph
-from arenite.ir.ops.block_forms import PANEL, form_of
 from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import compile_graph
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import arenite.backends.cpu.ops  # noqa: F401
 from arenite.dtype import BY_NAME
 from arenite.ir import full, graph_input, make
 from arenite.ir.graph import Graph

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import dtype
+from arenite.backends.cpu.ops.block_forms import packed_panels, panel_weights
 from arenite.dtype import BY_NAME, DType, Kind, float32
 from arenite.dtype.block_types import (
     BLOCK_TYPES,
@@ -35,7 +36,6 @@ from arenite.errors import TypeMismatch
 from arenite.frontends.gguf.types import DTYPES
 from arenite.ir import graph_input
 from arenite.ir.graph import Graph
-from arenite.ir.ops.block_forms import packed_panels, panel_weights
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
 from tests.codegen.block_weights import weights_node
@@ -262,7 +262,7 @@ def test_what_panels_do_not_hold_is_refused_and_still_read(
     raw = random_rows(made, 3, 64)
     w = weights_node(name, raw, 64)
     with pytest.raises(TypeMismatch, match=f"no {name}.*{rule}"):
-        matmul_blocks(graph_input("x", 0, (1, 64), float32), w)
+        compile_graph(Graph.of([matmul_blocks(graph_input("x", 0, (1, 64), float32), w)]))
     [found] = compile_graph(Graph.of([dequantise(w)]))()
     np.testing.assert_array_equal(found, judged(made, raw))
 

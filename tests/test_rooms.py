@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import arenite.backends.cpu.ops  # noqa: F401
+from arenite.codegen import loop_ir
+from arenite.ir.ops import OPS
+
 PACKAGE = Path(__file__).parent.parent / "arenite"
 
 #: From the top down, as in the design: a room imports from itself and from rooms above it.
@@ -89,6 +93,96 @@ def test_every_import_goes_to_the_same_room_or_one_above() -> None:
 def test_an_import_downwards_would_be_seen(line: str) -> None:
     assert wrong_imports(PACKAGE / "device" / "made_up.py", line) != []
     assert wrong_imports(PACKAGE / "cli" / "made_up.py", line) == []
+
+
+#: Rooms that ask what an op is, and may not know it themselves. What makes nodes names ops.
+ASKING = ["memory", "ir", "passes", "schedule", "codegen", "program", "runtime", "pipeline"]
+#: Ops that a back end has made up for its kernels.
+LAYOUTS = {op.name for op in OPS.values() if op.infer.__module__.startswith("arenite.backends")}
+#: Those of the loop IR, which has some names in common with the graph's ops.
+LOOP_IR = loop_ir.UNARY_OPS | loop_ir.BINARY_OPS | loop_ir.ACCUMULATE_OPS | {"argmax", "argmin"}
+
+
+def outside_of_cpu() -> list[Path]:
+    cpu = PACKAGE / "backends" / "cpu"
+    return [file for file in sorted(PACKAGE.rglob("*.py")) if cpu not in file.parents]
+
+
+def cpu_words(source: str) -> list[str]:
+    """What only the CPU's back end may say: its compiler, and the names of its layouts."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("llvmlite")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llvmlite"):
+            found.append(node.module or "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += [word for word in node.value.split() if word in LAYOUTS]
+    return found
+
+
+def test_only_the_cpu_knows_its_compiler_and_its_layouts() -> None:
+    assert len(LAYOUTS) > 8
+    words = {str(file): cpu_words(file.read_text()) for file in outside_of_cpu()}
+    assert {file: found for file, found in words.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from llvmlite import binding",
+        "def f():\n    import llvmlite.binding",
+        'is_packed = node.op == "matmul_panels"',
+        '_PACKED = frozenset("conv_last depthwise_last".split())',
+    ],
+)
+def test_what_only_the_cpu_knows_would_be_seen(line: str) -> None:
+    assert cpu_words(line) != []
+
+
+def op_sets(room: str, source: str) -> list[list[str]]:
+    """Collections of names of ops: a property that belongs in their definitions. What a pass
+    compares with is what it rewrites."""
+    tree = ast.parse(source)
+    compared = [node for one in ast.walk(tree) if isinstance(one, ast.Compare)
+                for node in one.comparators]  # fmt: skip
+    found = []
+    for node in ast.walk(tree):
+        names: list[object] = []
+        if isinstance(node, ast.Set | ast.Tuple | ast.List):
+            names = [one.value if isinstance(one, ast.Constant) else None for one in node.elts]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [*node.value.split()]
+        words = [name for name in names if isinstance(name, str) and name in OPS]
+        if len(words) < 2 or len(words) < len(names):
+            continue
+        if (room == "passes" and node in compared) or (room == "codegen" and {*words} <= LOOP_IR):
+            continue
+        found.append(words)
+    return found
+
+
+def test_what_an_op_is_stands_in_its_definition() -> None:
+    found = {}
+    for room in ASKING:
+        for file in sorted((PACKAGE / room).rglob("*.py")):
+            if file.parent.name not in ("ops", "compose"):
+                found[str(file)] = op_sets(room, file.read_text())
+    assert len(found) > 100
+    assert {file: sets for file, sets in found.items() if sets} == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("schedule", 'CONSTRUCTS = frozenset({"branch", "loop", "cut", "host"})'),
+        ("schedule", 'is_piece = node.op in ("concat", "pad")'),
+        ("passes", '_CHEAP = frozenset("full iota size".split())'),
+        ("codegen", 'is_sort = node.op in ("sort", "argsort")'),
+    ],
+)
+def test_a_set_of_ops_would_be_seen(room: str, line: str) -> None:
+    assert op_sets(room, line) != []
 
 
 def test_importing_the_package_pulls_in_nothing_heavy() -> None:

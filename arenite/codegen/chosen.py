@@ -15,8 +15,9 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import CONSTRUCTS, is_in_memory
+from arenite.schedule.roots import is_in_memory
 
 
 def content_of(loops: ir.LoopKernel) -> str:
@@ -110,5 +111,5 @@ def form_of(kernel: Kernel) -> Hashable:
 
 def _type_of(node: Node) -> Hashable:
     """The op with its attributes; of values that are given, their type alone."""
-    own = () if is_in_memory(node) or node.op in CONSTRUCTS else node.attr_keys
+    own = () if is_in_memory(node) or OPS[node.op].is_construct else node.attr_keys
     return node.op, own, node.shape, node.dtype

@@ -18,7 +18,7 @@ from arenite.dtype import DType
 from arenite.errors import InvalidGraph
 from arenite.ir.dim import Expr, Found, Var, found_in, variables
 from arenite.ir.node import Node, Origins, attr_key, typed
-from arenite.ir.ops import BufferSource, ConstantData, Region
+from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import on_inputs
 from arenite.ir.ops.host import HostFunction
@@ -117,7 +117,7 @@ class Graph:
     @property
     def constants(self) -> list[Node]:
         """The arrays the graph brings along, in the order that saved programs count them by."""
-        return [node for node in self.everything if node.op in ("constant", "buffer")]
+        return [node for node in self.everything if OPS[node.op].storage == "constant"]
 
     def mapped(self, new: Mapping[Node, Node], origins: Origins) -> Graph:
         """The graph of what `new` has for the outputs and for what states become; what it has

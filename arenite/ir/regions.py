@@ -20,11 +20,6 @@ from arenite.ir.ops.control import cut
 from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import sizes_made
 
-#: Sources that a body makes up for itself.
-_CHEAP = frozenset({"constant", "full", "iota", "size"})
-#: Views that cost nothing where they are read.
-_FREE = frozenset({"expand", "reshape", "slice"})
-
 
 def rebuilt(
     roots: Iterable[Node], mapping: Mapping[Node, Node], origins: Origins | None = None
@@ -63,7 +58,7 @@ def hoisted(region: Region, n_own: int, captures: Sequence[Node]) -> tuple[Regio
     captures that stand for the others then. Captures that take nothing to make up go inside."""
     own, captured = region.parameters[:n_own], region.parameters[n_own:]
     outside = dict(zip(captured, captures, strict=True))
-    moved = {one: value for one, value in outside.items() if value.op in _CHEAP - {"constant"}}
+    moved = {one: value for one, value in outside.items() if OPS[value.op].storage == "made up"}
     for node in _taken_out(own, region.results):
         if node in moved:
             continue
@@ -96,8 +91,6 @@ _originals: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
 #: Families of ops that read their inputs from memory, in an order of their own.
 _READS_WHOLE = frozenset({"indexing", "sort", "scan"})
-#: Ops whose second operand is laid out in memory for them.
-_PACKED = frozenset("matmul_panels matmul_bytes conv_last depthwise_last conv_bytes".split())
 
 
 def _taken_out(
@@ -123,7 +116,7 @@ def _taken_out(
     read_whole = {
         value for node in order if OPS[node.op].family in _READS_WHOLE for value in node.inputs
     }
-    packed = {node.inputs[1] for node in order if node.op in _PACKED}
+    packed = {node.inputs[1] for node in order if OPS[node.op].is_packed}
     packed = {node for node in packed if OPS[node.op].family == "movement"}
     read_whole |= packed
     # Products read rows or columns alike; others would read them crosswise in each iteration.
@@ -138,7 +131,7 @@ def _taken_out(
             continue
         seen.add(node)
         is_lazy = node in may_fail and node not in needed
-        is_free = node.op in _FREE and node not in read_whole
+        is_free = OPS[node.op].is_free and node not in read_whole
         is_free |= node.op == "permute" and node not in crossed
         if node in depends or is_free or is_lazy:
             pending += reversed(node.inputs)
@@ -182,7 +175,7 @@ def _needed(results: Sequence[Node]) -> set[Node]:
 def _stays_inside(node: Node, is_cheap: Collection[Node]) -> bool:
     if OPS[node.op].family == "movement":
         return all(value in is_cheap for value in node.inputs)
-    return node.op in _CHEAP
+    return node.op == "constant" or OPS[node.op].storage == "made up"
 
 
 def loop(

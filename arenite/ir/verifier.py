@@ -72,8 +72,8 @@ def _check_parameters(region: Region, reached: set[Node]) -> None:
     for node in region.parameters:
         if node.op != "parameter":
             raise InvalidGraph(f"{region!r} has {node!r} for a parameter")
-    outside = ("input", "parameter", "state")
-    strays = {n for n in reached if n.op in outside} - set(region.parameters)
+    given = {node for node in reached if OPS[node.op].storage == "given"}
+    strays = given - set(region.parameters)
     if strays:
         raise InvalidGraph(
             f"{region!r} depends on {min(map(repr, strays))}, which is outside; what a region "

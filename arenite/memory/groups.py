@@ -2,7 +2,7 @@
 
 blk.0.attn_q.weight   layer blk.0    kind blk.attn_q.weight
 blk.1.attn_q.weight   layer blk.1    kind blk.attn_q.weight
-matmul_packed_5.0                    kind matmul_packed
+matmul_5.0                           kind matmul
 """
 
 from __future__ import annotations

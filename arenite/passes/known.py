@@ -8,10 +8,15 @@ from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS
 
 #: Families of ops that make constants of constants.
-_PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
+PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
 
 #: Whether nodes follow from constants alone; a node never changes, nor does the answer.
 _known: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
+
+
+def is_constant(node: Node) -> bool:
+    """Whether a node is a constant, or one number everywhere."""
+    return OPS[node.op].storage == "constant" or node.op == "full"
 
 
 def is_known(node: Node) -> bool:
@@ -22,10 +27,10 @@ def is_known(node: Node) -> bool:
         if current in _known:
             pending.pop()
             continue
-        if current.op in ("constant", "buffer", "full"):
+        if is_constant(current):
             _known[current] = True
             continue
-        is_pure = bool(current.inputs) and OPS[current.op].family in _PURE
+        is_pure = bool(current.inputs) and OPS[current.op].family in PURE
         unknown = [value for value in current.inputs if value not in _known]
         if is_pure and all(_known.get(value, True) for value in current.inputs) and unknown:
             pending.append(unknown[0])

@@ -28,17 +28,6 @@ from arenite.passes.rewrite import _inherit, apply
 INT8, FLOAT64 = BY_NAME["int8"], BY_NAME["float64"]
 FLOAT8 = BY_NAME["float8_e4m3fn"]
 
-#: Ops beside movement and control whose elements are elements of their inputs, or no numbers of
-#: the type at all.
-_CHOOSING = frozenset(
-    (
-        "where gather gather_elements update_slice sort argsort argmax argmin maximum minimum "
-        "cummax cummin and or xor eq ne lt le gt ge isnan isinf"
-    ).split()
-)
-#: Sources that are handed out as they are.
-_EXISTING = frozenset({"input", "buffer", "constant"})
-
 
 def narrow(graph: Graph) -> Graph:
     """The graph with every narrow value held one element a byte; itself, where there is none."""
@@ -48,7 +37,7 @@ def narrow(graph: Graph) -> Graph:
     new = holding.values(graph, {})
     for node in dict.fromkeys(graph.results):
         if node.dtype in HELD:
-            is_there = node.op in _EXISTING
+            is_there = node.op == "input" or OPS[node.op].storage == "constant"
             new[node] = node if is_there else make("pack", new[node], dtype=node.dtype)
             _inherit(new[node], graph.origins.of(node), holding.known, holding.origins)
     return apply(graph.mapped(new, holding.origins), _wrapped_once)
@@ -124,7 +113,8 @@ class _Holding:
 def _only_chooses(node: Node) -> bool:
     if node.op == "scatter_elements":
         return node.attr("reduction") in ("none", "min", "max")
-    return OPS[node.op].family in ("movement", "control") or node.op in _CHOOSING
+    op = OPS[node.op]
+    return op.chooses or op.family in ("movement", "control")
 
 
 def _computed(node: Node, inputs: tuple[Node, ...], attrs: dict[str, Any]) -> Node:

@@ -20,9 +20,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS, make, on_inputs
 from arenite.ir.ops.sources import full
-
-#: Families of ops that make constants of constants.
-_PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})
+from arenite.passes.known import PURE, is_constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class _Scaled:
 
 def fold_norms(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels in the weights and one bias."""
-    if not any(node.op == "conv" for node in graph.nodes):
+    if not any(map(_is_float_conv, graph.nodes)):
         return graph
     users = graph.users()
     outputs = set(graph.results)
@@ -60,8 +58,8 @@ def _known(graph: Graph) -> set[Node]:
     """What follows from constants alone."""
     known: set[Node] = set()
     for node in graph.nodes:
-        if node.op in ("constant", "buffer", "full") or (
-            node.inputs and OPS[node.op].family in _PURE and known.issuperset(node.inputs)
+        if is_constant(node) or (
+            node.inputs and OPS[node.op].family in PURE and known.issuperset(node.inputs)
         ):
             known.add(node)
     return known
@@ -121,6 +119,11 @@ def _rebuilt(node: Node, found: _Scaled) -> Node:
     return make("add", made, make("expand", row, shape=node.shape))
 
 
+def _is_float_conv(node: Node) -> bool:
+    """Whether a node is a convolution of floats: what follows exact sums is rounded as it says."""
+    return node.op == "conv" and node.dtype.kind is Kind.FLOAT
+
+
 def _with_one_factor(graph: Graph) -> Graph:
     """The graph with products and quotients by constants, behind convolutions, as one product."""
     users = graph.users()
@@ -132,7 +135,7 @@ def _with_one_factor(graph: Graph) -> Graph:
     factors: dict[Node, tuple[Node, Node]] = {}
     origins = graph.origins.subset(graph.everything)
     for node in graph.nodes:
-        if node.op == "conv" or (
+        if _is_float_conv(node) or (
             OPS[node.op].family == "elementwise" and not behind.isdisjoint(node.inputs)
         ):
             behind.add(node)

@@ -85,8 +85,8 @@ class _Splitting:
             self._keep(node, self._rebuilt(node))
             if is_complex(node):
                 self._in_memory.add(node)
-                parts = (make(op, self._whole[node]) for op in ("real", "imag"))
-                self._set_planes(node, *parts)
+                whole = self._whole[node]
+                self._set_planes(node, make("real", whole), make("imag", whole))
             return
         given = [
             self._planes[value] if is_complex(value) else (self._whole[value],) * 2
@@ -102,9 +102,9 @@ class _Splitting:
         """Whether a node is as it is in memory, hands on what is, or takes some of its rows."""
         if node.op in ("gather", "update_slice"):
             return node.inputs[0] in self._in_memory
-        family = OPS[node.op].family
-        is_made_up = node.op in ("full", "iota", "size")
-        return (family == "source" and not is_made_up) or family in ("control", "host")
+        op = OPS[node.op]
+        is_source = op.family == "source" and op.storage != "made up"
+        return is_source or op.family in ("control", "host")
 
     def _set_planes(self, node: Node, re: Node, im: Node) -> None:
         self._planes[node] = re, im

@@ -9,7 +9,7 @@ weights are 0 / 0 where they are spelled out, and their results zeros here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import BOOL, make, on_inputs
 from arenite.ir.ops.sources import full
-from arenite.passes.expand import why_expanded
 
 FLOAT32 = BY_NAME["float32"]
 
@@ -42,8 +41,8 @@ class _Spelled:
     inside: frozenset[Node]
 
 
-def recognise(graph: Graph) -> Graph:
-    """The graph with the op for every attention it spells out."""
+def recognise(graph: Graph, has_kernel: Callable[[Node], bool]) -> Graph:
+    """The graph with the op for every attention it spells out, if that has a kernel."""
     found = {node: spelled for node in graph.nodes if (spelled := _spelled(node)) is not None}
     if not found:
         return graph
@@ -57,7 +56,8 @@ def recognise(graph: Graph) -> Graph:
             made = on_inputs(node, tuple(new[value] for value in node.inputs))
         spelled = found.get(node)
         if spelled is not None and _is_private(node, spelled, users, outputs):
-            made = _made(node, spelled, new) or made
+            attention = _made(node, spelled, new)
+            made = attention if attention is not None and has_kernel(attention) else made
         is_other |= made is not node
         new[node] = made
         origins.add(made, *graph.origins.of(node))
@@ -175,7 +175,7 @@ def _number(node: Node) -> float | None:
 
 
 def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | None:
-    """The op, or None where it does not take these shapes or has no kernel for them."""
+    """The op, or None where it does not take these shapes."""
     product, scale = spelled.scores.product, spelled.scores.scale
     q, q_scale = _unscaled(product.inputs[0])
     k, k_scale = _unscaled(product.inputs[1])
@@ -193,8 +193,7 @@ def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | Non
     if spelled.mask is not None:
         operands.append(_mask(new[spelled.mask], spelled.hides, q))
     factor = scale * q_scale * k_scale
-    made = make("attention", *operands, scale=factor, causal=False, offset=0, window=0)
-    return made if why_expanded(made) is None else None
+    return make("attention", *operands, scale=factor, causal=False, offset=0, window=0)
 
 
 def _unscaled(node: Node) -> tuple[Node, float]:

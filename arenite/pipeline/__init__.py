@@ -137,11 +137,12 @@ def compile_anew(
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     """The values of nodes that depend on no input."""
     from arenite.ir.graph import Graph, topological
+    from arenite.ir.ops import OPS
 
     if not nodes:
         return []
     for node in topological(nodes):
-        if node.op in ("input", "parameter", "state"):
+        if OPS[node.op].storage == "given":
             raise NotSupported(
                 f"a value that depends on {node!r} has no number yet: it is an argument or a state "
                 "of a function that is being compiled, or an argument of the body of a loop; "

@@ -63,7 +63,8 @@ def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
     need more scratch than the usual, and some passes memory for packed weights."""
     choices = all_choices()
     quickest, *others = backend_of(options.device).ways(options)
-    simplified, _ = passes.run(graph, quickest)
+    neutral, _ = passes.run(graph, passes.NEUTRAL)
+    simplified, _ = passes.run(neutral, quickest)
     yield quickest, simplified, choices
     if options.memory is None:
         return
@@ -71,7 +72,7 @@ def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
         yield quickest, simplified, {}
     tried = {simplified.results}
     for way in others:
-        simplified, _ = passes.run(graph, way)
+        simplified, _ = passes.run(neutral, way)
         if simplified.results not in tried:
             tried.add(simplified.results)
             yield way, simplified, {}
@@ -128,7 +129,7 @@ def build(
     in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]
     return Compiled(
         options=options,
-        passes=tuple(one.name for one in drafted.passes),
+        passes=tuple(one.name for one in (*passes.NEUTRAL, *drafted.passes)),
         image=code.image,
         load_kernels=tuple(at_load),
         load=tuple(kernel.launch for kernel in at_load),

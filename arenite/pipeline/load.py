@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from arenite.codegen.kernels.built import Built
 from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
 from arenite.schedule import Kernel, Loop, Schedule
-
-_CONSTANTS = ("constant", "buffer")
 
 
 def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[int]:
@@ -34,7 +33,7 @@ def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[in
             isinstance(step, Kernel)
             and step.inputs
             and not built[step.number].loops.sizes
-            and all(node.op in _CONSTANTS or node in fixed for node in step.inputs)
+            and all(OPS[node.op].storage == "constant" or node in fixed for node in step.inputs)
             and outputs.isdisjoint(step.outputs)
         ):
             found.add(step.number)

@@ -17,18 +17,24 @@ from typing import TypeAlias
 from arenite.ir.dim import Dim, Found, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node, Origins
-from arenite.ir.ops import Region
+from arenite.ir.ops import OPS, Region
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.unbounded import CUTTING, sizes_made
 from arenite.ir.resize import needs, sized_order
 from arenite.pipeline.growth import Growth, growing_axes
 from arenite.schedule import outline
 
-#: What a frame is given.
-_GIVEN = frozenset({"input", "parameter", "state"})
-#: Made up where it is read.
-_MADE_UP = frozenset({"constant", "buffer", "full", "iota", "size", "arange"})
-_VIEWS = frozenset({"expand", "permute", "reshape", "slice"})
+
+def _is_given(node: Node) -> bool:
+    """Whether a frame is given it."""
+    return OPS[node.op].storage == "given"
+
+
+def _is_made_here(node: Node) -> bool:
+    """Whether every segment that reads it makes it: a constant, what takes no memory, a view."""
+    op = OPS[node.op]
+    is_shown = op.is_free or node.op == "permute"
+    return op.storage in ("constant", "made up") or is_shown or node.op == "arange"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ class _Stages:
 
     def _want(self, node: Node) -> None:
         """Have a value handed on as an array."""
-        if node.op not in _GIVEN and node not in self._called:
+        if not _is_given(node) and node not in self._called:
             self._wanted[self._stage_of[node]].outputs[node] = None
 
     def _trace(self, stage: int) -> None:
@@ -210,11 +216,11 @@ class _Stages:
             if node in seen:
                 continue
             seen.add(node)
-            if node in self._called or node.op in _GIVEN:
+            if node in self._called or _is_given(node):
                 wanted.inputs[node] = None
                 continue
             is_here = self._stage_of[node] == stage
-            if not (is_here or node.op in _MADE_UP or node.op in _VIEWS):
+            if not is_here and not _is_made_here(node):
                 wanted.inputs[node] = None
                 self._want(node)
                 continue

@@ -105,7 +105,7 @@ def tune_graph(
     counts = (1,) if n_threads == 1 else (1, n_threads)
     clock = _Clock(seconds)
     backend = backend_of(options.device)
-    simplified, _ = passes.run(graph, backend.ways(options)[0])
+    simplified, _ = passes.run(graph, (*passes.NEUTRAL, *backend.ways(options)[0]))
     variables = (*simplified.vars, *simplified.found)
     bindings = _bindings(variables, sizes)
     subjects = _subjects(simplified, options, variables, bindings)

@@ -16,6 +16,7 @@ from arenite.errors import InvalidGraph
 from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_in
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
 from arenite.memory import Alias, Lifetime, Value
 from arenite.program.frame import REGIONS
 from arenite.program.steps import ZERO, Cell, Instruction
@@ -91,7 +92,7 @@ class Book:
         if node in scope:
             return scope[node]
         if node not in self._constants:
-            if node.op not in ("constant", "buffer"):
+            if OPS[node.op].storage != "constant":
                 raise InvalidGraph(f"{node!r} is read before it is made")
             source = self._of_graph.get(node)
             if source is None:

@@ -112,10 +112,10 @@ class Executable(Closing):
     @cached_property
     def passes(self) -> tuple[Record, ...]:
         """The graph after each pass, made anew when asked for: running needs none of it."""
-        from arenite.passes import run
+        from arenite.passes import NEUTRAL, run
 
         options, names = self.compiled.options, self.compiled.passes
-        ways = backend_of(options.device).ways(options)
+        ways = [(*NEUTRAL, *own) for own in backend_of(options.device).ways(options)]
         way = next(way for way in ways if tuple(one.name for one in way) == names)
         return run(self.graph, way)[1]
 

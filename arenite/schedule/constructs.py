@@ -14,6 +14,7 @@ from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import full, parameter
 from arenite.ir.ops.control import LoopParts, is_always, loop_parts, trip_size
+from arenite.ir.ops.define import OPS
 from arenite.ir.regions import rebuilt
 from arenite.schedule.kernel import (
     Branch,
@@ -25,7 +26,7 @@ from arenite.schedule.kernel import (
     Schedule,
     Stage,
 )
-from arenite.schedule.roots import CONSTRUCTS, is_in_memory
+from arenite.schedule.roots import is_in_memory
 
 
 def construct(
@@ -95,7 +96,7 @@ def _overwritable(graph: Graph, node: Node, parts: LoopParts) -> dict[Node, Node
     for initial, one, following in zip(parts.initial, parts.carried, parts.following, strict=True):
         if following.op != "update_slice" or following.inputs[0] is not one:
             continue
-        is_elsewhere = is_in_memory(initial) or initial.op in CONSTRUCTS
+        is_elsewhere = is_in_memory(initial) or OPS[initial.op].is_construct
         if is_elsewhere or initial in graph.results or made.count(following) > 1:
             continue
         readers = [user for user in graph.nodes if initial in user.inputs]

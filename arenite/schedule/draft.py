@@ -13,16 +13,10 @@ from typing import TypeAlias
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node, Shape
-from arenite.schedule.access import Index, substitute
-from arenite.schedule.kernel import Role, Stage, outer_index, space_vars
-from arenite.schedule.roots import (
-    CONSTRUCTS,
-    CONTRACTIONS,
-    MAX_OPS,
-    MAX_PIECES,
-    PACKED,
-    is_in_memory,
-)
+from arenite.ir.ops.access import Index, space_vars, substitute
+from arenite.ir.ops.define import OPS
+from arenite.schedule.kernel import Role, Stage, outer_index
+from arenite.schedule.roots import MAX_OPS, MAX_PIECES
 
 #: Rows too few to be shared out, and points of a space from which on that matters.
 FEW_ROWS = 8
@@ -69,7 +63,7 @@ class Draft:
 
     @property
     def is_construct(self) -> bool:
-        return self.stages[0].node.op in CONSTRUCTS
+        return OPS[self.stages[0].node.op].is_construct
 
     @property
     def joins_parts(self) -> bool:
@@ -78,7 +72,7 @@ class Draft:
 
     @property
     def is_contraction(self) -> bool:
-        return any(stage.node.op in CONTRACTIONS for stage in self.stages)
+        return any(OPS[stage.node.op].is_contraction for stage in self.stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,7 @@ def in_place_of(draft: Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ..
     roles = {stage.role for stage in draft.stages}
     if draft.is_map:
         here: set[Index] = {space_vars(draft.space)}
-    elif draft.stages[0].node.op in PACKED and roles == {Role.REDUCE, Role.SCALAR}:
+    elif OPS[draft.stages[0].node.op].is_packed and roles == {Role.REDUCE, Role.SCALAR}:
         here = {outer_index(draft.axes, space_vars(draft.space))}
     else:
         return ()
@@ -159,5 +153,6 @@ def in_place_of(draft: Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ..
         if indices == here
         and read.shape == output.shape
         and read.dtype.bits == output.dtype.bits
-        and (read.op in ("parameter", "state") or not is_in_memory(read))
+        and OPS[read.op].storage != "constant"
+        and read.op != "input"
     )

@@ -15,27 +15,24 @@ from itertools import count
 from arenite.ir.dim import bounds, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
 from arenite.ir.node import Node
+from arenite.ir.ops.access import (
+    Index,
+    Source,
+    is_elementwise,
+    is_view,
+    reduction_of,
+    sources,
+    space_vars,
+)
 from arenite.ir.ops.control import loop_parts, regions_of, trip_size
-from arenite.schedule.access import Index, Source, is_elementwise, is_view, sources
+from arenite.ir.ops.define import OPS
 from arenite.schedule.constructs import construct
 from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of
-from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step, space_vars
+from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step
 from arenite.schedule.order import in_order
 from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
-from arenite.schedule.reduce import reduction_of
-from arenite.schedule.roots import (
-    ATTENTIONS,
-    CONSTRUCTS,
-    CONTRACTIONS,
-    COSTS,
-    attention_in,
-    choose_roots,
-    is_in_memory,
-    own_ops,
-    read_by_construct,
-    scores_of,
-)
+from arenite.schedule.roots import choose_roots, computed_by, is_in_memory
 
 
 def fuse(graph: Graph) -> Schedule:
@@ -103,7 +100,7 @@ class _Drafts:
         self.works: list[Draft] = []  # the drafts that are left, once all are joined
         constructs: dict[object, Draft] = {}
         for node in roots:
-            if node.op in CONSTRUCTS:
+            if OPS[node.op].is_construct:
                 # Results that differ in the index alone are of one construct.
                 key = (node.op, node.inputs, *(a for a in node.attrs if a[0] != "index"))
                 draft = constructs.get(key)
@@ -118,15 +115,18 @@ class _Drafts:
     def _draft(self, node: Node) -> Draft:
         reduction = reduction_of(node)
         if reduction is not None:
-            n_ops = 2 if node.op in CONTRACTIONS else 1  # multiply and add
+            n_ops = 2 if OPS[node.op].is_contraction else 1  # multiply and add
             draft = Draft(reduction.space, reduction.axes, [Stage(node, Role.REDUCE)], n_ops, {})
             pending = list(reduction.factors(space_vars(reduction.space)))
         else:
-            n_ops = 0 if is_elementwise(node) or is_view(node) else own_ops(node)
-            draft = Draft(node.shape, (), [Stage(node, Role.ROW)], n_ops, {})
-            attention = attention_in(node, self.roots)
-            if attention is not None:
-                draft.space, draft.n_ops = scores_of(attention)
+            made = computed_by(node, self.roots)
+            op = OPS[made.op]
+            space, n_ops = node.shape, op.cost
+            if op.work is not None:
+                space, n_ops = op.work(made)
+            elif is_elementwise(node) or is_view(node):
+                n_ops = 0  # counted with what is inlined
+            draft = Draft(space, (), [Stage(node, Role.ROW)], n_ops, {})
             pending = self._needed(node, space_vars(node.shape), draft)
         seen: set[tuple[Node, Index]] = set()
         while pending:
@@ -162,11 +162,9 @@ class _Drafts:
             found = list(sources(node, index))
             draft.n_pieces += sum(1 for source in found if source.guards)
             return found
-        read = read_by_construct(node) if node.op in CONSTRUCTS else node.inputs
-        if node.op in ATTENTIONS:
-            read = tuple(self._behind_views(value) for value in read)
-        for value in read:
-            draft.reads[value] = None
+        op = OPS[node.op]
+        for value in loop_parts(node).read if node.op == "loop" else node.inputs:
+            draft.reads[self._behind_views(value) if op.reads_views else value] = None
         return []
 
     def _behind_views(self, node: Node) -> Node:
@@ -346,7 +344,7 @@ class _Drafts:
 def _region_ends(node: Node) -> list[Node]:
     """What a construct has inside, and the trip count it does not read. What it reads waits for
     its own sizes: all that lies behind that is not looked through."""
-    if node.op not in CONSTRUCTS:
+    if not OPS[node.op].is_construct:
         return []
     size = [loop_parts(node).trips] if node.op == "loop" else []
     trips = [one for one in size if trip_size(one) is not None]
@@ -368,7 +366,7 @@ def _inlined(made: list[Node], by_node: dict[Node, Draft]) -> list[Node]:
 
 def _cost(inlined: list[Node]) -> int:
     """What all of these nodes cost for one element, counted in additions."""
-    return sum(COSTS.get(node.op, 1) for node in inlined if is_elementwise(node))
+    return sum(OPS[node.op].cost for node in inlined if is_elementwise(node))
 
 
 def _name(made: list[Node], inlined: list[Node], number: int) -> str:

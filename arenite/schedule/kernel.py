@@ -18,18 +18,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, Found, LoopVar, Var, bounds, product
+from arenite.ir.dim import Dim, Found, Var, product
 from arenite.ir.node import Node, Origin, Shape
+from arenite.ir.ops.access import Index
 from arenite.ir.ops.control import LoopParts, is_always, trip_size
+from arenite.ir.ops.define import OPS
 from arenite.ir.ops.host import HostFunction
-from arenite.schedule.access import Index
-
-#: Products of bytes, summed in whole numbers; all else, what follows them too, is done in floats.
-BYTE_PRODUCTS = frozenset("matmul_bytes conv_bytes matmul_packed matmul_packed_experts".split())
 
 
 class Role(Enum):
@@ -97,7 +94,7 @@ class Kernel:
         floats = "float64" if is_wide else "float32"
         inner = product(self.space) * self.n_ops
         outer = product(self.outer_shape) * self.n_outer_ops
-        if any(stage.node.op in BYTE_PRODUCTS for stage in self.stages):
+        if any(OPS[stage.node.op].multiplies_bytes for stage in self.stages):
             return {"int8": inner, floats: outer}
         return {floats: inner + outer}
 
@@ -149,8 +146,7 @@ class Loop:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """What it reads from memory."""
-        parts = self.parts
-        return (*control_reads(parts), *parts.initial, *parts.captures)
+        return self.parts.read
 
     @property
     def overwritten(self) -> tuple[Node, ...]:
@@ -274,18 +270,6 @@ def _kernel_lines(kernel: Kernel) -> list[str]:
 
 def _indented(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
-
-
-def control_reads(parts: LoopParts) -> tuple[Node, ...]:
-    """The trip count and the condition, where they are found while running."""
-    trips = () if trip_size(parts.trips) is not None else (parts.trips,)
-    return trips if is_always(parts.condition) else (*trips, parts.condition)
-
-
-@lru_cache(1 << 10)
-def space_vars(space: Shape) -> tuple[Var, ...]:
-    """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
-    return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
 
 
 def outer_index(kernel_axes: tuple[int, ...], variables: tuple[Var, ...]) -> Index:

@@ -14,13 +14,11 @@ from typing import TypeAlias
 
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
+from arenite.ir.ops.define import OPS
 from arenite.schedule.draft import Draft
 
 #: Where a draft stands: its number, or that of one it stands behind and how many are before it.
 Place: TypeAlias = tuple[int, ...]
-
-#: Sources whose values are known before anything runs.
-CONSTANTS = frozenset({"constant", "buffer"})
 
 
 def in_order(
@@ -75,7 +73,7 @@ def _sooner(
     for number, draft in enumerate(drafts):
         makers = [by_node[read].final() for read in draft.reads if read in by_node]
         ready = [one for one in makers if id(one) in prepared]
-        if all(read in by_node or read.op in CONSTANTS for read in draft.reads) and (
+        if all(read in by_node or OPS[read.op].storage == "constant" for read in draft.reads) and (
             len(ready) == len(makers) and id(draft) not in after
         ):
             prepared[id(draft)] = ready

@@ -17,10 +17,11 @@ from arenite.errors import NotSupported
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops import Region, make, parameter
-from arenite.ir.ops.control import loop_parts
+from arenite.ir.ops.control import loop_parts, regions_of
+from arenite.ir.ops.define import OPS
 from arenite.ir.regions import rebuilt
 from arenite.passes.known import is_known
-from arenite.schedule.roots import CONSTRUCTS, MADE_UP, PACKED, is_in_memory
+from arenite.schedule.roots import is_in_memory, is_made_up
 
 
 def outline(graph: Graph) -> Graph:
@@ -36,7 +37,7 @@ def outline(graph: Graph) -> Graph:
     taken = set(outputs)
     for state, value in made.updates:
         if value is not state:
-            if is_in_memory(value) or value.op in CONSTRUCTS:
+            if is_in_memory(value) or OPS[value.op].is_construct:
                 value = copied(value)
             while value in taken:
                 value = copied(value)
@@ -86,7 +87,9 @@ def _outlined(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
             f"branches and loops stand in each other more than {MAX_DEPTH} deep; let one of them "
             "choose by a number instead, as with gather or where"
         )
-    if not any(node.op in ("if", "loop", "branch") for node in nodes):
+    if not any(
+        node.op == "if" or (OPS[node.op].is_construct and regions_of(node)) for node in nodes
+    ):
         return graph
     # Which ifs there are outside of all others depends on what is placed in them, and the other way
     # round: first as if all of one condition went together, then with the groups that order allows.
@@ -115,7 +118,7 @@ def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
         sides = node.op == "if" and place is None
         for k, value in enumerate(node.inputs):
             wanted[value].add((group_of[node], k == 1) if sides and k else place)
-        if node.op in PACKED and is_known(node.inputs[1]):
+        if OPS[node.op].is_packed and is_known(node.inputs[1]):
             wanted[node.inputs[1]].add(None)  # at load, and not in each run that comes here
     return places
 
@@ -216,7 +219,7 @@ class _Rebuilding:
         return [node.inputs[1 if side else 2] for node in self.groups[group].members]
 
     def _is_outside(self, node: Node) -> bool:
-        if node.op in MADE_UP or node.op == "constant":
+        if is_made_up(node) or node.op == "constant":
             return False
         return self.places[node] is None or is_in_memory(node)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.schedule.roots import CONSTRUCTS
+from arenite.ir.ops.define import OPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ class _Search:
                 # The bytes of a state are written only on the way to what it becomes.
                 may_take = leads_to.get(node) is owner.get(old, old)
             else:
-                may_take = old in self.made_by and old.op not in CONSTRUCTS and node not in results
+                is_made = old in self.made_by and not OPS[old.op].is_construct
+                may_take = is_made and node not in results
             if may_take and old not in kept and self._take(node, old):
                 owner[node] = owner.get(old, old)
         broken = [

@@ -9,24 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import NamedTuple
 
-from arenite.ir.dim import Dim, bounds, known_le, product
+from arenite.ir.dim import Dim, known_le, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Shape
-from arenite.ir.ops.blocks import depth_of
-from arenite.ir.ops.control import loop_parts
+from arenite.ir.node import Node
+from arenite.ir.ops.access import is_affine, is_elementwise, is_view, reshaped_index, space_vars
 from arenite.ir.ops.define import OPS
-from arenite.schedule.access import (
-    Source,
-    coefficient,
-    is_affine,
-    is_elementwise,
-    is_view,
-    linear,
-    reshaped_index,
-    sources,
-)
-from arenite.schedule.kernel import control_reads, space_vars
-from arenite.schedule.reduce import is_reduction
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96
@@ -40,54 +27,6 @@ MAX_PART_OPS = 4 * MAX_OPS
 #: A value used more than once is computed anew where that takes no more than this.
 CHEAP_OPS = 4
 
-#: What an operation costs, beside an addition.
-COSTS = (
-    dict.fromkeys("div floordiv mod fmod sqrt rsqrt reciprocal".split(), 3)
-    | dict.fromkeys(
-        (
-            "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-            "atanh erf pow atan2"
-        ).split(),
-        12,
-    )
-    | dict.fromkeys(("sort", "argsort"), 256)
-)
-
-#: Reductions over a space that is no value's shape; only epilogues can be joined to them.
-CONTRACTIONS = frozenset(
-    "matmul matmul_panels conv conv_last depthwise_last matmul_bytes conv_bytes "
-    "matmul_packed conv_winograd".split()
-)
-
-#: Whose weights are packed: read from memory as they lie there.
-PACKED = frozenset(
-    "matmul_panels conv_last depthwise_last conv_winograd matmul_bytes conv_bytes".split()
-)
-
-#: Whose first operand is read in runs, from memory.
-IN_RUNS = frozenset({"matmul_bytes", "conv_bytes"})
-
-#: Kernels of their own that read operands through views.
-ATTENTIONS = frozenset({"attention", "attention_parts"})
-
-#: Whose operands are read many times, element by element.
-_READING_OFTEN = CONTRACTIONS | ATTENTIONS | {"window"}
-
-#: Sources that take no memory: made up where they are needed.
-MADE_UP = frozenset({"full", "iota", "size"})
-
-
-#: What is no kernel but has kernels inside.
-CONSTRUCTS = frozenset({"branch", "loop", "cut", "host"})
-
-
-def read_by_construct(node: Node) -> tuple[Node, ...]:
-    """What a branch, a loop, a cut or a call of the host reads from memory."""
-    if node.op != "loop":
-        return node.inputs
-    parts = loop_parts(node)
-    return (*control_reads(parts), *parts.initial, *parts.captures)
-
 
 def is_copy(node: Node) -> bool:
     """Whether a node does nothing but write what it reads once more."""
@@ -96,66 +35,33 @@ def is_copy(node: Node) -> bool:
 
 def is_in_memory(node: Node) -> bool:
     """Whether a node exists before anything runs: an argument, a constant, an array."""
-    return OPS[node.op].family == "source" and node.op not in MADE_UP and node.op != "random_bits"
+    return OPS[node.op].storage in ("given", "constant")
 
 
-def scores_of(node: Node) -> tuple[Shape, int]:
-    """The shape of the scores of an attention, and what the work on one of them costs."""
-    q, k, v = node.inputs[:3]
-    widths = bounds(q.shape[-1])[1] + bounds(v.shape[-1])[1]
-    return (*q.shape[:-1], k.shape[-2]), widths + COSTS["exp"]
+def is_made_up(node: Node) -> bool:
+    """Whether a node takes no memory: it is made up where it is needed."""
+    return OPS[node.op].storage == "made up"
 
 
-def own_ops(node: Node) -> int:
-    """Operations for one element of a node that no loops over its inputs spell out."""
-    if node.op == "matmul_experts":
-        return 2 * bounds(node.inputs[0].shape[-1])[1]
-    if node.op == "matmul_packed_experts":
-        return 2 * depth_of(node.inputs[0])
-    return COSTS.get(node.op, 1)
+def computed_by(node: Node, written: Container[Node]) -> Node:
+    """What a kernel for the node computes: itself, or what it permutes, if that is not written and
+    can be made in this order."""
+    if node.op == "permute" and OPS[node.inputs[0].op].writes_views:
+        return node if node.inputs[0] in written else node.inputs[0]
+    return node
 
 
-def attention_in(node: Node, written: Container[Node]) -> Node | None:
-    """The attention that a kernel for the node computes: itself, or one that is not written, whose
-    results it shows in another order."""
-    if node.op == "permute" and node.inputs[0].op == "attention":
-        return None if node.inputs[0] in written else node.inputs[0]
-    return node if node.op in ATTENTIONS else None
-
-
-def _turned_attentions(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
-    """Attentions that only one permute reads, with rows as they are: what it makes is written."""
+def _turned(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
+    """Attentions and the like that only one permute reads, with rows as they are: what it makes is
+    written."""
     found = {}
     results = set(graph.results)
     for node in graph.nodes:
-        if node.op == "attention" and len(users[node]) == 1 and node not in results:
+        if OPS[node.op].writes_views and len(users[node]) == 1 and node not in results:
             [user] = users[node]
             if user.op == "permute" and user.attr("axes")[-1] == user.ndim - 1:
                 found[node] = user
     return found
-
-
-def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
-    """Whether a node is a view whose elements lie in memory at even distances, whichever of the
-    nodes that it shows is written; along its last axis side by side if they are read in runs."""
-    variables = space_vars(node.shape)
-    source = Source(node, variables)
-    while is_view(source.node):
-        inner = sources(source.node, source.index)
-        if len(inner) != 1 or inner[0].guards:
-            return False
-        [source] = inner
-        position = linear(source.index, source.node.shape)
-        if not is_affine(position, variables):
-            return False
-        if in_runs and coefficient(position, variables[-1]) != 1:
-            return False
-    return source.node is not node and source.node.op not in MADE_UP
-
-
-def _is_scattered(node: Node) -> bool:
-    """Whether a node is a view whose rows lie nowhere side by side."""
-    return is_view(node) and not is_readable_in_place(node, in_runs=True)
 
 
 def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]:
@@ -165,7 +71,7 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
     becoming = {value for _, value in graph.updates}
     roots: dict[Node, str] = {}
     inlined: dict[Node, _Inlined] = {}
-    turned = _turned_attentions(graph, users)
+    turned = _turned(graph, users)
     for node in graph.nodes:
         if is_in_memory(node) or node in turned:
             inlined[node] = _Inlined(node)
@@ -175,14 +81,14 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
         if node in becoming and not is_copy(node):
             reason = "what a state becomes"
         if node.op == "permute" and node.inputs[0] in turned:
-            reason = "attention writes its results in this order"
+            reason = f"{node.inputs[0].op} writes its results in this order"
         kept = node
         if reason is None:
             reason = _too_many_pieces(made)
         if reason is None:
             reason = _too_dear(node, made, users[node])
             # A view costs nothing: what it shows is what is worth keeping.
-            kept = node if made.behind.op in MADE_UP else made.behind
+            kept = node if is_made_up(made.behind) else made.behind
         if reason is not None:
             if node.op == "concat" and kept is node and made.ops > MAX_PART_OPS:
                 _write_dearest(node, inlined, roots)
@@ -213,12 +119,13 @@ class _Inlined(NamedTuple):
     def of(node: Node, parts: Sequence[_Inlined]) -> _Inlined:
         """Of a node that is made of these; what two of them share is computed for each."""
         shown = is_view(node)
-        joins = node.op in ("concat", "pad")
+        op = OPS[node.op]
+        joins = op.is_pieced
         is_one = shown and len(node.inputs) == 1 and not is_in_memory(node.inputs[0])
-        ops = COSTS.get(node.op, 0 if shown or node.op in MADE_UP else 1)
+        ops = 0 if shown or is_made_up(node) else op.cost
         pieces = len(parts) if joins else 0
         views = 0
-        is_flat = is_elementwise(node) or node.op in ("reshape", "full")
+        is_flat = is_elementwise(node) or op.keeps_order
         for part in parts:
             ops += part.ops
             pieces += part.pieces
@@ -260,7 +167,7 @@ def _write_dearest(node: Node, inlined: dict[Node, _Inlined], roots: dict[Node, 
         if ops <= MAX_PART_OPS:
             break
         ops -= inlined[part].ops
-        kept = part if inlined[part].behind.op in MADE_UP else inlined[part].behind
+        kept = part if is_made_up(inlined[part].behind) else inlined[part].behind
         roots.setdefault(kept, f"more than {MAX_PART_OPS} operations in the parts of one concat")
         inlined[part] = inlined[part].seen_from(inlined[kept], kept, part)
         inlined[kept] = _Inlined(kept) if kept is not part else inlined[part]
@@ -272,30 +179,21 @@ def _needed_in_memory(node: Node, users: tuple[Node, ...], outputs: set[Node]) -
         return "a copy: what it reads is a value of its own, handed on as another"
     if node in outputs:
         return "an output of the graph"
-    if is_reduction(node):
+    if OPS[node.op].reduction is not None:
         return "a reduction is complete only when all of its elements are in"
-    if not is_elementwise(node) and not is_view(node) and node.op not in MADE_UP:
+    if not is_elementwise(node) and not is_view(node) and not is_made_up(node):
         return f"{node.op} is a kernel of its own"
-    for user in users:
-        if user.op in CONSTRUCTS and node not in read_by_construct(user):
-            continue
-        if user.op in ATTENTIONS:
-            in_runs = user.op == "attention_parts" and node in user.inputs[1:3]
-            if is_readable_in_place(node, in_runs=in_runs):
-                continue
-        if not is_elementwise(user) and not is_view(user) and not is_reduction(user):
-            return f"{user.op} reads it from memory"
-        if user.op in PACKED and (node is user.inputs[1] or node.op == "concat"):
-            return f"{user.op} reads it from memory"
-        if user.op in ("depthwise_last", "conv_winograd") and node.op != "slice":
-            return f"{user.op} reads runs of channels from memory"
-        if user.op == "matmul_packed":
-            return "matmul_packed reads it from memory"
-        if user.op == "matmul_panels" and _is_scattered(node):
-            return "matmul_panels reads rows from memory"
-        if user.op in IN_RUNS and node.op not in ("reshape", *MADE_UP):
-            return f"{user.op} reads runs of bytes from memory"
-    return None
+    reasons = (_operand(user, node) for user in users)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _operand(user: Node, node: Node) -> str | None:
+    """Why a user reads a node from memory."""
+    op = OPS[user.op]
+    if op.operand is not None:
+        return op.operand(user, node)
+    is_computed = is_elementwise(user) or is_view(user) or op.reduction is not None
+    return None if is_computed else f"{user.op} reads it from memory"
 
 
 def _too_dear(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None:
@@ -310,9 +208,10 @@ def _too_dear(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"
-        if user.op in _READING_OFTEN and ops > 0:
+        op = OPS[user.op]
+        if (op.rereads or op.is_contraction) and ops > 0:
             return f"each element is read many times by {user.op}"
-        if user.op in CONTRACTIONS and made.is_pieced:
+        if op.is_contraction and made.is_pieced:
             return f"{user.op} would choose between pieces for every product"
     return None
 

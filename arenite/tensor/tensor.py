@@ -21,7 +21,7 @@ from arenite.ir.compose.basic import cast
 from arenite.ir.dim import Expr
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops import buffer, size
+from arenite.ir.ops import OPS, buffer, size
 from arenite.tensor import realize as realization
 from arenite.tensor.base import (
     ORIGINS,
@@ -38,8 +38,6 @@ from arenite.tensor.neural import NeuralMethods
 from arenite.tensor.promote import INT64, INTEGERS
 from arenite.tensor.reductions import ReductionMethods
 from arenite.tensor.shown import html_of, text_of
-
-_SOURCES = ("constant", "buffer")
 
 
 class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
@@ -69,7 +67,7 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
     @property
     def is_realized(self) -> bool:
         """Whether its numbers are there already."""
-        return self._node.op in _SOURCES
+        return OPS[self._node.op].storage == "constant"
 
     def realize(self) -> Self:
         """Compute the numbers, once; the tensor then stands for them."""

@@ -19,6 +19,7 @@ from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph
 from arenite.tensor import Tensor
 from tests.codegen.made import MadeKernel
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -177,7 +178,7 @@ class Made(MadeKernel):
             for k, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
         ]
         result = case.attention(*(Tensor.of_node(node) for node in inputs))
-        graph, _ = passes.run(Graph(tuple(inputs), (result.node,)), passes.PASSES)
+        graph, _ = passes.run(Graph(tuple(inputs), (result.node,)), PASSES)
         super().__init__(graph, target, is_plain=is_plain)
 
     @property

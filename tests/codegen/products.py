@@ -18,6 +18,7 @@ from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph
 from arenite.tensor import Tensor
 from tests.codegen.made import Array, MadeKernel
+from tests.passes.lists import PASSES
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -39,7 +40,7 @@ class Made(MadeKernel):
         results = function(*(Tensor.of_node(node) for node in inputs))
         results = [results] if isinstance(results, Tensor) else results
         graph = Graph(tuple(inputs), tuple(result.node for result in results))
-        super().__init__(passes.run(graph, passes.PASSES)[0], target)
+        super().__init__(passes.run(graph, PASSES)[0], target)
 
 
 def numbers(shape: Sequence[int], seed: int, dtype: Any = np.float32) -> Array:

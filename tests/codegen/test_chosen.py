@@ -10,10 +10,11 @@ from arenite.codegen.chosen import build_all, build_chosen, form_of, nameless_te
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.schedule import fuse
 from arenite.schedule.kernel import Kernel
 from arenite.tensor import Tensor, asarray, concat, spec
+from tests.passes.lists import PASSES
 
 
 def kernels_of(*outputs: Tensor) -> tuple[Kernel, ...]:

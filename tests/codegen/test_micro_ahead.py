@@ -14,9 +14,10 @@ from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import named
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 
 FLOAT32 = BY_NAME["float32"]
 PREFETCH = r"call void @llvm\.prefetch\.p0\(ptr [^,]+, i32 (\d), i32 2, i32 1\)"

@@ -24,6 +24,8 @@ from arenite.backends.cpu.blocks.runs import RunsKernel
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.compiling import llvm
 from arenite.backends.cpu.lowering.lower import lower
+from arenite.backends.cpu.ops.block_forms import form_of, packed_panels, panel_weights
+from arenite.backends.cpu.ops.blocks import RUN_WORDS, quantised
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME, float32
@@ -32,8 +34,6 @@ from arenite.dtype.blocks import dequantised
 from arenite.ir import Node, graph_input, make
 from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.graph import Graph
-from arenite.ir.ops.block_forms import form_of, packed_panels, panel_weights
-from arenite.ir.ops.blocks import RUN_WORDS, quantised
 from arenite.ir.reference import evaluate
 from arenite.schedule import fuse
 from tests.codegen.block_weights import TYPES, random_blocks, set_scales, weights_node

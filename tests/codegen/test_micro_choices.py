@@ -21,17 +21,18 @@ from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.cut import ConvSizes, cut_conv
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, Cut, Layout, cut
 from arenite.backends.cpu.gemm.choices import conv_ways, depthwise_ways, product_ways
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import AVX2, AVX512, NEON, Target, named
 from arenite.codegen.kernels.built import Built
 from arenite.dtype import float32
 from arenite.ir import reference
 from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.graph import Graph
-from arenite.ir.ops.convolution import PANEL
 from arenite.schedule import Kernel, fuse
 from arenite.tensor import Tensor, from_numpy
 from tests.codegen.building import Guarded
 from tests.codegen.run_kernels import RUNNABLE, Compiled
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 
@@ -202,7 +203,7 @@ def test_all_ways_compute_what_the_operation_means(case: str, target: str) -> No
         for k, array in enumerate(arrays)
     ]
     graph = Graph(tuple(nodes), (function(*map(Tensor.of_node, nodes)).node,))
-    simplified, _ = passes.run(graph, passes.PASSES)
+    simplified, _ = passes.run(graph, PASSES)
     sizes = reference.bind(graph, arrays)
     n_kernels = 0
     for kernel in fuse(simplified).kernels:

@@ -15,9 +15,10 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 
 
 def built(channels: int, size: int, stride: int = 1) -> tuple[Built, DepthwiseKernel]:

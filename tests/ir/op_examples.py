@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import arenite.backends.cpu.ops  # noqa: F401
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
 from arenite.dtype.blocks import LAYOUTS
@@ -114,7 +115,7 @@ def _byte_panels() -> Node:
     return constant(panels)
 
 
-EXAMPLES: dict[str, Callable[[], Node]] = {
+NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
     "input": lambda: x(3, 4),
     "constant": lambda: constant(np.arange(6.0).reshape(2, 3)),
     "buffer": lambda: buffer(np.arange(6.0).reshape(2, 3)),
@@ -186,6 +187,44 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         offset=2,
         window=0,
     ),
+    "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),
+    "conv_transpose": lambda: make(
+        "conv_transpose",
+        x(2, 4, 5, 6),
+        x(4, 3, 3, 2, index=1),
+        groups=2,
+        output_padding=(1, 0),
+        **_CONV,
+    ),
+    "dequantise": lambda: _of_weights("dequantise"),
+    "pack": lambda: make("pack", x(3, 5, dtype=I8), dtype=I4),
+    "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=I8), dtype=I4)),
+    "matmul_blocks": lambda: _of_weights("matmul_blocks", x(2, 3, 64)),
+    "rows_of_blocks": lambda: make(
+        "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype
+    ),
+    "matmul_experts": lambda: make(
+        "matmul_experts",
+        x(2, 64),
+        w := _weights(3),
+        constant(np.array([[2, 0], [0, 1]])),
+        dtype=w.dtype,
+    ),
+    "host": lambda: make(
+        "host", x(3, 4), function=HostFunction(np.negative), shape=(3, 4), dtype=F32
+    ),
+    "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
+    "branch": _branch,
+    "cut": lambda: make("cut", x(3, 4), full((), 2, I64), size=Found("found", 0, 3)),
+    "loop": _loop,
+    "arange": lambda: make("arange", full((), 3, I64), size=any_size()),
+    "growing_loop": _growing_loop,
+    "specialize": _specialize,
+    "parameter": lambda: parameter((3, 4), F32),
+}
+
+#: In the layouts of the CPU's kernels.
+LAYOUT_EXAMPLES: dict[str, Callable[[], Node]] = {
     "attention_parts": lambda: make(
         "attention_parts",
         x(1, 4, 3, 2),
@@ -197,15 +236,6 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         offset=2,
         window=2,
         chunk=2,
-    ),
-    "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),
-    "conv_transpose": lambda: make(
-        "conv_transpose",
-        x(2, 4, 5, 6),
-        x(4, 3, 3, 2, index=1),
-        groups=2,
-        output_padding=(1, 0),
-        **_CONV,
     ),
     "conv_last": lambda: make(
         "conv_last", x(2, 5, 6, 4), x(2, 2, 3, 2, 2, 16, index=1), channels=38, **_CONV
@@ -233,15 +263,8 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         **_CONV,
     ),
     "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
-    "dequantise": lambda: _of_weights("dequantise"),
     "pack_blocks": lambda: _of_weights("pack_blocks"),
     "quantise_blocks": lambda: make("quantise_blocks", x(2, 3, 64)),
-    "pack": lambda: make("pack", x(3, 5, dtype=I8), dtype=I4),
-    "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=I8), dtype=I4)),
-    "matmul_blocks": lambda: _of_weights("matmul_blocks", x(2, 3, 64)),
-    "rows_of_blocks": lambda: make(
-        "rows_of_blocks", w := _weights(), constant(np.array([[18, 0]])), dtype=w.dtype
-    ),
     "rows_of_panels": lambda: make(
         "rows_of_panels",
         panels := _of_weights("pack_blocks"),
@@ -257,13 +280,6 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         dtype=panels.inputs[0].dtype,
         columns=19,
     ),
-    "matmul_experts": lambda: make(
-        "matmul_experts",
-        x(2, 64),
-        w := _weights(3),
-        constant(np.array([[2, 0], [0, 1]])),
-        dtype=w.dtype,
-    ),
     "matmul_packed_experts": lambda: make(
         "matmul_packed_experts",
         make("quantise_blocks", x(2, 64)),
@@ -274,19 +290,9 @@ EXAMPLES: dict[str, Callable[[], Node]] = {
         columns=19,
         choices=2,
     ),
-    "host": lambda: make(
-        "host", x(3, 4), function=HostFunction(np.negative), shape=(3, 4), dtype=F32
-    ),
-    "if": lambda: make("if", x(dtype=BOOL), x(3, 4, index=1), x(3, 4, index=2)),
-    "branch": _branch,
-    "cut": lambda: make("cut", x(3, 4), full((), 2, I64), size=Found("found", 0, 3)),
-    "loop": _loop,
-    "arange": lambda: make("arange", full((), 3, I64), size=any_size()),
-    "growing_loop": _growing_loop,
-    "specialize": _specialize,
-    "parameter": lambda: parameter((3, 4), F32),
 }
 
+EXAMPLES = {**NEUTRAL_EXAMPLES, **LAYOUT_EXAMPLES}
 assert EXAMPLES.keys() == OPS.keys()
 
 

@@ -12,8 +12,9 @@ from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.errors import AreniteError, IndexOutOfRange, InvalidGraph, ShapeMismatch, TypeMismatch
 from arenite.ir import Graph, Node, Var, make
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from tests.ir.op_examples import x
+from tests.passes.lists import PASSES
 
 F32, I64 = BY_NAME["float32"], BY_NAME["int64"]
 

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.integers import integers
 from arenite.dtype import of as dtype_of
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, apply, run
-from arenite.passes.integers import integers
+from arenite.passes import apply, run
 from arenite.pipeline import compile_graph
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 BYTES = [np.uint8, np.int8]

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
+from arenite.backends.cpu.passes.integers import integers, matmul_panels
 from arenite.dtype import BY_NAME
 from arenite.ir import reference
 from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, apply, run
-from arenite.passes.integers import integers, matmul_panels
+from arenite.passes import apply, run
 from arenite.pipeline import compile_graph
 from arenite.tensor import Tensor
 from tests.passes.byte_graphs import (
@@ -38,6 +38,7 @@ from tests.passes.byte_graphs import (
     products,
     quantised,
 )
+from tests.passes.lists import PASSES
 
 
 @pytest.mark.parametrize("a_type", BYTES)

@@ -9,7 +9,7 @@ import pytest
 
 from arenite.ir import reference
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.pipeline import compile_graph
 from tests.passes.byte_graphs import (
     BYTES,
@@ -17,6 +17,7 @@ from tests.passes.byte_graphs import (
     known,
     ops_of,
 )
+from tests.passes.lists import PASSES
 
 
 @pytest.mark.parametrize("kind", BYTES)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
+from arenite.backends.cpu.passes.integers import conv_panels
 from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.passes import PASSES, run
-from arenite.passes.integers import conv_panels
+from arenite.passes import run
 from arenite.pipeline import compile_graph
 from tests.passes.byte_graphs import (
     BYTES,
@@ -33,6 +33,7 @@ from tests.passes.byte_graphs import (
     ops_of,
     quantised,
 )
+from tests.passes.lists import PASSES
 
 
 @pytest.mark.parametrize("a_type", BYTES)

@@ -15,14 +15,15 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.layout import layout, panels_of, why_left
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.dim import Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.passes import PASSES, apply, run
-from arenite.passes.layout import layout, panels_of, why_left
+from arenite.passes import apply, run
 from arenite.tensor import Tensor, where
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 FLOAT32 = BY_NAME["float32"]

@@ -15,8 +15,9 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.ops.narrow import HELD
 from arenite.ir.regions import loop
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.passes.narrow import codes, narrow, of_codes
+from tests.passes.lists import PASSES
 
 BOOL, INT64, FLOAT32, INT8 = (BY_NAME[n] for n in ("bool", "int64", "float32", "int8"))
 INT4, UINT4, INT2, FLOAT4 = (BY_NAME[n] for n in ("int4", "uint4", "int2", "float4_e2m1fn"))

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import ir
+from arenite.backends.cpu.passes.panels import MOST_ROWS, panels
 from arenite.dtype import BY_NAME
 from arenite.dtype import of as dtype_of
 from arenite.ir import reference, verify
 from arenite.ir.dim import Var
 from arenite.ir.graph import Graph, topological
-from arenite.passes import PASSES, apply, run
-from arenite.passes.panels import MOST_ROWS, panels
+from arenite.passes import apply, run
 from arenite.pipeline import compile_graph
 from arenite.program.options import Options
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 

@@ -14,8 +14,9 @@ from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.ir.regions import loop
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.passes.planes import planes
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 

@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.attention import spelled_attentions
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
 from arenite.ir.node import Origin, Origins
 from arenite.ir.ops.sources import full
-from arenite.passes.recognise import recognise
 from arenite.pipeline import compile_graph
 from arenite.tensor import Tensor, where
 
@@ -42,7 +42,7 @@ def ops_of(graph: Graph) -> list[str]:
 
 def referred(graph: Graph) -> tuple[Graph, Any]:
     """The graph after the pass, shown to mean the same by the reference; and what that is."""
-    made = recognise(graph)
+    made = spelled_attentions(graph)
     verify(made)
     arrays = arrays_of(graph)
     [want], [got] = reference.evaluate(graph, arrays), reference.evaluate(made, arrays)
@@ -160,7 +160,7 @@ def test_what_is_made_of_an_attention_and_of_something_else() -> None:
 def test_an_attention_keeps_where_it_came_from() -> None:
     result = ((Q @ keys_last(K)).softmax() @ V).node
     line = Origin("model.py", 7)
-    made = recognise(Graph.of([result], Origins({result: [line]})))
+    made = spelled_attentions(Graph.of([result], Origins({result: [line]})))
     assert made.outputs[0].op == "attention"
     assert made.origins.of(made.outputs[0]) == (line,)
 
@@ -179,7 +179,7 @@ def test_numbers_on_either_side() -> None:
 def test_weights_that_are_a_result() -> None:
     weights = (Q @ keys_last(K)).softmax()
     graph = Graph.of([(weights @ V).node, weights.node])
-    assert recognise(graph) is graph
+    assert spelled_attentions(graph) is graph
 
 
 def test_a_long_chain() -> None:
@@ -188,4 +188,4 @@ def test_a_long_chain() -> None:
     for _ in range(100_000):
         node = ir.make("add", node, full((2,), 1.0, FLOAT32))
     graph = Graph((graph_input,), (node,))
-    assert recognise(graph) is graph
+    assert spelled_attentions(graph) is graph

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.integers import integers
+from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph
 from arenite.passes import apply
-from arenite.passes.integers import integers
-from arenite.passes.rounded import stay_numbers
 from arenite.tensor import Tensor
 
 FLOAT32 = BY_NAME["float32"]

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.row_scales import row_scales
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.dim import Var
@@ -20,7 +21,6 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import make
 from arenite.passes import apply
-from arenite.passes.row_scales import row_scales
 from arenite.pipeline import compile_graph
 from arenite.tensor import Tensor
 

@@ -19,9 +19,10 @@ from arenite.ir import reference, verify
 from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.passes import PASSES, apply, run
+from arenite.passes import apply, run
 from arenite.passes.transposed import transposed
 from arenite.pipeline import compile_graph
+from tests.passes.lists import PASSES
 
 FLOAT32 = BY_NAME["float32"]
 

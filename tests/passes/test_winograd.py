@@ -19,10 +19,11 @@ from arenite.errors import DoesNotFit
 from arenite.ir import verify
 from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.pipeline import compile_graph
 from arenite.program.options import Options
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import ir
+from arenite.backends.cpu.passes.attention import why_expanded
 from arenite.dtype import BY_NAME
 from arenite.ir.compose import basic
 from arenite.ir.compose.neural import attention, quantised_rows
@@ -19,11 +20,11 @@ from arenite.ir.dim import Dim, Var, evaluate
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.control import cut
-from arenite.passes import PASSES, run
-from arenite.passes.expand import why_expanded
+from arenite.passes import run
 from arenite.pipeline import compile_graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.passes.lists import PASSES
 from tests.pipeline.attention_inputs import CASES, inputs, part
 
 Array = NDArray[Any]

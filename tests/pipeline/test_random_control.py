@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from arenite import pipeline
 from arenite.ir import Dim, Var, evaluate, verify
 from arenite.ir.graph import Graph
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.pipeline import compile_anew, program
 from arenite.pipeline.program import compile_program
 from arenite.runtime.executable import Executable
 from arenite.schedule import outline
+from tests.passes.lists import PASSES
 from tests.pipeline.control_graphs import SIZE, ControlMaker
 from tests.pipeline.trial import run_poisoned
 

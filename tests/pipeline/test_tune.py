@@ -32,6 +32,7 @@ from arenite.program.options import USUAL, Options
 from arenite.runtime.executable import Executable
 from arenite.tensor import arange
 from tests.codegen.block_weights import random_blocks, weights_node
+from tests.passes.lists import PASSES
 
 Array = NDArray[Any]
 THREADS = (1, 3)
@@ -60,7 +61,7 @@ def graph_of(function: Callable[..., Any], *specs: Any) -> Graph:
 
 def subjects(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
     """The content and the choices of each kernel that has some."""
-    simplified, _ = passes.run(graph, passes.PASSES)
+    simplified, _ = passes.run(graph, PASSES)
     return [(content, built.choices) for _, built, content in contents.tunable(simplified, USUAL)]
 
 
@@ -227,7 +228,7 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
     graph = graph_of(lambda x, y: x @ y.T, numbers(300, 96), b)
     usual = compile_graph(graph)
     code, need = code_of(usual), usual.plan.total_nbytes
-    [(kernel, built, content)] = contents.tunable(passes.run(graph, passes.PASSES)[0], USUAL)
+    [(kernel, built, content)] = contents.tunable(passes.run(graph, PASSES)[0], USUAL)
 
     def scratch_nbytes(choice: str) -> int:
         return sum(evaluate(one.nbytes, {}) for one in build(kernel, host_target(), choice).scratch)
@@ -244,7 +245,7 @@ def test_a_budget_that_only_the_usual_way_fits_is_kept() -> None:
 
 def test_a_trial_runs_the_kernel_as_it_is_asked_to() -> None:
     a, b = numbers(70, 64), numbers(64, 150)
-    simplified, _ = passes.run(graph_of(lambda x, y: x @ y, a, b), passes.PASSES)
+    simplified, _ = passes.run(graph_of(lambda x, y: x @ y, a, b), PASSES)
     [(kernel, built, _)] = contents.tunable(simplified, USUAL)
     with Trial(kernel, host_target(), {}, [{}], program_nbytes=1 << 20) as trial:
         trial.add(built.choices[:3])

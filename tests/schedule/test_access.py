@@ -15,8 +15,8 @@ from arenite import dtype
 from arenite.ir.dim import Dim, Var, evaluate, product
 from arenite.ir.node import Node
 from arenite.ir.ops import graph_input
+from arenite.ir.ops.access import reshaped_index, sources
 from arenite.ir.ops.define import make
-from arenite.schedule.access import reshaped_index, sources
 
 NUMBERS = [1, 2, 3, 6]
 VARS = [Var("a", 0, 3), Var("b", 1, 3), Var("c", 0, 2)]

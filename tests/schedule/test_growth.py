@@ -21,15 +21,13 @@ from arenite.codegen.chosen import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
-from arenite.ir.ops import OPS
-from arenite.passes import PASSES, run
+from arenite.passes import run
 from arenite.passes.simplify import MAX_PARTS
 from arenite.pipeline.build import draft
 from arenite.schedule import fuse
-from arenite.schedule.reduce import is_reduction, reduction_of
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES
 from arenite.tensor import Tensor, asarray, concat, spec, stack, where
-from tests.ir.op_examples import EXAMPLES
+from tests.passes.lists import PASSES
 
 #: More than the size itself grows, for what a kernel as large as they get has over smaller ones.
 SLACK = 1.6
@@ -174,12 +172,6 @@ def test_what_passes_leave_alone_is_looked_at_once_by_each() -> None:
     graph = graph_of(repeated(DEEP["choice"], 200), spec((8, 8)).argument("x", 0))
     assert run(graph, PASSES)[0] is graph
     assert calls_of(lambda: run(graph, PASSES)) < 6 * len(PASSES) * len(graph)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_reductions_are_known_by_their_op(op: str) -> None:
-    node = EXAMPLES[op]()
-    assert is_reduction(node) == (reduction_of(node) is not None)
 
 
 @pytest.mark.parametrize("name", ["square", "flip"])

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from arenite.ir.node import Node
-from arenite.passes.expand import expand, written_out
-from arenite.passes.narrow import narrow
-from arenite.passes.planes import planes
+from arenite.passes.attention import written_out
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 
 
-def plain(node: Node) -> Node:
+def attention(node: Node) -> Node:
     """Attention in products, masks and softmax."""
-    return written_out(node) if node.op == "attention" else expand(node)
+    return written_out(node) if node.op == "attention" else node
 
 
 PASSES = (
-    Pass("planes", before=planes),
-    Pass("narrow", before=narrow),
-    Pass("expand", plain),
+    Pass("attention", attention),
     Pass("fold", fold),
     Pass("simplify", simplify),
 )

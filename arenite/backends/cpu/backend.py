@@ -41,7 +41,7 @@ class CpuBackend:
         return compiler_identity(), host_identity()
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
-        from arenite.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
+        from arenite.backends.cpu.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
 
         # Winograd needs register tiles, and larger weights; panels memory beside that of a file.
         ways = (PASSES, WITHOUT_WINOGRAD, IN_PLACE)

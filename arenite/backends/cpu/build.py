@@ -2,74 +2,66 @@
 
 from __future__ import annotations
 
-from arenite.backends.cpu.attention.build import build_attention, is_attention
-from arenite.backends.cpu.blocks.build import build_packed
-from arenite.backends.cpu.blocks.experts import build_experts, chooses
-from arenite.backends.cpu.blocks.load import build_blocks, reads_blocks
-from arenite.backends.cpu.bytes.build import build_bytes
+from collections.abc import Callable
+from typing import TypeAlias
+
+import arenite.backends.cpu.attention.build as attention
+import arenite.backends.cpu.blocks.build as blocks
+import arenite.backends.cpu.blocks.experts as experts
+import arenite.backends.cpu.blocks.load as block_values
+import arenite.backends.cpu.bytes.build as byte_products
+import arenite.backends.cpu.conv.build as channels_last
+import arenite.backends.cpu.conv.depthwise_build as depthwise
+import arenite.backends.cpu.conv.panels_build as panels
+import arenite.backends.cpu.conv.winograd_build as winograd
 from arenite.backends.cpu.columns import Columns
-from arenite.backends.cpu.conv.build import build_conv
-from arenite.backends.cpu.conv.depthwise_build import build_depthwise
-from arenite.backends.cpu.conv.panels_build import build_panels
-from arenite.backends.cpu.conv.winograd_build import build_winograd
 from arenite.backends.cpu.gemm.build import build_product
-from arenite.backends.cpu.gemm.plain import Contraction
+from arenite.backends.cpu.gemm.plain import build_contraction
 from arenite.backends.cpu.target import Target
 from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.concat import Concat, is_concat
-from arenite.codegen.kernels.narrow import build_packing, is_packing
-from arenite.codegen.kernels.sort import build_sort, is_sort
-from arenite.codegen.kernels.special import build_special, is_special
-from arenite.errors import NotCompiled
+from arenite.codegen.kernels.plain import build_own, with_origins
 from arenite.ir.dim import bounds
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import CONTRACTIONS
+
+#: The loops of a kernel, cut as a choice says, or None where they do not fit it.
+Build: TypeAlias = Callable[[Kernel, Target, str], Built | None]
+
+#: By the op of the first stage.
+BUILDERS: dict[str, Build] = {
+    **attention.BUILDERS,
+    **block_values.BUILDERS,
+    **blocks.BUILDERS,
+    **byte_products.BUILDERS,
+    **channels_last.BUILDERS,
+    **depthwise.BUILDERS,
+    **experts.BUILDERS,
+    **panels.BUILDERS,
+    **winograd.BUILDERS,
+}
 
 
 def build(kernel: Kernel, target: Target, choice: str = "") -> Built:
     """The loops of a kernel, cut as one of its `choices` says if that is given; NotCompiled, with
     the lines it comes from, where there are none."""
-    try:
-        return _build(kernel, target, choice)
-    except NotCompiled as refusal:
-        if not kernel.origins:
-            raise
-        lines = ", ".join(map(str, kernel.origins[:3]))
-        raise NotCompiled(f"{refusal}; it comes from {lines}") from None
+    with with_origins(kernel):
+        built = build_own(kernel)
+        for builder in () if built is not None else _builders(kernel):
+            built = builder(kernel, target, choice)
+            if built is not None:
+                break
+        if built is not None:
+            return built
+        rows = Columns(kernel, target)
+        return rows.build() if rows.are_worth_it else Builder(kernel).build()
 
 
-def _build(kernel: Kernel, target: Target, choice: str) -> Built:
-    if is_sort(kernel):
-        return build_sort(kernel)
-    if is_special(kernel):
-        return build_special(kernel)
-    if is_packing(kernel):
-        return build_packing(kernel)
-    if reads_blocks(kernel):
-        return build_blocks(kernel)
-    if chooses(kernel):
-        return build_experts(kernel, target)
-    if is_attention(kernel):
-        return build_attention(kernel, target)
-    if is_concat(kernel):
-        return Concat(kernel).build()
+def _builders(kernel: Kernel) -> list[Build]:
+    """Those that may fit a kernel, the best first."""
+    node = kernel.stages[0].node
+    own = [BUILDERS[node.op]] if node.op in BUILDERS else []
+    if not OPS[node.op].is_contraction:
+        return own
     # What has no elements has nothing to cut into tiles.
-    products = [stage.node for stage in kernel.stages if stage.node.op in CONTRACTIONS]
-    if any(bounds(node.nbytes)[1] > 0 for node in products):
-        made = (
-            build_bytes(kernel, target, choice)
-            or build_packed(kernel, target, choice)
-            or build_panels(kernel, target, choice)
-            or build_conv(kernel, target, choice)
-            or build_depthwise(kernel, target, choice)
-            or build_winograd(kernel, target, choice)
-            or build_product(kernel, target, choice)
-        )
-        if made is not None:
-            return made
-        blocked = Contraction(kernel, target)
-        if blocked.block is not None and blocked.nest.vector_is_outer:
-            return blocked.build()
-    rows = Columns(kernel, target)
-    return rows.build() if rows.are_worth_it else Builder(kernel).build()
+    return [*own, build_product, build_contraction] if bounds(node.nbytes)[1] > 0 else []

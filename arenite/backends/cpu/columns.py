@@ -20,7 +20,7 @@ from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import bounds, ceildiv
 from arenite.ir.node import Node
-from arenite.schedule.access import mentions, substitute
+from arenite.ir.ops.access import mentions, substitute
 from arenite.schedule.kernel import Kernel, Role
 
 #: Columns in a block at the least.

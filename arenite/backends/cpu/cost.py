@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arenite.ir.dim import Dim, product
+from arenite.ir.ops.define import OPS
 from arenite.schedule import Kernel
-from arenite.schedule.roots import CONTRACTIONS
 
 #: What a core does in a nanosecond.
 OPERATIONS_A_NS = 16
@@ -17,7 +17,7 @@ NBYTES_A_NS = 16
 
 def estimated_ns(kernel: Kernel, size_of: Callable[[Dim], int]) -> int:
     """What a launch is estimated to take."""
-    is_product = any(stage.node.op in CONTRACTIONS for stage in kernel.stages)
+    is_product = any(OPS[stage.node.op].is_contraction for stage in kernel.stages)
     a_ns = PRODUCT_OPERATIONS_A_NS if is_product else OPERATIONS_A_NS
     return max(
         size_of(kernel.operations) // a_ns,

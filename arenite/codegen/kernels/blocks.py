@@ -5,12 +5,15 @@ Blocks are arguments as plain bytes. One tile does some rows of the result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
+from arenite.schedule.kernel import Kernel
 
 #: The row of a matrix that an index names.
 AT = ir.Name("at")
@@ -54,3 +57,16 @@ def taken_rows(draft: Draft, indices: Node, n_rows: Dim, body: ir.Block) -> Buil
             *body,
         ),
     )
+
+
+def build_blocks(kernel: Kernel) -> Built:
+    draft = Draft(kernel)
+    return _BUILDERS[draft.node.op](draft)
+
+
+_BUILDERS: dict[str, Callable[[Draft], Built]] = {
+    "dequantise": dequantise,
+    "rows_of_blocks": rows_of_blocks,
+}
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_blocks)

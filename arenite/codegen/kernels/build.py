@@ -33,11 +33,21 @@ from arenite.dtype import Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Expr, maximum, product, variables
 from arenite.ir.node import Node
+from arenite.ir.ops.access import (
+    Guard,
+    Index,
+    Reduction,
+    is_elementwise,
+    is_view,
+    linear,
+    reduction_of,
+    sources,
+    space_vars,
+)
+from arenite.ir.ops.define import OPS
 from arenite.ir.ops.reductions import greatest, least
-from arenite.schedule.access import Guard, Index, is_elementwise, is_view, linear, sources
-from arenite.schedule.kernel import Kernel, Role, Stage, outer_index, space_vars
-from arenite.schedule.reduce import Reduction, reduction_of
-from arenite.schedule.roots import COSTS, MADE_UP
+from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
+from arenite.schedule.roots import is_made_up
 
 #: A row value needed in two passes is kept, not computed again, from this many operations on.
 KEEP_OPS = 8
@@ -180,13 +190,13 @@ class Builder:
                 found.append((node, linear(index, node.shape)))
             elif node.op == "iota":
                 found.append((None, index[node.attr("axis")]))
-            elif node.op not in MADE_UP:
+            elif not is_made_up(node):
                 pending += self._parts(node, index, found)
         return found
 
     def _parts(self, node: Node, index: Index, found: list[Access]) -> list[tuple[Node, Index]]:
         if not is_elementwise(node) and not is_view(node):
-            if node.op in MADE_UP:
+            if is_made_up(node):
                 return []
             raise NotCompiled(f"no kernel can do {node.op} yet")
         parts = sources(node, index)
@@ -209,7 +219,7 @@ class Builder:
         for node in rows:
             if node in self.stores:
                 continue
-            cost = sum(COSTS.get(n.op, 1) for n in self._below(node) if not is_view(n))
+            cost = sum(OPS[n.op].cost for n in self._below(node) if not is_view(n))
             users = [
                 s for s in self.kernel.stages if node in self._below(s.node) and s.node != node
             ]

@@ -11,15 +11,16 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
-from arenite.schedule.access import is_affine, linear, reshaped_index
+from arenite.ir.ops.access import is_affine, linear, reshaped_index
 from arenite.schedule.kernel import Kernel
 
 #: Elements in one tile.
 TILE_POINTS = 16_384
 
 
-def is_concat(kernel: Kernel) -> bool:
-    return len(kernel.stages) == 1 and kernel.stages[0].node.op == "concat"
+def build_concat(kernel: Kernel) -> Built | None:
+    """A kernel of one stage, or None."""
+    return Concat(kernel).build() if len(kernel.stages) == 1 else None
 
 
 class Concat(Builder):
@@ -68,3 +69,6 @@ class Concat(Builder):
 
 def _var(name: str, size: Dim) -> Var:
     return LoopVar(name, 0, max(0, bounds(size)[1] - 1))
+
+
+BUILDERS = {"concat": build_concat}

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
-from arenite.schedule.access import Index, coefficient, substitute
-from arenite.schedule.kernel import Kernel, space_vars
+from arenite.ir.ops.access import Index, coefficient, space_vars, substitute
+from arenite.schedule.kernel import Kernel
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.
 TILE_POINTS = 32_768

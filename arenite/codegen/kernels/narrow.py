@@ -32,10 +32,6 @@ _GROUP = ir.Name("group")
 _WORDS = {2: BY_NAME["uint16"], 4: BY_NAME["uint32"]}
 
 
-def is_packing(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in ("pack", "unpack")
-
-
 def _in_group(dtype: DType) -> tuple[int, int]:
     """How many elements a group has, and how many bytes."""
     return (8 // dtype.bits, 1) if 8 % dtype.bits == 0 else (4, dtype.bits // 2)
@@ -258,3 +254,6 @@ def _codes_of_six_bits(held: _Word, small: SmallFloat, lets: _Lets) -> _Word:
     normal = (magnitude + below.left(7) - small.held_offset).right(small.held_shift)
     normal = normal & (below ^ 1).times(0x1F)
     return code | normal | (held & 0x80).right(2)
+
+
+BUILDERS = {"pack": build_packing, "unpack": build_packing}

@@ -34,10 +34,6 @@ TILE_POINTS = 4096
 _GREATEST = ir.Const(2**64 - 1, UINT64)
 
 
-def is_sort(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in ("sort", "argsort")
-
-
 def build_sort(kernel: Kernel) -> Built:
     return _Sort(kernel).build()
 
@@ -219,3 +215,6 @@ def _key(x: ir.Expr, descending: bool) -> ir.Expr:
 
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     return value if value.dtype == dtype else ir.Cast(value, dtype)
+
+
+BUILDERS = {"sort": build_sort, "argsort": build_sort}

@@ -25,10 +25,6 @@ UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 TILE_POINTS = 16_384
 
 
-def is_special(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in _BUILDERS
-
-
 def build_special(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     for value in (node, *node.inputs):
@@ -327,3 +323,5 @@ _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "cummin": _scan("min"),
     "random_bits": _random_bits,
 }
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_special)

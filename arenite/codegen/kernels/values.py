@@ -7,7 +7,7 @@ Each element is named once in the block where it is computed and found again by 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,16 +18,22 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, Floordiv, Positive, Var
 from arenite.ir.node import Node, typed
+from arenite.ir.ops.access import Guard, Index, is_elementwise, linear, sources
 from arenite.ir.ops.complex_parts import PART_OF
-from arenite.schedule.access import Guard, Index, is_elementwise, linear, sources
+from arenite.ir.ops.define import OPS
 
 FLOAT32, COMPLEX64 = BY_NAME["float32"], BY_NAME["complex64"]
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 
 #: Where a part of a complex number is among the two.
 _PARTS = {"real": 0, "imag": 1}
-#: Where the names of the graph's ops and the loop IR's differ.
-_BINARY = {"maximum": "max", "minimum": "min"}
+#: Elementwise ops that are not one op of the loop IR of the same name, as expressions of operands
+#: wide enough to compute with.
+EXPRESSIONS: dict[str, Callable[..., ir.Expr]] = {
+    "maximum": lambda a, b: ir.Binary("max", a, b),
+    "minimum": lambda a, b: ir.Binary("min", a, b),
+}
+#: The same of bools.
 _BOOL_BINARY = {"maximum": "or", "minimum": "and", "mul": "and", "add": "or"}
 
 
@@ -181,7 +187,7 @@ class Values:
             for source in sources(node, index):
                 operands.append((yield (source.node, source.index, scope, mask)))
             made = _apply(node, operands)
-        elif node.op in ("pad", "concat"):
+        elif OPS[node.op].is_pieced:
             made = yield from self._guarded(node, index, scope, mask)
         else:
             [source] = sources(node, index)
@@ -283,10 +289,10 @@ def _apply(node: Node, operands: list[ir.Expr]) -> ir.Expr:
     if node.op == "where":
         return ir.Select(*operands)
     wide = [_cast(value, compute_dtype(value.dtype)) for value in operands]
-    if len(wide) == 1:
-        made: ir.Expr = ir.Unary(node.op, wide[0])
-    elif wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
-        made = ir.Binary(_BOOL_BINARY[node.op], *wide)
+    if wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
+        made: ir.Expr = ir.Binary(_BOOL_BINARY[node.op], *wide)
+    elif node.op in EXPRESSIONS:
+        made = EXPRESSIONS[node.op](*wide)
     else:
-        made = ir.Binary(_BINARY.get(node.op, node.op), *wide)
+        made = ir.Unary(node.op, *wide) if len(wide) == 1 else ir.Binary(node.op, *wide)
     return _cast(made, node.dtype)

@@ -4,7 +4,6 @@ from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.ops import (  # noqa: F401
     attention,
     blocks,
-    byte_products,
     complex_parts,
     contraction,
     control,
@@ -15,11 +14,9 @@ from arenite.ir.ops import (  # noqa: F401
     indexing,
     movement,
     narrow,
-    panels,
     reductions,
     sources,
     unbounded,
-    winograd,
 )
 from arenite.ir.ops.control import Region, parameter
 from arenite.ir.ops.define import OPS, OpDef, make

@@ -2,7 +2,6 @@
 
     attention(q[..., H, T, D], k[..., G, S, D], v[..., G, S, E], mask?, k_scale?, v_scale?;
               scale, causal, offset, window)                          [..., H, T, E]
-    attention_parts(as attention; chunk)                              [..., H, T, S / chunk, E + 2]
 
     scores = scale * q . k + mask        weights = softmax of them        result = weights . v
 
@@ -21,16 +20,17 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import Dim, ceildiv, exact_quotient
+from arenite.ir.dim import Dim, bounds, exact_quotient
 from arenite.ir.element import rounded
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node, Shape, typed
+from arenite.ir.ops.access import is_readable_in_place
 from arenite.ir.ops.define import (
     BOOL,
     FLOAT,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_bool,
     is_dim,
@@ -38,6 +38,7 @@ from arenite.ir.ops.define import (
     is_number,
     need_kind,
 )
+from arenite.ir.ops.elementwise import FUNCTION
 
 _INT8, _FLOAT32 = BY_NAME["int8"], BY_NAME["float32"]
 
@@ -78,10 +79,6 @@ def _is_not_negative(value: object) -> bool:
     return is_int(value) and bool(value >= 0)  # type: ignore[operator]
 
 
-def _is_positive(value: object) -> bool:
-    return is_int(value) and bool(value > 0)  # type: ignore[operator]
-
-
 def _need_dtypes(given: Operands) -> None:
     q, k, v = given.q, given.k, given.v
     need_kind("attention", q, FLOAT)
@@ -105,7 +102,7 @@ def _need_dtypes(given: Operands) -> None:
         need_kind("attention", node, FLOAT)
 
 
-def _infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+def infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     given = operands(inputs)
     q, k, v, mask = given.q, given.k, given.v, given.mask
     _need_dtypes(given)
@@ -146,7 +143,7 @@ def _infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*batch, heads, length, v.shape[-1]), q.dtype
 
 
-def _scores(arrays: list[Array], attrs: Attrs) -> tuple[Array, Array]:
+def masked_scores(arrays: list[Array], attrs: Attrs) -> tuple[Array, Array]:
     """The scores after the mask, and the values of each head."""
     q, k, v = (array.astype(np.float64) for array in arrays[:3])
     others = arrays[3:]
@@ -173,54 +170,46 @@ def _scores(arrays: list[Array], attrs: Attrs) -> tuple[Array, Array]:
     return scores, v
 
 
-def _weights(scores: Array) -> tuple[Array, Array, Array]:
+def weights_of(scores: Array) -> tuple[Array, Array, Array]:
     """exp of the scores beside the highest of each query, that, and their sum."""
     highest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
     return weights, highest, weights.sum(axis=-1, keepdims=True)
 
 
-def _attention_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    scores, v = _scores(arrays, attrs)
-    weights, _, total = _weights(scores)
+def _attention_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+    scores, v = masked_scores(arrays, attrs)
+    weights, _, total = weights_of(scores)
     return rounded(weights @ v / np.where(total == 0, 1, total), dtype)
 
 
-_ATTRS = {"scale": is_number, "causal": is_bool, "offset": is_dim, "window": _is_not_negative}
-
-define(OpDef("attention", "contraction", (3, 6), _infer_attention, _attention_reference, _ATTRS))
+ATTRS = {"scale": is_number, "causal": is_bool, "offset": is_dim, "window": _is_not_negative}
 
 
-def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    (*front, width), dtype = _infer_attention(inputs, attrs)
-    chunks = ceildiv(inputs[1].shape[-2], attrs["chunk"])
-    return (*front, chunks, width + 2), _FLOAT32 if dtype.bits < 32 else dtype
+def attention_work(node: Node) -> tuple[Shape, int]:
+    """The shape of the scores, and what the work on one of them costs."""
+    q, k, v = node.inputs[:3]
+    widths = bounds(q.shape[-1])[1] + bounds(v.shape[-1])[1]
+    return (*q.shape[:-1], k.shape[-2]), widths + FUNCTION
 
 
-def _parts_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    """For each chunk of keys by itself: the sums of weights times values, the highest score as a
-    power of two, the sum of weights. Attentions over chunks join without their scores."""
-    scores, v = _scores(arrays, attrs)
-    parts = np.zeros(shape)
-    for number in range(shape[-2]):
-        keys = slice(number * attrs["chunk"], (number + 1) * attrs["chunk"])
-        weights, highest, total = _weights(scores[..., keys])
-        found = (weights @ v[..., keys, :], highest / np.log(2), total)
-        parts[..., number, :] = np.concatenate(found, axis=-1)
-    return rounded(parts, dtype)
+def viewed_operand(node: Node, value: Node, *, in_runs: bool = False) -> str | None:
+    """Views are read where their elements lie."""
+    if is_readable_in_place(value, in_runs=in_runs):
+        return None
+    return f"{node.op} reads it from memory"
 
 
 define(
-    OpDef(
-        "attention_parts",
-        "contraction",
-        (3, 6),
-        _infer_parts,
-        _parts_reference,
-        {**_ATTRS, "chunk": _is_positive},
-    )
+    "attention",
+    "contraction",
+    (3, 6),
+    infer_attention,
+    _attention_reference,
+    ATTRS,
+    work=attention_work,
+    operand=viewed_operand,
+    rereads=True,
+    reads_views=True,
+    writes_views=True,
 )

@@ -12,7 +12,7 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node, typed
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, need_kind
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, need_kind
 
 #: What the real and the imaginary part are.
 PART_OF = {
@@ -27,10 +27,10 @@ def _part(name: str) -> None:
         need_kind(name, inputs[0], (Kind.COMPLEX,))
         return inputs[0].shape, PART_OF[inputs[0].dtype]
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return np.array(getattr(arrays[0], name))
 
-    define(OpDef(name, "elementwise", (1, 1), infer, reference))
+    define(name, "elementwise", (1, 1), infer, reference)
 
 
 _part("real")
@@ -49,12 +49,10 @@ def _infer_complex(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return re.shape, COMPLEX_OF[re.dtype]
 
 
-def _complex_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _complex_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     made = np.empty(shape, numpy_dtype(dtype))
     made.real, made.imag = arrays
     return made
 
 
-define(OpDef("complex", "elementwise", (2, 2), _infer_complex, _complex_reference))
+define("complex", "elementwise", (2, 2), _infer_complex, _complex_reference)

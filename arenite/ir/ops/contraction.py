@@ -9,19 +9,23 @@ signed or not, give int32; other integers wrap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir.dim import Dim
 from arenite.ir.element import exact, rounded
 from arenite.ir.node import Node, Shape, typed
+from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     INT32,
     NUMBER,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     broadcast,
     define,
     is_bool,
@@ -70,9 +74,7 @@ def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*broadcast("matmul", left[:-2], right[:-2]), left[-2], right[-1]), dtype
 
 
-def _matmul_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     a, b = (accumulated(array, dtype) for array in arrays)
     if attrs["transpose_a"]:
         a = a.swapaxes(-1, -2)
@@ -81,13 +83,34 @@ def _matmul_reference(
     return rounded(np.matmul(a, b), dtype)
 
 
+def _matmul_reduction(node: Node) -> Reduction:
+    a, b = node.inputs
+    transpose_a, transpose_b = node.attr("transpose_a"), node.attr("transpose_b")
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *batch, row, column, k = index
+        left = (k, row) if transpose_a else (row, k)
+        right = (column, k) if transpose_b else (k, column)
+        return (
+            Source(a, (*_batch(batch, a.shape[:-2]), *left)),
+            Source(b, (*_batch(batch, b.shape[:-2]), *right)),
+        )
+
+    return summed(node, a.shape[-2:-1] if transpose_a else a.shape[-1:], factors)
+
+
+def _batch(index: Sequence[Dim], shape: Shape) -> Index:
+    """Batch axes of an operand: aligned at the end, sizes of 1 stretch."""
+    aligned = index[len(index) - len(shape) :]
+    return tuple(0 if size == 1 else at for at, size in zip(aligned, shape, strict=True))
+
+
 define(
-    OpDef(
-        "matmul",
-        "contraction",
-        (2, 2),
-        _infer_matmul,
-        _matmul_reference,
-        {"transpose_a": is_bool, "transpose_b": is_bool},
-    )
+    "matmul",
+    "contraction",
+    (2, 2),
+    _infer_matmul,
+    _matmul_reference,
+    {"transpose_a": is_bool, "transpose_b": is_bool},
+    reduction=_matmul_reduction,
 )

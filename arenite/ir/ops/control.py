@@ -37,7 +37,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dims,
     is_dtype,
@@ -72,6 +72,14 @@ class LoopParts:
     goes_on: Node
     following: tuple[Node, ...]  # the carried values for the next iteration
     rows: tuple[Node, ...]
+
+    @property
+    def read(self) -> tuple[Node, ...]:
+        """The inputs that are read from memory: a trip count and a condition that are known are
+        not."""
+        trips = () if trip_size(self.trips) is not None else (self.trips,)
+        condition = () if is_always(self.condition) else (self.condition,)
+        return (*trips, *condition, *self.initial, *self.captures)
 
 
 _numbers = itertools.count(1)
@@ -156,7 +164,7 @@ def _infer_if(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return then.shape, then.dtype
 
 
-def _if_reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _if_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return arrays[1] if arrays[0] else arrays[2]
 
 
@@ -223,6 +231,10 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("loop", (trips, *row.shape)), row.dtype
 
 
+def _loop_operand(node: Node, value: Node) -> str | None:
+    return "loop reads it from memory" if value in loop_parts(node).read else None
+
+
 def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, count = inputs
     need_type("cut: the count", count, (), INT64)
@@ -250,35 +262,33 @@ def is_found(value: object) -> bool:
 
 
 define(
-    OpDef(
-        "parameter",
-        "source",
-        (0, 0),
-        _infer_parameter,
-        _in_its_graph,
-        {"number": is_int, "shape": is_dims, "dtype": is_dtype},
-        lambda node: (),
-    )
+    "parameter",
+    "source",
+    (0, 0),
+    _infer_parameter,
+    _in_its_graph,
+    {"number": is_int, "shape": is_dims, "dtype": is_dtype},
+    lambda node: (),
+    storage="given",
 )
-define(OpDef("if", "control", (3, 3), _infer_if, _if_reference))
-define(OpDef("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}))
+define("if", "control", (3, 3), _infer_if, _if_reference)
+define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True)
 define(
-    OpDef(
-        "branch",
-        "control",
-        (1, None),
-        _infer_branch,
-        _in_its_graph,
-        {"then": is_region, "otherwise": is_region, "index": is_int},
-    )
+    "branch",
+    "control",
+    (1, None),
+    _infer_branch,
+    _in_its_graph,
+    {"then": is_region, "otherwise": is_region, "index": is_int},
+    is_construct=True,
 )
 define(
-    OpDef(
-        "loop",
-        "control",
-        (2, None),
-        _infer_loop,
-        _in_its_graph,
-        {"body": is_region, "carried": is_int, "index": is_int},
-    )
+    "loop",
+    "control",
+    (2, None),
+    _infer_loop,
+    _in_its_graph,
+    {"body": is_region, "carried": is_int, "index": is_int},
+    operand=_loop_operand,
+    is_construct=True,
 )

@@ -1,14 +1,8 @@
-"""Convolution over one to three spatial axes, with channels second or last.
+"""Convolution over one to three spatial axes.
 
     conv(x[N, C, *S], w[O, C/groups, *K]; strides, padding, dilations, groups)
     conv_transpose(x[N, C, *S], w[C, O/groups, *K];
         strides, padding, output_padding, dilations, groups)
-    conv_last(x[N, *S, C], panels[groups, P, *K, C/groups, 16];
-        strides, padding, dilations, channels)
-    depthwise_last(x[N, *S, C], w[*K, C]; strides, padding, dilations)
-
-Panels hold the weights as a kernel walks them: 16 output channels of a group side by side, the last
-panel of a group filled up with zeros, which nothing reads but the kernel.
 
 `padding` is (before, after) for each spatial axis. Dtypes are those of matmul. As everywhere in
 machine learning the kernel is not flipped: this is correlation.
@@ -27,12 +21,13 @@ from arenite.errors import ShapeMismatch
 from arenite.ir.dim import Dim, known_le
 from arenite.ir.element import rounded
 from arenite.ir.node import Node
+from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
 from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dim_pairs,
     is_int,
@@ -47,18 +42,40 @@ def _check(op: str, x: Node, w: Node, attrs: Attrs) -> None:
     shapes = f"{op}: x of shape {x.shape}, w of shape {w.shape}"
     if not 1 <= n_spatial <= 3 or w.ndim != x.ndim:
         raise ShapeMismatch(f"{shapes}: both need two axes and then one to three spatial ones")
-    if not n_spatial == len(attrs["strides"]) == len(attrs["dilations"]) == len(attrs["padding"]):
+    check_axes(shapes, n_spatial, attrs)
+    if attrs["groups"] < 1:
+        raise ShapeMismatch(f"{shapes}: {attrs['groups']} groups are none")
+
+
+def check_axes(shapes: str, n_spatial: int, attrs: Attrs) -> None:
+    """What is given for each spatial axis."""
+    per_axis = (attrs["strides"], attrs["dilations"], attrs["padding"])
+    if any(len(given) != n_spatial for given in per_axis) or not (
+        all(number > 0 for given in per_axis[:2] for number in given)
+        and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
+    ):
         raise ShapeMismatch(
-            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']}, padding "
-            f"{attrs['padding']} are not one each for {n_spatial} spatial axes"
+            f"{shapes}: strides {attrs['strides']}, dilations {attrs['dilations']} and padding "
+            f"{attrs['padding']} are not one each for {n_spatial} spatial axes, where strides and "
+            "dilations are positive and padding is not negative"
         )
-    positive = all(number > 0 for number in (*attrs["strides"], *attrs["dilations"]))
-    padded = all(known_le(0, side) for pair in attrs["padding"] for side in pair)
-    if not (positive and padded and attrs["groups"] > 0):
-        raise ShapeMismatch(
-            f"{shapes}: strides, dilations and groups are positive and padding is not negative; "
-            f"got {attrs['strides']}, {attrs['dilations']}, {attrs['groups']}, {attrs['padding']}"
-        )
+
+
+def window_sizes(
+    shapes: str, sizes: Sequence[Dim], kernel: Sequence[Dim], attrs: Attrs
+) -> list[Dim]:
+    """Places of the output along the spatial axes."""
+    places: list[Dim] = []
+    for size, taps, stride, dilation, (before, after) in zip(
+        sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"], strict=True
+    ):
+        padded, reach = size + before + after, dilation * (taps - 1) + 1
+        if not known_le(1, taps) or not known_le(reach, padded):
+            raise ShapeMismatch(
+                f"{shapes}: a kernel of {reach} does not fit {padded} padded elements"
+            )
+        places.append(window_count(padded, taps, stride, dilation))
+    return places
 
 
 def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -70,22 +87,8 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"conv: x of shape {x.shape} has {x.shape[1]} channels, w of shape {w.shape} in "
             f"{groups} groups takes {w.shape[1] * groups}; w's {w.shape[0]} must divide by groups"
         )
-    sizes: list[Dim] = []
-    for size, kernel, stride, (before, after), dilation in zip(
-        x.shape[2:],
-        w.shape[2:],
-        attrs["strides"],
-        attrs["padding"],
-        attrs["dilations"],
-        strict=True,
-    ):
-        padded = size + before + after
-        if not known_le(1, kernel) or not known_le(dilation * (kernel - 1) + 1, padded):
-            raise ShapeMismatch(
-                f"conv: a kernel of {dilation * (kernel - 1) + 1} does not fit {padded} padded "
-                f"elements (x of shape {x.shape}, w of shape {w.shape})"
-            )
-        sizes.append(window_count(padded, kernel, stride, dilation))
+    shapes = f"conv: x of shape {x.shape}, w of shape {w.shape}"
+    sizes = window_sizes(shapes, x.shape[2:], w.shape[2:], attrs)
     return (x.shape[0], w.shape[0], *sizes), product_dtype("conv", x, w)
 
 
@@ -95,9 +98,16 @@ def _at(array: Array, place: Sequence[Any]) -> Array:
     return np.asarray(array[spatial])
 
 
-def _conv_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _spans(place: Sequence[int], sizes: Sizes, attrs: Attrs) -> list[slice]:
+    """What a tap sees of the image, in so many places."""
+    per_axis = zip(place, attrs["dilations"], sizes, attrs["strides"], strict=True)
+    return [
+        slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
+        for at, d, size, s in per_axis
+    ]
+
+
+def conv_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w = (accumulated(array, dtype) for array in arrays)
     x = np.pad(x, ((0, 0), (0, 0), *attrs["padding"]))
     groups, sizes = attrs["groups"], shape[2:]
@@ -105,15 +115,37 @@ def _conv_reference(
     w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     result = np.zeros((shape[0], groups, w.shape[1], *sizes), x.dtype)
     for place in places(*(range(kernel) for kernel in w.shape[3:])):
-        spans: list[Any] = [
-            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
-            for at, d, size, s in zip(
-                place, attrs["dilations"], sizes, attrs["strides"], strict=True
-            )
-        ]
         # n batch, g group, c channel in, o channel out; the rest are places
-        result += np.einsum("ngc...,goc->ngo...", _at(x, spans), _at(w, place))
+        seen = _at(x, _spans(place, sizes, attrs))
+        result += np.einsum("ngc...,goc->ngo...", seen, _at(w, place))
     return rounded(result.reshape(shape), dtype)
+
+
+def _conv_reduction(node: Node) -> Reduction:
+    x, w = node.inputs
+    n_spatial = x.ndim - 2
+    strides, dilations = node.attr("strides"), node.attr("dilations")
+    padding, groups = node.attr("padding"), node.attr("groups")
+    per_group_in = w.shape[1]
+    per_group_out = w.shape[0] // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        image, out_channel = index[0], index[1]
+        places = index[2 : 2 + n_spatial]
+        channel, *taps = index[2 + n_spatial :]
+        inner: list[Dim] = [image, (out_channel // per_group_out) * per_group_in + channel]
+        guards = []
+        for axis, (place, tap) in enumerate(zip(places, taps, strict=True)):
+            position = place * strides[axis] + tap * dilations[axis] - padding[axis][0]
+            inner.append(position)
+            if padding[axis] != (0, 0):
+                guards.append(Guard(position, x.shape[2 + axis]))
+        return (
+            Source(x, tuple(inner), tuple(guards)),
+            Source(w, (out_channel, channel, *taps)),
+        )
+
+    return summed(node, w.shape[1:], factors)
 
 
 _CONV_ATTRS = {
@@ -123,7 +155,15 @@ _CONV_ATTRS = {
     "groups": is_int,
 }
 
-define(OpDef("conv", "convolution", (2, 2), _infer_conv, _conv_reference, _CONV_ATTRS))
+define(
+    "conv",
+    "convolution",
+    (2, 2),
+    _infer_conv,
+    conv_reference,
+    _CONV_ATTRS,
+    reduction=_conv_reduction,
+)
 
 
 def _infer_transpose(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -154,9 +194,7 @@ def _infer_transpose(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, product_dtype("conv_transpose", x, w)
 
 
-def _transpose_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _transpose_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, w = (accumulated(array, dtype) for array in arrays)
     groups, sizes = attrs["groups"], x.shape[2:]
     x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *sizes)
@@ -166,13 +204,9 @@ def _transpose_reference(
     whole = [size + sum(pair) for size, pair in zip(shape[2:], padding, strict=True)]
     result = np.zeros((shape[0], groups, w.shape[2], *whole), x.dtype)
     for place in places(*(range(kernel) for kernel in w.shape[3:])):
-        spans: list[Any] = [
-            slice(at * d, at * d + (size - 1) * s + 1, s) if size else slice(0, 0)
-            for at, d, size, s in zip(
-                place, attrs["dilations"], sizes, attrs["strides"], strict=True
-            )
-        ]
-        _at(result, spans)[...] += np.einsum("ngc...,gco->ngo...", x, _at(w, place))
+        _at(result, _spans(place, sizes, attrs))[...] += np.einsum(
+            "ngc...,gco->ngo...", x, _at(w, place)
+        )
     crop: list[Any] = [
         slice(before, before + size) for size, (before, _) in zip(shape[2:], padding, strict=True)
     ]
@@ -180,136 +214,10 @@ def _transpose_reference(
 
 
 define(
-    OpDef(
-        "conv_transpose",
-        "convolution",
-        (2, 2),
-        _infer_transpose,
-        _transpose_reference,
-        {**_CONV_ATTRS, "output_padding": is_ints},
-    )
-)
-
-
-#: Output channels of one panel of packed weights.
-PANEL = 16
-
-
-def _infer_last(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    x, panels = inputs
-    channels: int = attrs["channels"]
-    shapes = f"conv_last: x of shape {x.shape}, panels of shape {panels.shape}"
-    if not 3 <= x.ndim <= 5 or panels.ndim != x.ndim + 2:
-        raise ShapeMismatch(
-            f"{shapes}: x is [N, *S, C] with one to three spatial axes, panels are "
-            "[groups, P, *K, C/groups, 16]"
-        )
-    groups, n_panels, *kernel, depth, lanes = panels.shape
-    fits = (
-        x.shape[-1] == depth * groups
-        and lanes == PANEL
-        and isinstance(groups, int)
-        and groups > 0
-        and channels > 0
-        and channels % groups == 0
-        and n_panels == -(-channels // groups // PANEL)
-    )
-    if not fits:
-        raise ShapeMismatch(
-            f"{shapes}: {channels} channels of {groups} groups need "
-            f"panels of {PANEL}, the last one padded, for {x.shape[-1]} channels in"
-        )
-    sizes = _last_sizes("conv_last", x, kernel, attrs)
-    return (x.shape[0], *sizes, channels), product_dtype("conv_last", x, panels)
-
-
-def _last_sizes(op: str, x: Node, kernel: Sequence[Dim], attrs: Attrs) -> list[Dim]:
-    """Output places of a convolution with channels last."""
-    per_axis = (attrs["strides"], attrs["dilations"], attrs["padding"])
-    if any(len(given) != x.ndim - 2 for given in per_axis) or not (
-        all(number > 0 for given in per_axis[:2] for number in given)
-        and all(known_le(0, side) for pair in attrs["padding"] for side in pair)
-    ):
-        raise ShapeMismatch(
-            f"{op}: x of shape {x.shape}: strides {attrs['strides']}, dilations "
-            f"{attrs['dilations']} (positive) and padding {attrs['padding']} (not negative) are "
-            f"not one each for {x.ndim - 2} spatial axes"
-        )
-    sizes: list[Dim] = []
-    for size, taps, stride, dilation, (before, after) in zip(
-        x.shape[1:-1], kernel, *per_axis, strict=True
-    ):
-        padded = size + before + after
-        if not known_le(1, taps) or not known_le(dilation * (taps - 1) + 1, padded):
-            raise ShapeMismatch(
-                f"{op}: a kernel of {dilation * (taps - 1) + 1} does not fit {padded} padded "
-                f"elements (x of shape {x.shape})"
-            )
-        sizes.append(window_count(padded, taps, stride, dilation))
-    return sizes
-
-
-def _first(x: Array) -> Array:
-    """Channels second instead of last."""
-    return np.moveaxis(x, -1, 1)
-
-
-def _last_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    x, panels = arrays
-    groups, channels = panels.shape[0], attrs["channels"]
-    # [g, p, *k, c, lane] to [g, p, lane, c, *k], without the channels that fill up a panel
-    w = np.moveaxis(panels, (-1, -2), (2, 3))
-    w = w.reshape(groups, -1, *w.shape[3:])[:, : channels // groups]
-    w = w.reshape(channels, *w.shape[2:])
-    first = (shape[0], channels, *shape[1:-1])
-    made = _conv_reference([_first(x), w], {**attrs, "groups": groups}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
-
-
-_LAST_ATTRS = {"strides": is_ints, "padding": is_dim_pairs, "dilations": is_ints}
-
-define(
-    OpDef(
-        "conv_last",
-        "convolution",
-        (2, 2),
-        _infer_last,
-        _last_reference,
-        {**_LAST_ATTRS, "channels": is_int},
-    )
-)
-
-
-def _infer_depthwise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    x, w = inputs
-    if not 3 <= x.ndim <= 5 or w.ndim != x.ndim - 1 or w.shape[-1] != x.shape[-1]:
-        raise ShapeMismatch(
-            f"depthwise_last: x of shape {x.shape}, w of shape {w.shape}: x is [N, *S, C] with one "
-            "to three spatial axes, w is [*K, C]"
-        )
-    sizes = _last_sizes("depthwise_last", x, w.shape[:-1], attrs)
-    return (x.shape[0], *sizes, x.shape[-1]), product_dtype("depthwise_last", x, w)
-
-
-def _depthwise_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
-    x, w = arrays
-    kernel = np.moveaxis(w, -1, 0)[:, None]
-    first = (shape[0], shape[-1], *shape[1:-1])
-    made = _conv_reference([_first(x), kernel], {**attrs, "groups": w.shape[-1]}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
-
-
-define(
-    OpDef(
-        "depthwise_last",
-        "convolution",
-        (2, 2),
-        _infer_depthwise,
-        _depthwise_reference,
-        _LAST_ATTRS,
-    )
+    "conv_transpose",
+    "convolution",
+    (2, 2),
+    _infer_transpose,
+    _transpose_reference,
+    {**_CONV_ATTRS, "output_padding": is_ints},
 )

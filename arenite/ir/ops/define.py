@@ -6,13 +6,16 @@
 
 Every op writes all bytes of its result. Intervals are over row-major, packed values; they are
 sizes themselves, and (0, 0) where nothing is read.
+
+What the schedule asks of an op stands here too: its cost, how its elements are read, what it
+reduces, and which of its operands must lie in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -21,11 +24,20 @@ from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
 from arenite.ir.node import Node, Shape, intern, typed, with_inputs
 
+if TYPE_CHECKING:
+    from arenite.ir.ops.access import Index, Reduction, Source
+
+P = ParamSpec("P")
 Attrs: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = NDArray[Any]
+Sizes: TypeAlias = tuple[int, ...]
 Interval: TypeAlias = tuple[Dim, Dim]
 Inferred: TypeAlias = tuple[Shape, DType]
 Check: TypeAlias = Callable[[object], bool]
+
+#: Where values are: made by a kernel, there before a run (arguments and states, or constants), or
+#: made up where they are needed, without memory.
+Storage: TypeAlias = Literal["made", "given", "constant", "made up"]
 
 BOOL, INT32, INT64 = BY_NAME["bool"], BY_NAME["int32"], BY_NAME["int64"]
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
@@ -33,6 +45,7 @@ INTEGER = (Kind.SIGNED, Kind.UNSIGNED)
 FLOAT = (Kind.FLOAT,)
 REAL = (*INTEGER, Kind.FLOAT)
 NUMBER = (*REAL, Kind.COMPLEX)
+ORDERED = (Kind.BOOL, *REAL)
 BITS = (Kind.BOOL, *INTEGER)
 ANY = (Kind.BOOL, *NUMBER)
 
@@ -47,18 +60,53 @@ class OpDef:
     family: str  # the file it is defined in: source, elementwise, movement, ...
     arity: tuple[int, int | None]  # fewest and most inputs
     infer: Callable[[tuple[Node, ...], Attrs], Inferred]
-    reference: Callable[[list[Array], Attrs, tuple[int, ...], DType], Array]
+    reference: Callable[[list[Array], Attrs, Sizes, DType], Array]
     attrs: Mapping[str, Check] = field(default_factory=dict)
     reads: Callable[[Node], tuple[Interval, ...]] = reads_all
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
+    _: KW_ONLY
+    storage: Storage = "made"
+    cost: int = 1  # of one element, beside an addition
+    #: Where an element comes from; None: from the same index of every input, if it is elementwise.
+    sources: Callable[[Node, Index], tuple[Source, ...]] | None = None
+    reduction: Callable[[Node], Reduction] | None = None
+    #: The space that a kernel of its own walks, and operations at each point: the shape and `cost`.
+    work: Callable[[Node], tuple[Shape, int]] | None = None
+    #: operand(node, value): why an input must lie in memory; None where it may be computed.
+    operand: Callable[[Node, Node], str | None] | None = None
+    is_construct: bool = False  # no kernel, but one or more schedules inside
+    is_packed: bool = False  # its second operand is weights, laid out in memory for it
+    multiplies_bytes: bool = False  # sums whole numbers; what follows is done in floats
+    rereads: bool = False  # reads each element of its inputs many times
+    reads_views: bool = False  # a kernel of its own that reads operands through views
+    writes_views: bool = False  # and writes its result in any order of axes
+    # Of views.
+    is_free: bool = False  # costs nothing where it is read
+    is_pieced: bool = False  # its elements come from several places, or from none
+    keeps_order: bool = False  # its elements are in the order of those it is made of
+    #: Its elements are elements of its inputs, or no numbers of their type at all.
+    chooses: bool = False
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether it sums products over a space that is no value's shape."""
+        return self.reduction is not None and self.family != "reduction"
 
 
 OPS: dict[str, OpDef] = {}
 
 
-def define(op: OpDef) -> None:
-    assert op.name not in OPS, f"{op.name} is defined twice"
-    OPS[op.name] = op
+def _defining(make_op: Callable[P, OpDef]) -> Callable[P, None]:
+    def define(*args: P.args, **kwargs: P.kwargs) -> None:
+        """Add an op, given as an OpDef is."""
+        op = make_op(*args, **kwargs)
+        assert op.name not in OPS, f"{op.name} is defined twice"
+        OPS[op.name] = op
+
+    return define
+
+
+define = _defining(OpDef)
 
 
 def make(op: str, *inputs: Node, **attrs: Any) -> Node:

@@ -22,12 +22,14 @@ from arenite.ir.ops.define import (
     BITS,
     BOOL,
     FLOAT,
+    INTEGER,
     NUMBER,
+    ORDERED,
     REAL,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     need_dtype,
@@ -35,6 +37,9 @@ from arenite.ir.ops.define import (
 )
 
 Function: TypeAlias = Callable[..., Any]
+
+#: What a division costs, and a function that is many operations, beside an addition.
+DIVISION, FUNCTION = 3, 12
 
 
 def _need_alike(op: str, inputs: tuple[Node, ...]) -> None:
@@ -60,6 +65,8 @@ def _elementwise(
     *,
     result: DType | None = None,
     precise: bool = False,
+    cost: int = 1,
+    chooses: bool = False,
 ) -> None:
     """`result` where it is not the dtype of the inputs. `precise`: a function that no hardware
     rounds right, so the reference computes it in float64 and rounds that."""
@@ -69,7 +76,7 @@ def _elementwise(
         need_kind(name, inputs[0], kinds)
         return inputs[0].shape, result or inputs[0].dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         # A bool result says nothing of the operands, whose own NumPy dtype is enough to widen them.
         operands = [_computed(array) for array in arrays]
         if precise:
@@ -77,7 +84,9 @@ def _elementwise(
         computed = np.asarray(function(*operands))
         return computed.astype(np.bool_) if dtype == BOOL else rounded(computed, dtype)
 
-    define(OpDef(name, "elementwise", (arity, arity), infer, reference))
+    chooses = chooses or result == BOOL
+    arities = (arity, arity)
+    define(name, "elementwise", arities, infer, reference, cost=cost, chooses=chooses)
 
 
 def _computed(array: Array) -> Array:
@@ -85,6 +94,11 @@ def _computed(array: Array) -> Array:
     if array.dtype.kind in "biufc" and array.dtype != np.float16:
         return array
     return widened(array, held_dtype(array.dtype))
+
+
+def _function(name: str, function: Function, arity: int = 1, cost: int = FUNCTION) -> None:
+    """A function of floats that no hardware rounds right."""
+    _elementwise(name, arity, FLOAT, function, precise=True, cost=cost)
 
 
 def _per_element(function: Callable[[float], float]) -> Function:
@@ -105,44 +119,37 @@ def _reciprocal(x: Array) -> Array:
     return np.asarray(np.divide(x.dtype.type(1), x))
 
 
-_UNARY: list[tuple[str, tuple[Kind, ...], Function]] = [
-    ("neg", NUMBER, np.negative),
-    ("abs", REAL, np.abs),
-    ("sign", REAL, _sign),
-    ("sqrt", FLOAT, np.sqrt),
-    ("reciprocal", FLOAT, _reciprocal),
-    ("floor", FLOAT, np.floor),
-    ("ceil", FLOAT, np.ceil),
-    ("round", FLOAT, np.rint),  # half to even
-    ("trunc", FLOAT, np.trunc),
-    ("not", BITS, np.invert),
-]
-_UNARY_PRECISE: list[tuple[str, Function]] = [
-    ("exp", np.exp),
-    ("exp2", np.exp2),
-    ("expm1", np.expm1),
-    ("log", np.log),
-    ("log2", np.log2),
-    ("log1p", np.log1p),
-    ("rsqrt", lambda x: 1 / np.sqrt(x)),
-    ("sin", np.sin),
-    ("cos", np.cos),
-    ("tan", np.tan),
-    ("asin", np.arcsin),
-    ("acos", np.arccos),
-    ("atan", np.arctan),
-    ("sinh", np.sinh),
-    ("cosh", np.cosh),
-    ("tanh", np.tanh),
-    ("asinh", np.arcsinh),
-    ("acosh", np.arccosh),
-    ("atanh", np.arctanh),
-    ("erf", _per_element(math.erf)),
-]
-for _name, _kinds, _function in _UNARY:
-    _elementwise(_name, 1, _kinds, _function)
-for _name, _function in _UNARY_PRECISE:
-    _elementwise(_name, 1, FLOAT, _function, precise=True)
+_elementwise("neg", 1, NUMBER, np.negative)
+_elementwise("abs", 1, REAL, np.abs)
+_elementwise("sign", 1, REAL, _sign)
+_elementwise("sqrt", 1, FLOAT, np.sqrt, cost=DIVISION)
+_elementwise("reciprocal", 1, FLOAT, _reciprocal, cost=DIVISION)
+_elementwise("floor", 1, FLOAT, np.floor)
+_elementwise("ceil", 1, FLOAT, np.ceil)
+_elementwise("round", 1, FLOAT, np.rint)  # half to even
+_elementwise("trunc", 1, FLOAT, np.trunc)
+_elementwise("not", 1, BITS, np.invert)
+
+_function("exp", np.exp)
+_function("exp2", np.exp2)
+_function("expm1", np.expm1)
+_function("log", np.log)
+_function("log2", np.log2)
+_function("log1p", np.log1p)
+_function("rsqrt", lambda x: 1 / np.sqrt(x), cost=DIVISION)
+_function("sin", np.sin)
+_function("cos", np.cos)
+_function("tan", np.tan)
+_function("asin", np.arcsin)
+_function("acos", np.arccos)
+_function("atan", np.arctan)
+_function("sinh", np.sinh)
+_function("cosh", np.cosh)
+_function("tanh", np.tanh)
+_function("asinh", np.arcsinh)
+_function("acosh", np.arccosh)
+_function("atanh", np.arctanh)
+_function("erf", _per_element(math.erf))
 
 _elementwise("isnan", 1, FLOAT, np.isnan, result=BOOL)
 _elementwise("isinf", 1, FLOAT, np.isinf, result=BOOL)
@@ -160,26 +167,21 @@ def _pow(x: Array, y: Array) -> Array:
     return np.where(y < 0, inverse, np.power(x, np.where(y < 0, 0 * one, y)))
 
 
-_BINARY: list[tuple[str, tuple[Kind, ...], Function]] = [
-    ("add", NUMBER, np.add),
-    ("sub", NUMBER, np.subtract),
-    ("mul", NUMBER, np.multiply),
-    ("div", (Kind.FLOAT, Kind.COMPLEX), np.divide),
-    ("floordiv", REAL, np.floor_divide),
-    ("mod", REAL, np.mod),  # the sign of the divisor
-    ("fmod", REAL, np.fmod),  # the sign of the dividend
-    ("maximum", (Kind.BOOL, *REAL), np.maximum),  # NaN if either is
-    ("minimum", (Kind.BOOL, *REAL), np.minimum),
-    ("and", BITS, np.bitwise_and),
-    ("or", BITS, np.bitwise_or),
-    ("xor", BITS, np.bitwise_xor),
-    ("shift_left", (Kind.SIGNED, Kind.UNSIGNED), np.left_shift),
-    ("shift_right", (Kind.SIGNED, Kind.UNSIGNED), np.right_shift),
-]
-for _name, _kinds, _function in _BINARY:
-    _elementwise(_name, 2, _kinds, _function)
-
-_elementwise("atan2", 2, FLOAT, np.arctan2, precise=True)
+_elementwise("add", 2, NUMBER, np.add)
+_elementwise("sub", 2, NUMBER, np.subtract)
+_elementwise("mul", 2, NUMBER, np.multiply)
+_elementwise("div", 2, (Kind.FLOAT, Kind.COMPLEX), np.divide, cost=DIVISION)
+_elementwise("floordiv", 2, REAL, np.floor_divide, cost=DIVISION)
+_elementwise("mod", 2, REAL, np.mod, cost=DIVISION)  # the sign of the divisor
+_elementwise("fmod", 2, REAL, np.fmod, cost=DIVISION)  # the sign of the dividend
+_elementwise("maximum", 2, ORDERED, np.maximum, chooses=True)  # NaN if either is
+_elementwise("minimum", 2, ORDERED, np.minimum, chooses=True)
+_elementwise("and", 2, BITS, np.bitwise_and, chooses=True)
+_elementwise("or", 2, BITS, np.bitwise_or, chooses=True)
+_elementwise("xor", 2, BITS, np.bitwise_xor, chooses=True)
+_elementwise("shift_left", 2, INTEGER, np.left_shift)
+_elementwise("shift_right", 2, INTEGER, np.right_shift)
+_function("atan2", np.arctan2, arity=2)
 
 
 def _infer_pow(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -188,27 +190,21 @@ def _infer_pow(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return inputs[0].shape, inputs[0].dtype
 
 
-def _pow_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _pow_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     base, exponent = (widened(array, dtype) for array in arrays)
     if dtype.kind is Kind.FLOAT:
         base, exponent = base.astype(np.float64), exponent.astype(np.float64)
     return rounded(_pow(base, exponent), dtype)
 
 
-define(OpDef("pow", "elementwise", (2, 2), _infer_pow, _pow_reference))
+define("pow", "elementwise", (2, 2), _infer_pow, _pow_reference, cost=FUNCTION)
 
-_COMPARISON: list[tuple[str, tuple[Kind, ...], Function]] = [
-    ("eq", ANY, np.equal),
-    ("ne", ANY, np.not_equal),
-    ("lt", (Kind.BOOL, *REAL), np.less),
-    ("le", (Kind.BOOL, *REAL), np.less_equal),
-    ("gt", (Kind.BOOL, *REAL), np.greater),
-    ("ge", (Kind.BOOL, *REAL), np.greater_equal),
-]
-for _name, _kinds, _function in _COMPARISON:
-    _elementwise(_name, 2, _kinds, _function, result=BOOL)
+_elementwise("eq", 2, ANY, np.equal, result=BOOL)
+_elementwise("ne", 2, ANY, np.not_equal, result=BOOL)
+_elementwise("lt", 2, ORDERED, np.less, result=BOOL)
+_elementwise("le", 2, ORDERED, np.less_equal, result=BOOL)
+_elementwise("gt", 2, ORDERED, np.greater, result=BOOL)
+_elementwise("ge", 2, ORDERED, np.greater_equal, result=BOOL)
 
 
 def _infer_where(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -223,13 +219,12 @@ def _infer_where(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 define(
-    OpDef(
-        "where",
-        "elementwise",
-        (3, 3),
-        _infer_where,
-        lambda arrays, attrs, shape, dtype: np.where(arrays[0], arrays[1], arrays[2]),
-    )
+    "where",
+    "elementwise",
+    (3, 3),
+    _infer_where,
+    lambda arrays, attrs, shape, dtype: np.where(arrays[0], arrays[1], arrays[2]),
+    chooses=True,
 )
 
 
@@ -240,13 +235,11 @@ def _infer_cast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return inputs[0].shape, attrs["dtype"]
 
 
-def _cast_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _cast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(OpDef("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype}))
+define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype})
 
 
 def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -260,12 +253,8 @@ def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, target
 
 
-def _bitcast_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _bitcast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return reinterpreted(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(
-    OpDef("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})
-)
+define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})

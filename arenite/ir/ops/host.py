@@ -18,7 +18,7 @@ from arenite.dtype import DType
 from arenite.errors import HostCallFailed, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_dims, is_dtype
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims, is_dtype
 from arenite.ir.ops.sources import check_sizes
 
 
@@ -58,18 +58,17 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("host", attrs["shape"]), attrs["dtype"]
 
 
-def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     function: HostFunction = attrs["function"]
     return function.call([np.array(array) for array in arrays], shape, dtype)
 
 
 define(
-    OpDef(
-        "host",
-        "host",
-        (0, None),
-        _infer,
-        _reference,
-        {"function": _is_host_function, "shape": is_dims, "dtype": is_dtype},
-    )
+    "host",
+    "host",
+    (0, None),
+    _infer,
+    _reference,
+    {"function": _is_host_function, "shape": is_dims, "dtype": is_dtype},
+    is_construct=True,
 )

@@ -30,7 +30,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_bool,
     is_int,
@@ -41,7 +41,7 @@ from arenite.ir.ops.define import (
 )
 
 
-def _check_range(op: str, indices: Array, size: int, axis: int) -> None:
+def check_range(op: str, indices: Array, size: int, axis: int) -> None:
     wrong = indices[(indices < 0) | (indices >= size)]
     if wrong.size:
         raise IndexOutOfRange(
@@ -57,15 +57,15 @@ def _infer_gather(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return data.shape[:axis] + indices.shape + data.shape[axis + 1 :], data.dtype
 
 
-def _gather_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _gather_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     data, indices = arrays
-    _check_range("gather", indices, data.shape[attrs["axis"]], attrs["axis"])
+    check_range("gather", indices, data.shape[attrs["axis"]], attrs["axis"])
     return np.take(data, indices, axis=attrs["axis"])
 
 
-define(OpDef("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}))
+define(
+    "gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}, chooses=True
+)
 
 
 def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
@@ -87,22 +87,21 @@ def _infer_gather_elements(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 def _gather_elements_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
+    arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType
 ) -> Array:
     data, indices = arrays
-    _check_range("gather_elements", indices, data.shape[attrs["axis"]], attrs["axis"])
+    check_range("gather_elements", indices, data.shape[attrs["axis"]], attrs["axis"])
     return np.take_along_axis(data, indices, axis=attrs["axis"])
 
 
 define(
-    OpDef(
-        "gather_elements",
-        "indexing",
-        (2, 2),
-        _infer_gather_elements,
-        _gather_elements_reference,
-        {"axis": is_int},
-    )
+    "gather_elements",
+    "indexing",
+    (2, 2),
+    _infer_gather_elements,
+    _gather_elements_reference,
+    {"axis": is_int},
+    chooses=True,
 )
 
 
@@ -129,12 +128,10 @@ _COMBINE: dict[str, np.ufunc] = {
 }
 
 
-def _scatter_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _scatter_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     data, indices, updates = arrays
     axis: int = attrs["axis"]
-    _check_range("scatter_elements", indices, data.shape[axis], axis)
+    check_range("scatter_elements", indices, data.shape[axis], axis)
     places: list[Any] = list(np.indices(indices.shape, sparse=True))
     places[axis] = indices
     if attrs["reduction"] == "none":
@@ -147,14 +144,12 @@ def _scatter_reference(
 
 
 define(
-    OpDef(
-        "scatter_elements",
-        "indexing",
-        (3, 3),
-        _infer_scatter,
-        _scatter_reference,
-        {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
-    )
+    "scatter_elements",
+    "indexing",
+    (3, 3),
+    _infer_scatter,
+    _scatter_reference,
+    {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
 )
 
 
@@ -181,9 +176,7 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return data.shape, data.dtype
 
 
-def _update_slice_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _update_slice_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     data, rows, start = arrays
     axis: int = attrs["axis"]
     first, last = int(start), int(start) + rows.shape[axis]
@@ -200,14 +193,13 @@ def _update_slice_reference(
 
 
 define(
-    OpDef(
-        "update_slice",
-        "indexing",
-        (3, 3),
-        _infer_update_slice,
-        _update_slice_reference,
-        {"axis": is_int},
-    )
+    "update_slice",
+    "indexing",
+    (3, 3),
+    _infer_update_slice,
+    _update_slice_reference,
+    {"axis": is_int},
+    chooses=True,
 )
 
 
@@ -229,25 +221,23 @@ def _infer_sort(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, x.dtype
 
 
-def _sort_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _sort_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     places = sorted_places(arrays[0], attrs["axis"], attrs["descending"])
     return np.take_along_axis(arrays[0], places, axis=attrs["axis"])
 
 
 _SORT_ATTRS = {"axis": is_int, "descending": is_bool}
 
-define(OpDef("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS))
+define("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS, cost=256, chooses=True)
 define(
-    OpDef(
-        "argsort",
-        "sort",
-        (1, 1),
-        lambda inputs, attrs: (_infer_sort(inputs, attrs)[0], INT64),
-        lambda arrays, attrs, shape, dtype: sorted_places(
-            arrays[0], attrs["axis"], attrs["descending"]
-        ).astype(np.int64),
-        _SORT_ATTRS,
-    )
+    "argsort",
+    "sort",
+    (1, 1),
+    lambda inputs, attrs: (_infer_sort(inputs, attrs)[0], INT64),
+    lambda arrays, attrs, shape, dtype: sorted_places(
+        arrays[0], attrs["axis"], attrs["descending"]
+    ).astype(np.int64),
+    _SORT_ATTRS,
+    cost=256,
+    chooses=True,
 )

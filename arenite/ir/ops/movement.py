@@ -22,12 +22,13 @@ from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node, Shape, typed
+from arenite.ir.ops.access import Guard, Index, Source, reshaped_index
 from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
     Interval,
-    OpDef,
+    Sizes,
     define,
     is_dim_pairs,
     is_dims,
@@ -51,15 +52,21 @@ def _infer_reshape(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, x.dtype
 
 
+def _reshape_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    return (Source(source, reshaped_index(index, node.shape, source.shape)),)
+
+
 define(
-    OpDef(
-        "reshape",
-        "movement",
-        (1, 1),
-        _infer_reshape,
-        lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
-        {"shape": is_dims},
-    )
+    "reshape",
+    "movement",
+    (1, 1),
+    _infer_reshape,
+    lambda arrays, attrs, shape, dtype: arrays[0].reshape(shape),
+    {"shape": is_dims},
+    sources=_reshape_sources,
+    is_free=True,
+    keeps_order=True,
 )
 
 
@@ -77,16 +84,19 @@ def _infer_front(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*x.shape[:axis], sized.shape[0], *x.shape[axis + 1 :]), x.dtype
 
 
+def _front_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    return (Source(node.inputs[0], index),)
+
+
 define(
-    OpDef(
-        "front",
-        "movement",
-        (2, 2),
-        _infer_front,
-        lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
-        {"axis": is_int},
-        lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
-    )
+    "front",
+    "movement",
+    (2, 2),
+    _infer_front,
+    lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
+    {"axis": is_int},
+    lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
+    sources=_front_sources,
 )
 
 
@@ -100,15 +110,22 @@ def _infer_permute(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(x.shape[axis] for axis in axes), x.dtype
 
 
+def _permute_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = [0] * len(index)
+    for position, axis in zip(index, node.attr("axes"), strict=True):
+        inner[axis] = position
+    return (Source(source, tuple(inner)),)
+
+
 define(
-    OpDef(
-        "permute",
-        "movement",
-        (1, 1),
-        _infer_permute,
-        lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
-        {"axes": is_ints},
-    )
+    "permute",
+    "movement",
+    (1, 1),
+    _infer_permute,
+    lambda arrays, attrs, shape, dtype: arrays[0].transpose(attrs["axes"]),
+    {"axes": is_ints},
+    sources=_permute_sources,
 )
 
 
@@ -120,15 +137,24 @@ def _infer_expand(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, x.dtype
 
 
-define(
-    OpDef(
-        "expand",
-        "movement",
-        (1, 1),
-        _infer_expand,
-        lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
-        {"shape": is_dims},
+def _expand_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        position if size == outer_size else 0
+        for position, size, outer_size in zip(index, source.shape, node.shape, strict=True)
     )
+    return (Source(source, inner),)
+
+
+define(
+    "expand",
+    "movement",
+    (1, 1),
+    _infer_expand,
+    lambda arrays, attrs, shape, dtype: np.broadcast_to(arrays[0], shape),
+    {"shape": is_dims},
+    sources=_expand_sources,
+    is_free=True,
 )
 
 
@@ -144,9 +170,7 @@ def _infer_pad(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(before + size + after for size, (before, after) in sizes), x.dtype
 
 
-def _pad_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _pad_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     padded = np.full(shape, np.asarray(attrs["value"]).astype(numpy_dtype(dtype)))
     inside = [
         slice(before, before + size)
@@ -156,15 +180,28 @@ def _pad_reference(
     return padded
 
 
+def _pad_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner: list[Dim] = []
+    guards: list[Guard] = []
+    for position, size, (before, after) in zip(
+        index, source.shape, node.attr("padding"), strict=True
+    ):
+        inner.append(position - before)
+        if before != 0 or after != 0:
+            guards.append(Guard(position - before, size))
+    return (Source(source, tuple(inner), tuple(guards)),)
+
+
 define(
-    OpDef(
-        "pad",
-        "movement",
-        (1, 1),
-        _infer_pad,
-        _pad_reference,
-        {"padding": is_dim_pairs, "value": is_number},
-    )
+    "pad",
+    "movement",
+    (1, 1),
+    _infer_pad,
+    _pad_reference,
+    {"padding": is_dim_pairs, "value": is_number},
+    sources=_pad_sources,
+    is_pieced=True,
 )
 
 
@@ -198,9 +235,7 @@ def _infer_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return tuple(shape), x.dtype
 
 
-def _slice_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _slice_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     bounds_of_axes = zip(attrs["start"], attrs["stop"], attrs["step"], strict=True)
     # Python reads a stop of -1 as the last element; here it is the place before the first.
     return arrays[0][tuple(slice(a, None if b < 0 else b, c) for a, b, c in bounds_of_axes)]
@@ -233,16 +268,25 @@ def _slice_reads(node: Node) -> tuple[Interval, ...]:
     return (_hull(x, firsts, lasts),)
 
 
-define(
-    OpDef(
-        "slice",
-        "movement",
-        (1, 1),
-        _infer_slice,
-        _slice_reference,
-        {"start": is_dims, "stop": is_dims, "step": is_ints},
-        _slice_reads,
+def _slice_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    inner = tuple(
+        start + step * position
+        for position, start, step in zip(index, node.attr("start"), node.attr("step"), strict=True)
     )
+    return (Source(source, inner),)
+
+
+define(
+    "slice",
+    "movement",
+    (1, 1),
+    _infer_slice,
+    _slice_reference,
+    {"start": is_dims, "stop": is_dims, "step": is_ints},
+    _slice_reads,
+    sources=_slice_sources,
+    is_free=True,
 )
 
 
@@ -267,15 +311,27 @@ def _infer_concat(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype
 
 
+def _concat_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    axis = node.attr("axis")
+    start: Dim = 0
+    found = []
+    for value in node.inputs:
+        position = index[axis] - start
+        inner = (*index[:axis], position, *index[axis + 1 :])
+        found.append(Source(value, inner, (Guard(position, value.shape[axis]),)))
+        start = start + value.shape[axis]
+    return tuple(found)
+
+
 define(
-    OpDef(
-        "concat",
-        "movement",
-        (1, None),
-        _infer_concat,
-        lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
-        {"axis": is_int},
-    )
+    "concat",
+    "movement",
+    (1, None),
+    _infer_concat,
+    lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
+    {"axis": is_int},
+    sources=_concat_sources,
+    is_pieced=True,
 )
 
 
@@ -307,9 +363,7 @@ def _infer_window(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (*shape, *sizes), x.dtype
 
 
-def _window_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _window_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     (x,) = arrays
     strides = list(x.strides)
     window_strides = []
@@ -339,16 +393,28 @@ def _window_reads(node: Node) -> tuple[Interval, ...]:
     return (_hull(x, [0] * x.ndim, lasts),)
 
 
+def _window_sources(node: Node, index: Index) -> tuple[Source, ...]:
+    [source] = node.inputs
+    axes = node.attr("axes")
+    inner = list(index[: source.ndim])
+    within = index[source.ndim :]
+    for axis, offset, stride, dilation in zip(
+        axes, within, node.attr("strides"), node.attr("dilations"), strict=True
+    ):
+        inner[axis] = inner[axis] * stride + offset * dilation
+    return (Source(source, tuple(inner)),)
+
+
 define(
-    OpDef(
-        "window",
-        "movement",
-        (1, 1),
-        _infer_window,
-        _window_reference,
-        {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
-        _window_reads,
-    )
+    "window",
+    "movement",
+    (1, 1),
+    _infer_window,
+    _window_reference,
+    {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
+    _window_reads,
+    sources=_window_sources,
+    rereads=True,
 )
 
 

@@ -20,7 +20,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dtype,
     need_dtype,
@@ -106,11 +106,11 @@ def _infer_unpack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, HELD[x.dtype]
 
 
-def _converted(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _converted(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define(OpDef("unpack", "packing", (1, 1), _infer_unpack, _converted))
+define("unpack", "packing", (1, 1), _infer_unpack, _converted)
 
 
 def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -121,4 +121,4 @@ def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, dtype
 
 
-define(OpDef("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": is_dtype}))
+define("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": is_dtype})

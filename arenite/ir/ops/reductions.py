@@ -20,15 +20,16 @@ import numpy as np
 from arenite.dtype import DType, Kind
 from arenite.ir.element import exact, limits, rounded, widened
 from arenite.ir.node import Node
+from arenite.ir.ops.access import Reduction, Source
 from arenite.ir.ops.define import (
     BOOL,
     INT64,
     NUMBER,
-    REAL,
+    ORDERED,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_int,
     is_ints,
@@ -52,8 +53,13 @@ def greatest(dtype: DType) -> float | int | bool:
     return True if dtype == BOOL else limits(dtype)[1]
 
 
-def _reduction(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> None:
-    """`function(array, dtype, axes)`"""
+def _reduced(node: Node, op: str, axes: tuple[int, ...]) -> Reduction:
+    [x] = node.inputs
+    return Reduction(op, x.shape, axes, lambda index: (Source(x, index),))
+
+
+def _reduction(name: str, op: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> None:
+    """`function(array, dtype, axes)`; `op` combines two elements."""
 
     def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         (x,) = inputs
@@ -62,14 +68,21 @@ def _reduction(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any])
         kept = [size for axis, size in enumerate(x.shape) if axis not in attrs["axes"]]
         return tuple(kept), x.dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axes"])), dtype)
 
-    define(OpDef(name, "reduction", (1, 1), infer, reference, {"axes": is_ints}))
+    define(
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        {"axes": is_ints},
+        reduction=lambda node: _reduced(node, op, tuple(sorted(node.attr("axes")))),
+    )
 
 
 _BOOL = (Kind.BOOL,)
-_ORDERED = (Kind.BOOL, *REAL)
 
 
 def _accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,37 +93,48 @@ def _accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-_reduction("sum", NUMBER, _accumulate(np.sum))
-_reduction("prod", NUMBER, _accumulate(np.prod))
+_reduction("sum", "add", NUMBER, _accumulate(np.sum))
+_reduction("prod", "mul", NUMBER, _accumulate(np.prod))
 _reduction(
     "max",
-    _ORDERED,
+    "max",
+    ORDERED,
     lambda array, dtype, axes: np.max(widened(array, dtype), axis=axes, initial=least(dtype)),
 )
 _reduction(
     "min",
-    _ORDERED,
+    "min",
+    ORDERED,
     lambda array, dtype, axes: np.min(widened(array, dtype), axis=axes, initial=greatest(dtype)),
 )
-_reduction("any", _BOOL, lambda array, dtype, axes: np.any(array, axis=axes))
-_reduction("all", _BOOL, lambda array, dtype, axes: np.all(array, axis=axes))
+_reduction("any", "or", _BOOL, lambda array, dtype, axes: np.any(array, axis=axes))
+_reduction("all", "and", _BOOL, lambda array, dtype, axes: np.all(array, axis=axes))
 
 
 def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
     def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         (x,) = inputs
-        need_kind(name, x, _ORDERED)
+        need_kind(name, x, ORDERED)
         need_axis(name, attrs["axis"], x)
         axis: int = attrs["axis"]
         return x.shape[:axis] + x.shape[axis + 1 :], INT64
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         (x,) = arrays
         if x.shape[attrs["axis"]] == 0:
             return np.zeros(shape, np.int64)
         return np.asarray(function(_comparable(x), axis=attrs["axis"]), np.int64)
 
-    define(OpDef(name, "reduction", (1, 1), infer, reference, {"axis": is_int}))
+    define(
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        {"axis": is_int},
+        reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
+        chooses=True,
+    )
 
 
 def _comparable(array: Array) -> Array:
@@ -124,7 +148,9 @@ _arg_reduction("argmax", np.argmax)
 _arg_reduction("argmin", np.argmin)
 
 
-def _scan(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> None:
+def _scan(
+    name: str, kinds: tuple[Kind, ...], function: Callable[..., Any], chooses: bool = False
+) -> None:
     """`function(array, dtype, axis)`"""
 
     def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -133,21 +159,23 @@ def _scan(name: str, kinds: tuple[Kind, ...], function: Callable[..., Any]) -> N
         need_axis(name, attrs["axis"], x)
         return x.shape, x.dtype
 
-    def reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+    def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axis"])), dtype)
 
-    define(OpDef(name, "scan", (1, 1), infer, reference, {"axis": is_int}))
+    define(name, "scan", (1, 1), infer, reference, {"axis": is_int}, chooses=chooses)
 
 
 _scan("cumsum", NUMBER, _accumulate(np.cumsum))
 _scan("cumprod", NUMBER, _accumulate(np.cumprod))
 _scan(
     "cummax",
-    _ORDERED,
+    ORDERED,
     lambda array, dtype, axis: np.maximum.accumulate(widened(array, dtype), axis=axis),
+    chooses=True,
 )
 _scan(
     "cummin",
-    _ORDERED,
+    ORDERED,
     lambda array, dtype, axis: np.minimum.accumulate(widened(array, dtype), axis=axis),
+    chooses=True,
 )

@@ -36,7 +36,7 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_dim,
     is_dims,
@@ -128,37 +128,34 @@ def _reads_nothing(node: Node) -> tuple[()]:
 
 
 define(
-    OpDef(
-        "input",
-        "source",
-        (0, 0),
-        _infer_typed,
-        _never,
-        {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
-        _reads_nothing,
-    )
+    "input",
+    "source",
+    (0, 0),
+    _infer_typed,
+    _never,
+    {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
+    _reads_nothing,
+    storage="given",
 )
 define(
-    OpDef(
-        "constant",
-        "source",
-        (0, 0),
-        lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
-        lambda arrays, attrs, shape, dtype: attrs["data"].array,
-        {"data": _is_constant_data},
-        _reads_nothing,
-    )
+    "constant",
+    "source",
+    (0, 0),
+    lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
+    lambda arrays, attrs, shape, dtype: attrs["data"].array,
+    {"data": _is_constant_data},
+    _reads_nothing,
+    storage="constant",
 )
 define(
-    OpDef(
-        "buffer",
-        "source",
-        (0, 0),
-        lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
-        lambda arrays, attrs, shape, dtype: attrs["source"].array(),
-        {"source": _is_buffer_source},
-        _reads_nothing,
-    )
+    "buffer",
+    "source",
+    (0, 0),
+    lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
+    lambda arrays, attrs, shape, dtype: attrs["source"].array(),
+    {"source": _is_buffer_source},
+    _reads_nothing,
+    storage="constant",
 )
 
 
@@ -177,35 +174,32 @@ def _infer_state(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 define(
-    OpDef(
-        "state",
-        "source",
-        (0, 0),
-        _infer_state,
-        _never,
-        {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
-        _reads_nothing,
-        {"copies": 1},
-    )
+    "state",
+    "source",
+    (0, 0),
+    _infer_state,
+    _never,
+    {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
+    _reads_nothing,
+    {"copies": 1},
+    storage="given",
 )
 
 
-def _full_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _full_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     return np.full(shape, np.asarray(attrs["value"]).astype(numpy_dtype(dtype)))
 
 
 define(
-    OpDef(
-        "full",
-        "source",
-        (0, 0),
-        _infer_typed,
-        _full_reference,
-        {"value": is_number, "shape": is_dims, "dtype": is_dtype},
-        _reads_nothing,
-    )
+    "full",
+    "source",
+    (0, 0),
+    _infer_typed,
+    _full_reference,
+    {"value": is_number, "shape": is_dims, "dtype": is_dtype},
+    _reads_nothing,
+    storage="made up",
+    keeps_order=True,
 )
 
 
@@ -216,15 +210,14 @@ def _infer_size(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 define(
-    OpDef(
-        "size",
-        "source",
-        (0, 0),
-        _infer_size,
-        lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
-        {"value": is_dim, "dtype": is_dtype},
-        _reads_nothing,
-    )
+    "size",
+    "source",
+    (0, 0),
+    _infer_size,
+    lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
+    {"value": is_dim, "dtype": is_dtype},
+    _reads_nothing,
+    storage="made up",
 )
 
 
@@ -237,9 +230,7 @@ def _infer_iota(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return shape, dtype
 
 
-def _iota_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _iota_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     axis: int = attrs["axis"]
     counts = convert(np.arange(shape[axis]), INT64, dtype)
     ones = [1] * len(shape)
@@ -248,15 +239,14 @@ def _iota_reference(
 
 
 define(
-    OpDef(
-        "iota",
-        "source",
-        (0, 0),
-        _infer_iota,
-        _iota_reference,
-        {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
-        _reads_nothing,
-    )
+    "iota",
+    "source",
+    (0, 0),
+    _infer_iota,
+    _iota_reference,
+    {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
+    _reads_nothing,
+    storage="made up",
 )
 
 
@@ -290,9 +280,7 @@ def _infer_random(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return check_sizes("random_bits", attrs["shape"]), UINT32
 
 
-def _random_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _random_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     """Element i is word i % 4 of the block with counter words (i//4 low, high, counter low, high);
     the key is the seed, low word first."""
     seed, counter = int(arrays[0]), attrs["counter"]
@@ -307,12 +295,10 @@ def _random_reference(
 
 
 define(
-    OpDef(
-        "random_bits",
-        "source",
-        (1, 1),
-        _infer_random,
-        _random_reference,
-        {"counter": is_int, "shape": is_dims},
-    )
+    "random_bits",
+    "source",
+    (1, 1),
+    _infer_random,
+    _random_reference,
+    {"counter": is_int, "shape": is_dims},
 )

@@ -33,7 +33,6 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    OpDef,
     define,
     is_dims,
     is_dtype,
@@ -236,38 +235,34 @@ def _is_specialization(value: object) -> bool:
     return isinstance(value, Specialization)
 
 
-define(OpDef("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": is_found}))
+define("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": is_found})
 define(
-    OpDef(
-        "growing_loop",
-        "control",
-        (2, None),
-        _infer_growing_loop,
-        _in_its_graph,
-        {
-            "body": is_region,
-            "carried": is_int,
-            "entering": _is_sizes,
-            "shapes": _is_shapes,
-            "sizes": _is_sizes,
-            "index": is_int,
-        },
-    )
+    "growing_loop",
+    "control",
+    (2, None),
+    _infer_growing_loop,
+    _in_its_graph,
+    {
+        "body": is_region,
+        "carried": is_int,
+        "entering": _is_sizes,
+        "shapes": _is_shapes,
+        "sizes": _is_sizes,
+        "index": is_int,
+    },
 )
 define(
-    OpDef(
-        "specialize",
-        "control",
-        (1, None),
-        _infer_specialize,
-        _in_its_graph,
-        {
-            "function": _is_specialization,
-            "n_values": is_int,
-            "shapes": _is_shapes,
-            "dtypes": _is_dtypes,
-            "sizes": _is_sizes,
-            "index": is_int,
-        },
-    )
+    "specialize",
+    "control",
+    (1, None),
+    _infer_specialize,
+    _in_its_graph,
+    {
+        "function": _is_specialization,
+        "n_values": is_int,
+        "shapes": _is_shapes,
+        "dtypes": _is_dtypes,
+        "sizes": _is_sizes,
+        "index": is_int,
+    },
 )

@@ -30,6 +30,7 @@ from arenite.backends.cpu.gemm.kernel import SCRATCH, Operand
 from arenite.backends.cpu.gemm.row_dots import FOLDED
 from arenite.backends.cpu.gemm.row_dots import most_rows as most_dot_rows
 from arenite.backends.cpu.gemm.tile import lanes_of, most_columns, most_rows
+from arenite.backends.cpu.passes.attention import few_queries
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
@@ -37,11 +38,11 @@ from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_exp
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, minimum, product, variables
 from arenite.ir.node import Node
+from arenite.ir.ops.access import coefficient, linear, sources, substitute
 from arenite.ir.ops.attention import heads_a_group, operands
-from arenite.passes.parts import few_queries
-from arenite.schedule.access import coefficient, linear, sources, substitute
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import attention_in
+from arenite.schedule.roots import computed_by
 
 #: Queries of a block, at the most: each block reads all keys that it sees once.
 BLOCK_QUERIES = 128
@@ -57,21 +58,17 @@ FEW_TALLEST = 4
 LINE = 16
 
 
-def is_attention(kernel: Kernel) -> bool:
-    return attention_in(kernel.stages[0].node, kernel.inputs) is not None
-
-
-def build_attention(kernel: Kernel, target: Target) -> Built:
-    return _Builder(kernel, target).built()
+def build_attention(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
+    """The kernel of an attention, or None for a permute that is none."""
+    node = computed_by(kernel.stages[0].node, kernel.inputs)
+    return _Builder(kernel, node, target).built() if OPS[node.op].reads_views else None
 
 
 class _Builder:
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    def __init__(self, kernel: Kernel, node: Node, target: Target) -> None:
         self.kernel = kernel
         self.target = target
         self.result = kernel.stages[0].node
-        node = attention_in(self.result, kernel.inputs)
-        assert node is not None
         self.node = node
         for value in (*kernel.inputs, self.node):
             check_dtype(value)
@@ -335,3 +332,7 @@ def _rooms(**lengths: int) -> Rooms:
         starts[name] = end
         end += -(-length // LINE) * LINE
     return Rooms(**starts, length=end + LINE)
+
+
+#: A permute may be the order in which an attention is written.
+BUILDERS = dict.fromkeys(("attention", "attention_parts", "permute"), build_attention)

@@ -20,16 +20,16 @@ from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import Operand, Product
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of
+from arenite.backends.cpu.ops.block_forms import LANES, PANEL, form_of
+from arenite.backends.cpu.ops.blocks import RUN_WORDS, depth_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
-from arenite.ir.ops.block_forms import LANES, PANEL, form_of
-from arenite.ir.ops.blocks import RUN_WORDS, depth_of
-from arenite.schedule.access import coefficient, linear, substitute
-from arenite.schedule.kernel import Kernel, space_vars
+from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
+from arenite.schedule.kernel import Kernel
 
 #: What reading a weight counts as, in multiplications of bytes.
 WEIGHT_WORK = 4
@@ -42,10 +42,8 @@ OTHER_REGISTERS = 6
 FEW_NBYTES = 128 << 10
 
 
-def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as register tiles or plain loops, or None if it is no matmul_packed."""
-    if not any(stage.node.op == "matmul_packed" for stage in kernel.stages):
-        return None
+def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built:
+    """The kernel as register tiles or plain loops."""
     return _PackedBuilder(kernel).built(target, choice)
 
 
@@ -158,3 +156,6 @@ class _PackedBuilder(_ProductBuilder):
             return even_heights([block_rows, self.row.size % block_rows], tallest)
         lower = [height for height in LATER_HEIGHTS if height < tallest]
         return (tallest, *lower)
+
+
+BUILDERS = {"matmul_packed": build_packed}

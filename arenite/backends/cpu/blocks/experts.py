@@ -31,6 +31,8 @@ from arenite.backends.cpu.gemm.kernel import (
 )
 from arenite.backends.cpu.gemm.tile import lanes_of
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+from arenite.backends.cpu.ops.block_forms import LANES, PANEL
+from arenite.backends.cpu.ops.blocks import RUN_WORDS, depth_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -38,8 +40,6 @@ from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
 from arenite.ir.dim import Dim, ceildiv, product
-from arenite.ir.ops.block_forms import LANES, PANEL
-from arenite.ir.ops.blocks import RUN_WORDS, depth_of
 from arenite.schedule.kernel import Kernel
 
 #: Positions of a block.
@@ -147,11 +147,7 @@ class ExpertsDriver(BlocksDriver):
         return super()._address(operand, line)
 
 
-def chooses(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in _BUILDERS
-
-
-def build_experts(kernel: Kernel, target: Target) -> Built:
+def build_experts(kernel: Kernel, target: Target, choice: str = "") -> Built:
     draft = Draft(kernel)
     return _BUILDERS[draft.node.op](draft, target)
 
@@ -283,3 +279,5 @@ _BUILDERS: dict[str, Callable[[Draft, Target], Built]] = {
     "matmul_packed_experts": _of_blocks,
     "matmul_experts": _of_floats,
 }
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_experts)

@@ -23,10 +23,7 @@ from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
-from arenite.backends.cpu.target import Target
-from arenite.codegen.printer import kernel_text
-from arenite.dtype import DType, float32
-from arenite.ir.ops.block_forms import (
+from arenite.backends.cpu.ops.block_forms import (
     BLOCK,
     LANES,
     LINE_NBYTES,
@@ -35,13 +32,16 @@ from arenite.ir.ops.block_forms import (
     Form,
     form_of,
 )
-from arenite.ir.ops.blocks import (
+from arenite.backends.cpu.ops.blocks import (
     HALF_SUM_WORD,
     RUN_WORDS,
     SCALE_WORD,
     SCALED_SUM_WORD,
     SUM_WORD,
 )
+from arenite.backends.cpu.target import Target
+from arenite.codegen.printer import kernel_text
+from arenite.dtype import DType, float32
 
 WORD_NBYTES = 4
 #: Rows of a tile from which on there is time to bring the next panel to the second cache.

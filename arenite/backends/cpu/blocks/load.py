@@ -10,23 +10,28 @@ from collections.abc import Callable
 
 from arenite.backends.cpu.blocks.panels import PanelReader
 from arenite.backends.cpu.blocks.runs import quantise
+from arenite.backends.cpu.ops.block_forms import (
+    BLOCK,
+    LANES,
+    LINE_NBYTES,
+    PANEL,
+    STEP,
+    Form,
+    form_of,
+)
+from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader, above, as_float, bits, number
-from arenite.codegen.kernels.blocks import AT, dequantise, rows_of_blocks, taken_rows
+from arenite.codegen.kernels.blocks import AT, taken_rows
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _ROW, Draft
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
-from arenite.ir.ops.block_forms import BLOCK, LANES, LINE_NBYTES, PANEL, STEP, Form, form_of
 from arenite.schedule.kernel import Kernel
 
 
-def reads_blocks(kernel: Kernel) -> bool:
-    return kernel.stages[0].node.op in _BUILDERS
-
-
-def build_blocks(kernel: Kernel) -> Built:
+def build_blocks(kernel: Kernel, target: Target, choice: str = "") -> Built:
     draft = Draft(kernel)
     return _BUILDERS[draft.node.op](draft)
 
@@ -151,9 +156,9 @@ def _codes(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> lis
 
 
 _BUILDERS: dict[str, Callable[[Draft], Built]] = {
-    "dequantise": dequantise,
-    "rows_of_blocks": rows_of_blocks,
     "rows_of_panels": _rows_of_panels,
     "pack_blocks": _pack,
     "quantise_blocks": quantise,
 }
+
+BUILDERS = dict.fromkeys(_BUILDERS, build_blocks)

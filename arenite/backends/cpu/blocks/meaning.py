@@ -15,11 +15,11 @@ from arenite.backends.cpu.gemm.kernel import (
     Product,
     in_blocks,
 )
+from arenite.backends.cpu.ops.block_forms import BLOCK, STEP, form_of
+from arenite.backends.cpu.ops.blocks import RUN_WORDS, SCALE_WORD
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import INT32, as_float, number
 from arenite.dtype import DType, float32
-from arenite.ir.ops.block_forms import BLOCK, STEP, form_of
-from arenite.ir.ops.blocks import RUN_WORDS, SCALE_WORD
 
 _BLOCK, _STEP = ir.Name("_run"), ir.Name("_step")
 _ACC, _WHOLE, _RUN_SUM = "_acc", "_whole", "_run_sum"

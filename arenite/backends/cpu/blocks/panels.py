@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arenite.backends.cpu.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import (
     INT32,
@@ -15,7 +16,6 @@ from arenite.codegen.block_elements import (
     number,
 )
 from arenite.dtype import uint8
-from arenite.ir.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,14 @@ from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.tile import Tiles
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
+from arenite.backends.cpu.ops.block_forms import BLOCK, STEP
+from arenite.backends.cpu.ops.blocks import (
+    HALF_SUM_WORD,
+    RUN_WORDS,
+    SCALE_WORD,
+    SCALED_SUM_WORD,
+    SUM_WORD,
+)
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import INT32, number
 from arenite.codegen.kernels.built import Built
@@ -25,15 +33,7 @@ from arenite.codegen.kernels.special import _ROW, Draft
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType, float32
 from arenite.ir.dim import bounds, product
-from arenite.ir.ops.block_forms import BLOCK, STEP
-from arenite.ir.ops.blocks import (
-    HALF_SUM_WORD,
-    LEAST_NORMAL,
-    RUN_WORDS,
-    SCALE_WORD,
-    SCALED_SUM_WORD,
-    SUM_WORD,
-)
+from arenite.ir.ops.blocks import LEAST_NORMAL
 
 #: Runs in a tile of the launch: some microseconds.
 TILE_RUNS = 512

@@ -21,15 +21,15 @@ from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.backends.cpu.conv.late_epilogue import Late
 from arenite.backends.cpu.conv.sides import ZERO, Side, plain_sides
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH, Product
+from arenite.backends.cpu.ops.byte_products import INT8, TURN, WORD
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.ir.dim import Dim, Var, bounds
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, TURN, WORD
-from arenite.ir.ops.convolution import PANEL
-from arenite.schedule.kernel import Kernel, Role
+from arenite.schedule.kernel import Kernel
 
 #: Operations up to which an epilogue is done on the sums in registers, where a sum has so few
 #: products that this matters: bias, scale and rounding are emitted for every sum of a tile then.
@@ -41,9 +41,7 @@ ONCE_ROWS = 3
 
 def build_bytes(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a BytesKernel, or None if it is not one that register tiles fit."""
-    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    if node.op not in ("matmul_bytes", "conv_bytes"):
-        return None
+    node = kernel.stages[0].node
     builder = _BytesBuilder(kernel, node, _panels(node))
     taken = registers_taken(target, builder.is_signed)
     left = replace(target, n_vector_registers=target.n_vector_registers - taken)
@@ -196,3 +194,6 @@ class _Copy(Copy):
 def _is_inside(side: Side, position: ir.Expr) -> ir.Expr:
     """Whether a position along a side is one of the image."""
     return (position >= 0) & (position < index_expr(side.size))
+
+
+BUILDERS = {"matmul_bytes": build_bytes, "conv_bytes": build_bytes}

@@ -21,10 +21,10 @@ from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.prefetch import ask_ahead
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+from arenite.backends.cpu.ops.byte_products import INT8, WORD
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import kernel_text
-from arenite.ir.ops.byte_products import INT8, WORD
-from arenite.ir.ops.convolution import PANEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from arenite.backends.cpu.gemm.tile import KLoop, Tile, moved, summed
 from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
+from arenite.backends.cpu.ops.byte_products import TURN, WORD
 from arenite.backends.cpu.target import Target
-from arenite.ir.ops.byte_products import TURN, WORD
 
 #: What bytes widened to 16 bits take of the registers, beside their words.
 _WIDENED_REGISTERS = 5

@@ -30,7 +30,7 @@ from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
-from arenite.schedule.access import (
+from arenite.ir.ops.access import (
     Index,
     Source,
     coefficient,
@@ -38,9 +38,10 @@ from arenite.schedule.access import (
     linear,
     reshaped_index,
     sources,
+    space_vars,
     substitute,
 )
-from arenite.schedule.kernel import Kernel, Role, outer_index, space_vars
+from arenite.schedule.kernel import Kernel, Role, outer_index
 
 #: Pixels from which on an image is worth a line of its own.
 FEW_PIXELS = 14

@@ -23,6 +23,7 @@ from arenite.backends.cpu.gemm.build import SHORT_OPS
 from arenite.backends.cpu.gemm.choices import conv_ways
 from arenite.backends.cpu.gemm.driver import GROUP_START
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, SCRATCH, TILE, Joined, Operand, Product
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
@@ -30,8 +31,7 @@ from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.dtype import DType, Kind
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
 from arenite.ir.node import Node
-from arenite.ir.ops.convolution import PANEL
-from arenite.schedule.kernel import Kernel, Role
+from arenite.schedule.kernel import Kernel
 
 #: Elements so far apart fall into one set of the cache, which holds a few more than this many.
 SET_NBYTES = 4096
@@ -51,8 +51,8 @@ PLANES = 8
 
 def build_conv(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a ConvKernel, or None if it is not one that register tiles fit."""
-    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    if node.op != "conv_last" or not target.has_fma:
+    node = kernel.stages[0].node
+    if not target.has_fma:
         return None
     if not all(isinstance(size, int) for size in node.inputs[1].shape):
         return None
@@ -373,3 +373,6 @@ class ConvBuilder(LastBuilder):
 def _copied(inside: Room, dtype: DType, n_deep: int) -> Lies:
     lines = (*[inside.deep] * n_deep, inside.line)
     return Lies(SCRATCH, dtype, inside.tile, lines, inside.pixel, inside.channel)
+
+
+BUILDERS = {"conv_last": build_conv}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from arenite.backends.cpu.gemm.blocking import LATER_HEIGHTS, LATER_ROWS, MOST_TILES, TILE_WORK
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of, most_rows
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, bounds
-from arenite.ir.ops.convolution import PANEL
 
 #: Columns of a tile at the most.
 WIDEST = 8

@@ -29,9 +29,9 @@ from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR, Binding
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+from arenite.backends.cpu.ops.byte_products import INT8
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
-from arenite.ir.ops.byte_products import INT8
 from arenite.ir.ops.define import INT32
 
 

@@ -33,7 +33,7 @@ from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INTEGER
-from arenite.schedule.kernel import Kernel, Role
+from arenite.schedule.kernel import Kernel
 
 #: Taps along a line that are unrolled, at the most.
 MOST_TAPS = 16
@@ -49,9 +49,9 @@ AHEAD, OF_A_TILE = 96, 4
 
 
 def build_depthwise(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a DepthwiseKernel, or None if it is not one."""
-    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    if node.op != "depthwise_last" or not target.has_fma:
+    """The kernel as a DepthwiseKernel, or None if it does not fit one."""
+    node = kernel.stages[0].node
+    if not target.has_fma:
         return None
     if not all(isinstance(size, int) for size in node.inputs[1].shape):
         return None
@@ -222,3 +222,6 @@ def _open(line: Side) -> OpenLine:
         line.first_tap(pixel),
         line.last_tap(pixel),
     )
+
+
+BUILDERS = {"depthwise_last": build_depthwise}

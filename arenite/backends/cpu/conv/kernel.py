@@ -39,9 +39,9 @@ from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR, Level
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, kernel_text, loop_text
-from arenite.ir.ops.convolution import PANEL
 
 #: Taps along one axis of a window, where their number is not known.
 USUAL_TAPS = 3

@@ -18,12 +18,12 @@ from arenite.backends.cpu.conv.sides import Side, plain_sides
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, Joined
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import most_rows
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.ir.dim import Dim, Var, bounds
-from arenite.ir.ops.convolution import PANEL
-from arenite.schedule.kernel import Kernel, Role
+from arenite.schedule.kernel import Kernel
 
 #: Rows that are few, at the most, and heights of tiles that all larger numbers are cut into.
 FEW_ROWS = 4
@@ -34,8 +34,8 @@ HALVED_ROWS, HALVED_WORK = 4, 3 << 16
 
 def build_panels(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel as a ConvKernel, or None if it is not one that register tiles fit."""
-    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    if node.op != "matmul_panels" or not target.has_fma:
+    node = kernel.stages[0].node
+    if not target.has_fma:
         return None
     n_panels, depth, _ = (bounds(size)[1] for size in node.inputs[1].shape)
     weights = Panels(1, n_panels, (), depth, depth, node.attr("columns"))
@@ -101,3 +101,6 @@ def later_heights(tallest: int) -> tuple[int, ...]:
     if tallest > HEIGHTS[0]:
         return (tallest, *HEIGHTS)
     return tuple(range(tallest, min(FEW_ROWS + 1, (tallest + 1) // 2) - 1, -1))
+
+
+BUILDERS = {"matmul_panels": build_panels}

@@ -29,9 +29,9 @@ from arenite.backends.cpu.gemm.kernel import (
     in_blocks,
 )
 from arenite.backends.cpu.lowering.vector import Builder
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.ops.winograd import INPUTS, OUTPUTS, PATCH
 from arenite.codegen import loop_ir as ir
-from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.winograd import INPUTS, OUTPUTS, PATCH
 
 POINT = ir.Name("point")
 _GROUP = ir.Name("_group")

@@ -35,16 +35,16 @@ from arenite.backends.cpu.gemm.kernel import (
     Operand,
     Product,
 )
+from arenite.backends.cpu.ops import winograd
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.ops.winograd import PATCH, POINTS, TAPS
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum
 from arenite.ir.node import Node
-from arenite.ir.ops import winograd
-from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.winograd import PATCH, POINTS, TAPS
-from arenite.schedule.kernel import Kernel, Role
+from arenite.schedule.kernel import Kernel
 
 #: Elements of a cache line, and what lies between rooms so that they share no set.
 LINE = 16
@@ -58,12 +58,9 @@ CHANNEL = ir.Name("channel")
 AT_LINE, AT_PIXEL = ir.Name("patch_line"), ir.Name("patch_pixel")
 
 
-def build_winograd(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
-    """The kernel as a WinogradKernel, or None if it is no conv_winograd."""
-    node = next(stage.node for stage in kernel.stages if stage.role is Role.REDUCE)
-    if node.op != "conv_winograd":
-        return None
-    return _WinogradBuilder(kernel, node).built(target, choice)
+def build_winograd(kernel: Kernel, target: Target, choice: str = "") -> Built:
+    """The kernel as a WinogradKernel."""
+    return _WinogradBuilder(kernel, kernel.stages[0].node).built(target, choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,3 +278,6 @@ def _is_there(place: ir.Expr, side: Side, number: int) -> ir.Expr:
     if number == 0 or is_even:
         return ir.Const(True, ir.BOOL)
     return place < index_expr(side.places)
+
+
+BUILDERS = {"conv_winograd": build_winograd}

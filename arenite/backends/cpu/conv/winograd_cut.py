@@ -16,10 +16,10 @@ from arenite.backends.cpu.conv.cut import lanes_for
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
 from arenite.backends.cpu.gemm.rows import even_height, even_heights
 from arenite.backends.cpu.gemm.tile import most_rows
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.ops.winograd import POINTS
 from arenite.backends.cpu.target import Target
 from arenite.dtype import DType
-from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.winograd import POINTS
 
 #: Cycles that a vector of a tile takes to be transformed, on its way in and out.
 IN_CYCLES, OUT_CYCLES = 110, 70

@@ -34,15 +34,16 @@ from arenite.codegen.kernels.values import compute_dtype, index_expr
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
 from arenite.ir.node import Node
-from arenite.schedule.access import (
+from arenite.ir.ops.access import (
     Source,
     coefficient,
     is_view,
     linear,
     sources,
+    space_vars,
     substitute,
 )
-from arenite.schedule.kernel import Kernel, Role, space_vars
+from arenite.schedule.kernel import Kernel, Role
 
 #: Operations up to which an epilogue is done on the sums in registers.
 SHORT_OPS = 6

@@ -30,10 +30,10 @@ from arenite.backends.cpu.gemm.blocking import (
 )
 from arenite.backends.cpu.gemm.rows import even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of, most_rows
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.dtype import DType
 from arenite.ir.dim import Dim, bounds
-from arenite.ir.ops.convolution import PANEL
 
 #: Rows that a tile is cut down to, where its rows may share sets of a cache.
 LOW = 8

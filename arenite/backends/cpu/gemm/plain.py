@@ -21,13 +21,20 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
-from arenite.schedule.access import coefficient, linear, substitute
-from arenite.schedule.kernel import Kernel, Role, space_vars
+from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
+from arenite.schedule.kernel import Kernel, Role
 
 #: Points of the space in one tile.
 TILE_POINTS = 1_000_000
 VECTORS = 2
 COLUMNS = 256
+
+
+def build_contraction(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
+    """The kernel in blocks, or None where there is no axis for them."""
+    blocked = Contraction(kernel, target)
+    is_blocked = blocked.block is not None and blocked.nest.vector_is_outer
+    return blocked.build() if is_blocked else None
 
 
 class Contraction(Builder):

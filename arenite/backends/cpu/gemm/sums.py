@@ -8,9 +8,9 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.values import Scope
 from arenite.dtype import DType
 from arenite.ir.node import Node
-from arenite.schedule.access import is_elementwise
+from arenite.ir.ops.access import is_elementwise
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Role
-from arenite.schedule.roots import COSTS
 
 
 class SumBuilder(Builder):
@@ -31,4 +31,4 @@ class SumBuilder(Builder):
         return scope.block
 
     def epilogue_ops(self) -> int:
-        return sum(COSTS.get(node.op, 1) for node in self._inlined() if is_elementwise(node))
+        return sum(OPS[node.op].cost for node in self._inlined() if is_elementwise(node))

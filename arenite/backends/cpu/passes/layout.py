@@ -14,20 +14,18 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import full
 
 Axes = tuple[int, ...]
 
 _CONVOLUTIONS = frozenset({"conv_last", "depthwise_last", "conv_bytes"})
-_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
-_FOLLOWED = _REDUCTIONS | frozenset(
-    {"argmax", "argmin", "pad", "slice", "expand", "concat", "window", "gather", "reshape"}
-)
+#: Beside elementwise ops and reductions.
+_FOLLOWED = frozenset({"pad", "slice", "expand", "concat", "window", "gather", "reshape"})
 #: Elements of the last axis from which on work before a reshape fills vectors.
 LEAST_LAST = 8
 #: Behind these what was made with channels last is looked for.
@@ -42,10 +40,10 @@ def layout(node: Node) -> Node:
         return _composed(node)
     if node.op == "reshape":
         return _reshaped(node)
-    if OPS[node.op].family != "elementwise" and node.op not in _FOLLOWED:
-        return node
     if OPS[node.op].family == "elementwise":
         return _before_views(node)
+    if OPS[node.op].family != "reduction" and node.op not in _FOLLOWED:
+        return node
     moved = next((value for value in node.inputs if _comes_from_conv(value)), None)
     return node if moved is None else _moved_through(node, moved.attr("axes"))
 
@@ -273,7 +271,8 @@ def _was_made_last(node: Node) -> bool:
         if current in _born:
             pending.pop()
             continue
-        is_followed = OPS[current.op].family == "elementwise" or current.op in _SEEN_THROUGH
+        family = OPS[current.op].family
+        is_followed = family in ("elementwise", "reduction") or current.op in _SEEN_THROUGH
         if current.op in _CONVOLUTIONS or not is_followed:
             _born[current] = current.op in _CONVOLUTIONS
             continue
@@ -298,12 +297,11 @@ def _moved_through(node: Node, axes: Axes) -> Node:
         made = make("gather", unpermuted(x, axes), indices, axis=axes[attrs["axis"]])
         return permuted(made, axes)
     inner = [unpermuted(value, axes) for value in node.inputs]
-    if node.op in _REDUCTIONS:
-        attrs["axes"] = tuple(sorted(axes[axis] for axis in attrs["axes"]))
-        return permuted(make(node.op, *inner, **attrs), _without(axes, attrs["axes"]))
-    if node.op in ("argmax", "argmin"):
-        attrs["axis"] = axes[attrs["axis"]]
-        return permuted(make(node.op, *inner, **attrs), _without(axes, (attrs["axis"],)))
+    if OPS[node.op].family == "reduction":
+        reduced = attrs["axes"] if "axes" in attrs else (attrs["axis"],)
+        gone = tuple(sorted(axes[axis] for axis in reduced))
+        attrs = {"axes": gone} if "axes" in attrs else {"axis": gone[0]}
+        return permuted(make(node.op, *inner, **attrs), _without(axes, gone))
     if node.op == "window":
         attrs["axes"] = tuple(axes[axis] for axis in attrs["axes"])
         more = range(len(axes), node.ndim)

@@ -15,12 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, TURN
-from arenite.ir.ops.define import INT32, make, on_inputs
-from arenite.ir.ops.sources import full
-from arenite.passes.byte_casts import (
+from arenite.backends.cpu.ops.byte_products import INT8, TURN
+from arenite.backends.cpu.passes.byte_casts import (
     BYTES,
     FLOAT32,
     GREAT,
@@ -28,6 +24,10 @@ from arenite.passes.byte_casts import (
     rounded,
     unturned,
 )
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
+from arenite.ir.ops.define import INT32, make, on_inputs
+from arenite.ir.ops.sources import full
 
 
 def stay_numbers(graph: Graph) -> Graph:

@@ -1,4 +1,4 @@
-"""Index maps: which element of an input an element of a node is made of.
+"""How ops read: which elements of its inputs an element of a node is made of.
 
 An index is one `Dim` for each axis, over loop variables (Vars from 0 on) and the sizes of the
 model. Movement ops only change indices, so a chain of them costs arithmetic on indices and no
@@ -8,13 +8,13 @@ again gives back the same index; what stays non-affine is seen as a division tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, Expr, Floordiv, Positive, Var, bounds, maximum, product
-from arenite.ir.node import Node
+from arenite.ir.dim import Dim, Expr, Floordiv, LoopVar, Positive, Var, bounds, maximum, product
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import OPS
 
 Index: TypeAlias = tuple[Dim, ...]
@@ -37,6 +37,20 @@ class Source:
     guards: tuple[Guard, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`op` combines the products of `factors` over all points of the reduced axes.
+
+    sum over axis 1 of x[2, 3]      space (2, 3), axis 1 goes;       x[i, j]
+    matmul a[b, m, k], b[b, k, n]   space (b, m, n, k), k goes;      a[b, m, k] * b[b, k, n]
+    """
+
+    op: str  # add, mul, max, min, and, or, argmax, argmin
+    space: Shape
+    axes: tuple[int, ...]
+    factors: Callable[[Index], tuple[Source, ...]]
+
+
 def is_elementwise(node: Node) -> bool:
     """Whether each element is made of the elements at the same index of all inputs."""
     return OPS[node.op].family == "elementwise"
@@ -49,93 +63,48 @@ def is_view(node: Node) -> bool:
 
 def sources(node: Node, index: Index) -> tuple[Source, ...]:
     """Where the element at `index` of an elementwise op or a view comes from."""
-    if is_elementwise(node):
+    rule = OPS[node.op].sources
+    if rule is None:
         return tuple(Source(value, index) for value in node.inputs)
-    return _VIEWS[node.op](node, index)
+    return rule(node, index)
 
 
-def _permute(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    inner: list[Dim] = [0] * len(index)
-    for position, axis in zip(index, node.attr("axes"), strict=True):
-        inner[axis] = position
-    return (Source(source, tuple(inner)),)
+def reduction_of(node: Node) -> Reduction | None:
+    """The reduction a node is, or None for every other op."""
+    rule = OPS[node.op].reduction
+    return None if rule is None else rule(node)
 
 
-def _expand(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    inner = tuple(
-        position if size == outer_size else 0
-        for position, size, outer_size in zip(index, source.shape, node.shape, strict=True)
-    )
-    return (Source(source, inner),)
+def summed(
+    node: Node, more: Sequence[Dim], factors: Callable[[Index], tuple[Source, ...]]
+) -> Reduction:
+    """Sums of products for each element of a node, over axes of these sizes behind its own."""
+    space = (*node.shape, *more)
+    return Reduction("add", space, tuple(range(node.ndim, len(space))), factors)
 
 
-def _reshape(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    return (Source(source, reshaped_index(index, node.shape, source.shape)),)
+@lru_cache(1 << 10)
+def space_vars(space: Shape) -> tuple[Var, ...]:
+    """The loop variables of a space: equal for equal spaces, so that indices can be compared."""
+    return tuple(LoopVar(f"_s{k}", 0, max(0, bounds(size)[1] - 1)) for k, size in enumerate(space))
 
 
-def _slice(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    inner = tuple(
-        start + step * position
-        for position, start, step in zip(index, node.attr("start"), node.attr("step"), strict=True)
-    )
-    return (Source(source, inner),)
-
-
-def _front(node: Node, index: Index) -> tuple[Source, ...]:
-    return (Source(node.inputs[0], index),)
-
-
-def _pad(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    inner: list[Dim] = []
-    guards: list[Guard] = []
-    for position, size, (before, after) in zip(
-        index, source.shape, node.attr("padding"), strict=True
-    ):
-        inner.append(position - before)
-        if before != 0 or after != 0:
-            guards.append(Guard(position - before, size))
-    return (Source(source, tuple(inner), tuple(guards)),)
-
-
-def _concat(node: Node, index: Index) -> tuple[Source, ...]:
-    axis = node.attr("axis")
-    start: Dim = 0
-    found = []
-    for value in node.inputs:
-        position = index[axis] - start
-        inner = (*index[:axis], position, *index[axis + 1 :])
-        found.append(Source(value, inner, (Guard(position, value.shape[axis]),)))
-        start = start + value.shape[axis]
-    return tuple(found)
-
-
-def _window(node: Node, index: Index) -> tuple[Source, ...]:
-    [source] = node.inputs
-    axes = node.attr("axes")
-    inner = list(index[: source.ndim])
-    within = index[source.ndim :]
-    for axis, offset, stride, dilation in zip(
-        axes, within, node.attr("strides"), node.attr("dilations"), strict=True
-    ):
-        inner[axis] = inner[axis] * stride + offset * dilation
-    return (Source(source, tuple(inner)),)
-
-
-_VIEWS = {
-    "permute": _permute,
-    "expand": _expand,
-    "reshape": _reshape,
-    "slice": _slice,
-    "front": _front,
-    "pad": _pad,
-    "concat": _concat,
-    "window": _window,
-}
+def is_readable_in_place(node: Node, *, in_runs: bool) -> bool:
+    """Whether a node is a view whose elements lie in memory at even distances, whichever of the
+    nodes that it shows is written; along its last axis side by side if they are read in runs."""
+    variables = space_vars(node.shape)
+    source = Source(node, variables)
+    while is_view(source.node):
+        inner = sources(source.node, source.index)
+        if len(inner) != 1 or inner[0].guards:
+            return False
+        [source] = inner
+        position = linear(source.index, source.node.shape)
+        if not is_affine(position, variables):
+            return False
+        if in_runs and coefficient(position, variables[-1]) != 1:
+            return False
+    return source.node is not node and OPS[source.node.op].storage != "made up"
 
 
 @lru_cache(1 << 10)

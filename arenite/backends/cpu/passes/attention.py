@@ -1,4 +1,6 @@
-"""Attention of few queries over many keys becomes attentions over chunks of keys, then joined.
+"""Attentions that kernels are made for; others are written out.
+
+Attention of few queries over many keys becomes attentions over chunks of keys, then joined.
 
     parts     sums of weights times values, highest score, sum of weights: of each chunk by itself
     factor    2 ** (highest - the highest of all)
@@ -10,11 +12,21 @@ depend on how many threads there are.
 
 from __future__ import annotations
 
+import logging
+
 from arenite.ir.dim import Dim, bounds, maximum, product
+from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.attention import heads_a_group
 from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import full
+from arenite.passes.attention import with_shared_heads, written_out
+from arenite.passes.recognise import recognise
+
+log = logging.getLogger("arenite.passes")
+
+#: Elements of a query, key or value that a kernel of its own is made for.
+MAX_WIDTH = 256
 
 #: Queries of a head that are few, and those of all heads that share keys.
 FEW_QUERIES = 8
@@ -24,17 +36,44 @@ CHUNK = 1024
 FEW_TILES = 8
 
 
+def spelled_attentions(graph: Graph) -> Graph:
+    """The graph with the op for every attention it spells out that has a kernel."""
+    return recognise(graph, lambda node: why_expanded(node) is None)
+
+
+def attention(node: Node) -> Node:
+    """An attention as kernels do it, or written out; all else as it is."""
+    if node.op != "attention":
+        return node
+    node = with_shared_heads(node)
+    reason = why_expanded(node)
+    if reason is None:
+        return _joined(node) if _is_lopsided(node) else node
+    log.info("%r is written out: %s", node, reason)
+    return written_out(node)
+
+
+def why_expanded(node: Node) -> str | None:
+    """Why an attention has no kernel of its own; None where it has one."""
+    depth, width = node.inputs[0].shape[-1], node.shape[-1]
+    for one in (depth, width):
+        if not isinstance(one, int):
+            return f"its width {one} is not known before it runs"
+        if not 1 <= one <= MAX_WIDTH:
+            return f"its width {one} is not in 1..{MAX_WIDTH}"
+    for value in node.inputs:
+        if not value.dtype.has_numpy:
+            return f"kernels do not compute with {value.dtype}"
+    return None
+
+
 def few_queries(ratio: int) -> int:
     """Queries that are few where so many heads share keys."""
     return max(1, min(FEW_QUERIES, FEW_ROWS // ratio))
 
 
-def in_parts(node: Node) -> Node:
-    """The attention, cut if few tiles could share much work."""
-    return _joined(node) if _is_lopsided(node) else node
-
-
 def _is_lopsided(node: Node) -> bool:
+    """Whether few tiles would share much work."""
     q, k = node.inputs[:2]
     *batch, groups, keys, _ = k.shape
     length = q.shape[-2]

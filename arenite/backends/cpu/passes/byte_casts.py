@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.ir.ops.define import INT32, INTEGER, REAL, make
 from arenite.ir.ops.sources import full
 

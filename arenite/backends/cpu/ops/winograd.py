@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.backends.cpu.ops.channels_last import PANEL, runs_operand
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import known_le
+from arenite.ir.dim import Dim, known_le
 from arenite.ir.element import rounded
 from arenite.ir.node import Node
+from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.define import Array, Attrs, Inferred, OpDef, define, is_dim_pairs, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim_pairs, is_int
 
 #: Outputs of a tile along a side, inputs of its patch, and products of a tile and channel.
 TILE, PATCH = 2, 4
@@ -57,7 +58,7 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (x.shape[0], *sizes, channels), dtype
 
 
-def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType) -> Array:
+def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = (accumulated(array, dtype) for array in arrays)
     n, height, width, channels = shape
     weights = np.moveaxis(panels, 0, 3)  # [4, 4, C, P, 16]
@@ -81,13 +82,34 @@ def _reference(arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype:
     return rounded(np.ascontiguousarray(whole[:, :height, :width]), dtype)
 
 
+def _reduction(node: Node) -> Reduction:
+    """Over (n, p, o, 4, c): its products; of its factors only some."""
+    x, panels = node.inputs
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        image, *places, out_channel, point, channel = index
+        at: list[Dim] = []
+        guards = []
+        for size, place, pair in zip(x.shape[1:-1], places, node.attr("padding"), strict=True):
+            position = place // TILE * TILE + point - pair[0]
+            at.append(position)
+            guards.append(Guard(position, size))
+        panel = out_channel // PANEL
+        lane = out_channel - panel * PANEL
+        patch = Source(x, (image, *at, channel), tuple(guards))
+        return patch, Source(panels, (panel, point, point, channel, lane))
+
+    return summed(node, (PATCH, x.shape[-1]), factors)
+
+
 define(
-    OpDef(
-        "conv_winograd",
-        "convolution",
-        (2, 2),
-        _infer,
-        _reference,
-        {"padding": is_dim_pairs, "channels": is_int},
-    )
+    "conv_winograd",
+    "convolution",
+    (2, 2),
+    _infer,
+    _reference,
+    {"padding": is_dim_pairs, "channels": is_int},
+    reduction=_reduction,
+    operand=runs_operand,
+    is_packed=True,
 )

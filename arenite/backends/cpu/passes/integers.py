@@ -17,13 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.byte_products import INT8, TURN, UINT8, WORD, turned, unsigned
-from arenite.ir.ops.convolution import PANEL
-from arenite.ir.ops.define import INT32, make
-from arenite.ir.ops.sources import constant, full
-from arenite.passes.byte_casts import (
+from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, WORD, turned, unsigned
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.passes.byte_casts import (
     BYTES,
     SUMS,
     byte_bounds,
@@ -32,8 +28,12 @@ from arenite.passes.byte_casts import (
     unturned,
     without_turn,
 )
+from arenite.backends.cpu.passes.layout import permuted, unpermuted
+from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.node import Node
+from arenite.ir.ops.define import INT32, make
+from arenite.ir.ops.sources import constant, full
 from arenite.passes.known import is_known
-from arenite.passes.layout import permuted, unpermuted
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.
 FEW_PLACES, FEW_DEPTHWISE_PLACES, ANY_PLACES = 14 * 14, 28 * 28, 1 << 20

@@ -10,15 +10,15 @@ captures; their panels are the same in all iterations, and are taken out of it l
 
 from __future__ import annotations
 
+from arenite.backends.cpu.ops.channels_last import PANEL
+from arenite.backends.cpu.passes.layout import permuted
 from arenite.dtype import Kind
 from arenite.ir.dim import bounds, product
 from arenite.ir.graph import topological
 from arenite.ir.node import Node
 from arenite.ir.ops.control import Region, loop_parts
-from arenite.ir.ops.convolution import PANEL
 from arenite.ir.ops.define import OPS, make
 from arenite.passes.known import is_known
-from arenite.passes.layout import permuted
 
 #: Rows up to which packing pays, and the least width of a float that is read from panels.
 MOST_ROWS = 512

@@ -17,22 +17,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.backends.cpu.ops.channels_last import (
+    LAST_ATTRS,
+    PANEL,
+    image_source,
+    last_reference,
+    last_sizes,
+    packed_operand,
+)
+from arenite.backends.cpu.ops.panels import product_shape
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node, typed
-from arenite.ir.ops.convolution import (
-    _LAST_ATTRS,
-    PANEL,
-    _conv_reference,
-    _first,
-    _last_sizes,
-)
+from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     INT32,
+    OPS,
     Array,
     Attrs,
     Inferred,
-    OpDef,
+    Sizes,
     define,
     is_int,
     make,
@@ -69,22 +73,10 @@ def _need_bytes(op: str, a: Node, panels: Node) -> None:
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     a, panels = inputs
     _need_bytes("matmul_bytes", a, panels)
-    columns: int = attrs["columns"]
-    shapes = f"matmul_bytes: a of shape {a.shape}, panels of shape {panels.shape}"
-    if a.ndim < 2 or panels.ndim != 4:
-        raise ShapeMismatch(f"{shapes}: a is [..., M, K], panels are [P, K/4, 16, 4]")
-    depth = a.shape[-1]
-    if not isinstance(depth, int) or depth < 1 or columns < 1:
-        raise ShapeMismatch(f"{shapes}: K is a fixed number, and {columns} columns are some")
-    wanted = (-(-columns // PANEL), -(-depth // WORD), PANEL, WORD)
-    if panels.shape != wanted:
-        raise ShapeMismatch(f"{shapes}: {columns} columns need panels of shape {wanted}")
-    return (*a.shape[:-1], columns), INT32
+    return product_shape("matmul_bytes", a, panels, attrs["columns"], WORD), INT32
 
 
-def _matmul_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     a, panels = arrays
     # [p, k, column, byte] to [k, byte, p, column]
     w = panels.transpose(1, 3, 0, 2)
@@ -97,10 +89,39 @@ def _unsigned(a: Array) -> Array:
     return a.view(np.uint8) ^ np.uint8(TURN) if a.dtype == np.int8 else a
 
 
+def _operand(node: Node, value: Node) -> str | None:
+    """Both are read from memory, in runs of bytes."""
+    reason = packed_operand(node, value)
+    if reason is None and value.op != "reshape" and OPS[value.op].storage != "made up":
+        return f"{node.op} reads runs of bytes from memory"
+    return reason
+
+
+def _matmul_reduction(node: Node) -> Reduction:
+    a, panels = node.inputs
+    numbers = unsigned(a)
+    lanes, word = panels.shape[-2:]
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        *rows, column, k = index
+        panel, at = column // lanes, k // word
+        lane = (column - panel * lanes, k - at * word)
+        return Source(numbers, (*rows, k)), Source(panels, (panel, at, *lane))
+
+    return summed(node, a.shape[-1:], factors)
+
+
 define(
-    OpDef(
-        "matmul_bytes", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"columns": is_int}
-    )
+    "matmul_bytes",
+    "contraction",
+    (2, 2),
+    _infer_matmul,
+    _matmul_reference,
+    {"columns": is_int},
+    reduction=_matmul_reduction,
+    operand=_operand,
+    is_packed=True,
+    multiplies_bytes=True,
 )
 
 
@@ -134,13 +155,11 @@ def _infer_conv(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"{shapes}: {channels} channels of {groups} groups need panels of {PANEL} columns of "
             f"{WORD} bytes, the last ones padded, for {total} channels in"
         )
-    sizes = _last_sizes("conv_bytes", x, kernel, attrs)
+    sizes = last_sizes("conv_bytes", x, kernel, attrs)
     return (x.shape[0], *sizes, channels), INT32
 
 
-def _conv_bytes_reference(
-    arrays: list[Array], attrs: Attrs, shape: tuple[int, ...], dtype: DType
-) -> Array:
+def _conv_bytes_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = _unsigned(arrays[0]), arrays[1]
     groups, channels = panels.shape[0], attrs["channels"]
     # [g, p, *k, c, lane, byte] to [g, p, lane, c, byte, *k], without what fills up
@@ -149,19 +168,53 @@ def _conv_bytes_reference(
     w = w[:, : channels // groups, : x.shape[-1] // groups]
     w = w.reshape(channels, *w.shape[2:])
     x = np.pad(x, ((0, 0), *attrs["padding"], (0, 0)), constant_values=attrs["pad_value"])
-    inside = {**attrs, "groups": groups, "padding": ((0, 0),) * (x.ndim - 2)}
-    first = (shape[0], channels, *shape[1:-1])
-    made = _conv_reference([_first(x), w], inside, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+    inside = {**attrs, "padding": ((0, 0),) * (x.ndim - 2)}
+    return last_reference(x, w, groups, inside, shape, dtype)
+
+
+def _conv_reduction(node: Node) -> Reduction:
+    x, panels = node.inputs
+    numbers = unsigned(x)
+    n_spatial = x.ndim - 2
+    lanes, word = panels.shape[-2:]
+    groups = panels.shape[0]
+    depth = x.shape[-1] // groups
+    per_group_out = node.attr("channels") // groups
+
+    def factors(index: Index) -> tuple[Source, ...]:
+        out_channel = index[n_spatial + 1]
+        *taps, channel = index[n_spatial + 2 :]
+        group = out_channel // per_group_out
+        within = out_channel - group * per_group_out
+        panel, at = within // lanes, channel // word
+        lane = (within - panel * lanes, channel - at * word)
+        image = image_source(node, index[: n_spatial + 1], taps, group * depth + channel)
+        image = Source(numbers, image.index, image.guards)
+        return _filled(node, image), Source(panels, (group, panel, *taps, at, *lane))
+
+    return summed(node, (*panels.shape[2:-3], depth), factors)
+
+
+def _filled(node: Node, image: Source) -> Source:
+    """The same element with `pad_value` where there is none."""
+    if not image.guards or node.attr("pad_value") == 0:
+        return image
+    sides = node.attr("padding")
+    padding = ((0, 0), *sides, (0, 0))
+    padded = make("pad", image.node, padding=padding, value=node.attr("pad_value"))
+    moved = [at + before for at, (before, _) in zip(image.index[1:-1], sides, strict=True)]
+    return Source(padded, (image.index[0], *moved, image.index[-1]))
 
 
 define(
-    OpDef(
-        "conv_bytes",
-        "convolution",
-        (2, 2),
-        _infer_conv,
-        _conv_bytes_reference,
-        {**_LAST_ATTRS, "channels": is_int, "pad_value": is_int},
-    )
+    "conv_bytes",
+    "convolution",
+    (2, 2),
+    _infer_conv,
+    _conv_bytes_reference,
+    {**LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+    reduction=_conv_reduction,
+    operand=_operand,
+    is_packed=True,
+    multiplies_bytes=True,
 )
