@@ -19,6 +19,7 @@ from arenite.errors import (
 )
 from arenite.hazards import BufferRange, Role
 from arenite.ir.dim import Var, evaluate
+from arenite.program.backend import backend_of
 
 if TYPE_CHECKING:
     from arenite.program.cached_kernel import CachedKernel
@@ -42,7 +43,8 @@ def checked_arguments(
         nbytes = evaluate(array.nbytes, sizes)
         if k >= len(given):
             count = -(-nbytes * 8 // array.dtype.bits)
-            buffers.append(Buffer.allocate(device.get(kernel.device), array.dtype, (count,)))
+            memory = device.get(backend_of(kernel.device).memory)
+            buffers.append(Buffer.allocate(memory, array.dtype, (count,)))
             continue
         buffer = Buffer.from_array(given[k]) if isinstance(given[k], np.ndarray) else given[k]
         place = f"argument {k} of kernel {kernel.entry_point}"

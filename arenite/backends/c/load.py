@@ -60,7 +60,7 @@ class CProgram:
         self.n_binds = 0
         self.layout = Layout(compiled, outline, OPTIONS)
         self._library = SharedObject(sources(self.layout))
-        arena = Buffer.allocate(get("c"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
+        arena = Buffer.allocate(get("cpu"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
         self._arena: NDArray[np.uint8] = arena.as_array_mut(uint8)
         self._buffer: Buffer | None = arena
         self._constants = [_constant(self.layout, number) for number in self.layout.offsets]

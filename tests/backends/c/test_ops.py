@@ -14,17 +14,13 @@ from arenite.ir import OPS
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from tests.backends.c.executables import COMPILERS, CProgram, CTrial, needs_compiler
-from tests.ir.op_examples import EXAMPLES, numbers
+from tests.ir.op_examples import NEUTRAL_EXAMPLES, numbers
 from tests.pipeline import test_ops
 
 pytestmark = needs_compiler
 
-#: What no C program can have, and what other back ends lay out for themselves.
+#: What no C program can have.
 REFUSED = {"host"}
-MADE_BY_OTHERS = frozenset(
-    "conv_last conv_winograd depthwise_last matmul_panels matmul_bytes conv_bytes attention_parts "
-    "pack_blocks quantise_blocks rows_of_panels matmul_packed matmul_packed_experts".split()
-)
 
 SAMPLE: dict[Callable[[DType], None], str] = {
     test_ops.test_functions_of_floats: "float32 float64 bfloat16",
@@ -44,8 +40,8 @@ CASES = [(check, BY_NAME[name]) for check, names in SAMPLE.items() for name in n
 def examples(trial: CTrial) -> None:
     """All op examples that are one program, over inputs."""
     given: dict[Node, Node] = {}
-    for op, example in EXAMPLES.items():
-        is_left = op in ("size", "parameter") or op in REFUSED | MADE_BY_OTHERS
+    for op, example in NEUTRAL_EXAMPLES.items():
+        is_left = op in ("size", "parameter") or op in REFUSED
         if is_left or (OPS[op].family == "control" and op not in ("if", "branch", "loop", "cut")):
             continue
         graph = Graph.of([example()])
@@ -88,4 +84,4 @@ def test_functions_without_the_library(monkeypatch: pytest.MonkeyPatch, dtype: D
 @pytest.mark.parametrize("op", sorted(REFUSED))
 def test_what_is_no_c_is_refused(op: str) -> None:
     with pytest.raises(NotCompiled, match="host can't be written in C"):
-        CProgram(Graph.of([EXAMPLES[op]()]))
+        CProgram(Graph.of([NEUTRAL_EXAMPLES[op]()]))
