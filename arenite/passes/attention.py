@@ -112,3 +112,8 @@ def _scaled(x: Node, scales: Node) -> Node:
     """Rows times the number of each."""
     spread = make("reshape", _cast(scales, x.dtype), shape=(*scales.shape, 1))
     return make("mul", x, _spread(spread, x.shape))
+
+
+def plain_attention(node: Node) -> Node:
+    """Attention in products, masks and softmax, for back ends without a kernel of it."""
+    return written_out(with_shared_heads(node)) if node.op == "attention" else node

@@ -123,7 +123,7 @@ def build(
         part = code.kernels[kernel.number]
         values = [program.values[int(value)] for value in launch.arrays]
         found = launch._replace(entry=part.entry)
-        return _cached(found, kernel, built[kernel.number], part, code, values)
+        return _cached(found, kernel, built[kernel.number], part, code, values, options.device)
 
     at_load = [ready(*one) for one in zip(program.load, program.load_kernels, strict=True)]
     in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]
@@ -159,12 +159,13 @@ def _cached(
     part: KernelCode,
     code: Code,
     values: Sequence[ValueSpec],
+    device: str,
 ) -> CachedKernel:
     arrays = built.loops.arrays
     return CachedKernel(
         launch=launch,
         program=Program(part.function, launch.entry, code.image),
-        device=code.device,
+        device=device,
         code=part.text,
         outs=tuple(map(int, launch.writes[: len(kernel.outputs)])),
         ins=tuple(

@@ -53,7 +53,6 @@ class KernelCode(NamedTuple):
 class Code(NamedTuple):
     """What compiling leaves: bytes to be loaded, and the part of each kernel, by its number."""
 
-    device: str
     image: bytes
     kernels: Mapping[int, KernelCode]
 

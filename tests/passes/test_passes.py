@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.backends.cpu.passes.split import SPLIT_FROM, split
 from arenite.dtype import BY_NAME
 from arenite.errors import InvalidGraph
 from arenite.ir import OPS, reference, verify
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.passes import Pass, apply, run
+from arenite.passes.split import SPLIT_FROM, split
 from tests.ir.op_examples import EXAMPLES, numbers
 from tests.passes.lists import PASSES
 from tests.pipeline.graphs import GraphMaker, random_array

@@ -34,7 +34,7 @@ def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) 
     if on_progress is not None:
         on_progress(len(built), len(built))
     image = Image({function.name: function for _, function, _ in known.values()})
-    return Code("c", image.to_bytes(), kernels)
+    return Code(image.to_bytes(), kernels)
 
 
 def assembly(kernel: CachedKernel) -> str:

@@ -34,7 +34,7 @@ def compiled(
     distinct = {text: built[number].loops for number, text in texts.items()}
     functions: dict[str, tuple[str, str]] = {}
     if not distinct:
-        return Code("cpu", b"", {})
+        return Code(b"", {})
     code = _linked(distinct, functions, target, on_progress)
     modules = {name: ModuleText.of(module) for name, module in functions.values()}
     kernels: dict[int, KernelCode] = {}
@@ -44,7 +44,7 @@ def compiled(
         kernels[number] = KernelCode(
             name, code.entries[name], shown, modules[name], (built[number].tiles, 1, 1)
         )
-    return Code("cpu", code.image, kernels)
+    return Code(code.image, kernels)
 
 
 def _function(loops: ir.LoopKernel, target: Target) -> tuple[str, str]:

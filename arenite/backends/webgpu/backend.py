@@ -21,23 +21,20 @@ if TYPE_CHECKING:
     from arenite.program.options import Options
     from arenite.schedule import Kernel
 
-#: Of the passes, those that lay nothing out for another device.
-_NEUTRAL = frozenset("narrow transposed expand fold split simplify".split())
-
 
 class WebGpuBackend:
     """Imports where it is used what only compiling, or only the device, needs."""
 
-    name = "webgpu"
+    name = memory = "webgpu"
 
     def identity(self) -> tuple[str, ...]:
         # WGSL is the same for all adapters; their drivers keep what they make of it themselves.
         return ("wgsl",)
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
-        from arenite.passes import PASSES
+        from arenite.backends.webgpu.passes import PASSES
 
-        return (tuple(one for one in PASSES if one.name in _NEUTRAL),)
+        return (PASSES,)
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         from arenite.backends.webgpu.build import build

@@ -20,14 +20,15 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
+from arenite.codegen.kernels import special
 from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import build_special, is_special
+from arenite.codegen.kernels.plain import with_origins
 from arenite.errors import NotCompiled
 from arenite.ir.dim import bounds, variables
-from arenite.schedule.access import is_elementwise, is_view
+from arenite.ir.ops.access import is_elementwise, is_view
 from arenite.schedule.kernel import Kernel
-from arenite.schedule.roots import MADE_UP
+from arenite.schedule.roots import is_made_up
 
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
@@ -38,24 +39,19 @@ _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".spl
 
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
-    try:
+    with with_origins(kernel):
         _refuse_elements(kernel)
         built = _cut(kernel)
         return replace(built, loops=_narrowed(kernel, built))
-    except NotCompiled as refusal:
-        if not kernel.origins:
-            raise
-        lines = ", ".join(map(str, kernel.origins[:3]))
-        raise NotCompiled(f"{refusal}; it comes from {lines}") from None
 
 
 def _cut(kernel: Kernel) -> Built:
-    if is_special(kernel):
-        built = build_special(kernel)
+    if kernel.stages[0].node.op in special.BUILDERS:
+        built = special.build_special(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
     for stage in kernel.stages:
         node = stage.node
-        is_known = is_elementwise(node) or is_view(node) or node.op in MADE_UP
+        is_known = is_elementwise(node) or is_view(node) or is_made_up(node)
         if not is_known and node.op not in _REDUCTIONS:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:

@@ -47,7 +47,7 @@ def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) 
         if on_progress is not None:
             on_progress(len(kernels), len(built))
     image = json.dumps([shader.to_json() for shader in shaders]).encode()
-    return Code("webgpu", image, kernels)
+    return Code(image, kernels)
 
 
 def shaders_of(image: bytes) -> list[Shader]:

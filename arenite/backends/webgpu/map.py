@@ -20,7 +20,7 @@ from arenite.codegen.kernels.values import UINT32, Scope, index_expr
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
 from arenite.ir.node import Node
-from arenite.schedule.access import Index, linear, substitute
+from arenite.ir.ops.access import Index, linear, substitute
 from arenite.schedule.kernel import Kernel
 
 #: Threads of a group; every device has as many.

@@ -21,8 +21,8 @@ from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import FLOAT32, Scope, index_expr
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
-from arenite.schedule.access import Source, linear, mentions, substitute
-from arenite.schedule.kernel import Kernel, Role, space_vars
+from arenite.ir.ops.access import Source, linear, mentions, space_vars, substitute
+from arenite.schedule.kernel import Kernel, Role
 
 #: Results of a group along each side, results of a thread, and products of a step.
 SIDE = 64

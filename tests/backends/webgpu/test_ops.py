@@ -24,7 +24,7 @@ EXACT = frozenset(
 #: What the device does not do yet, and says so.
 REFUSED = frozenset(
     "random_bits pow real imag complex argmax argmin sort argsort gather "
-    "gather_elements scatter_elements update_slice attention attention_parts conv_last "
+    "gather_elements scatter_elements update_slice attention_parts conv_last "
     "conv_winograd matmul_panels matmul_bytes conv_bytes depthwise_last dequantise pack_blocks "
     "quantise_blocks pack matmul_blocks rows_of_blocks rows_of_panels matmul_packed matmul_experts "
     "matmul_packed_experts host if branch cut loop arange growing_loop specialize".split()

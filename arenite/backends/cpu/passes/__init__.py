@@ -8,10 +8,10 @@ from arenite.backends.cpu.passes.layout import layout
 from arenite.backends.cpu.passes.panels import panels
 from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.backends.cpu.passes.row_scales import row_scales
-from arenite.backends.cpu.passes.split import split
 from arenite.backends.cpu.passes.winograd import winograd
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
+from arenite.passes.split import split
 
 #: In this order; each sees what the one before left.
 PASSES = (

@@ -1,0 +1,15 @@
+"""Passes for this back end's kernels, which run behind the neutral ones."""
+
+from __future__ import annotations
+
+from arenite.passes.attention import plain_attention
+from arenite.passes.rewrite import Pass
+from arenite.passes.simplify import fold, simplify
+from arenite.passes.split import split
+
+PASSES = (
+    Pass("attention", plain_attention),
+    Pass("fold", fold),
+    Pass("split", split),
+    Pass("simplify", simplify),
+)
