@@ -36,18 +36,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tiny")
 
 
+class ExactLogits(dict[str, NDArray[np.float64]]):
+    """After the judged prefixes, by model; computed when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> NDArray[np.float64]:
+        rows = [n - 1 for n in PREFIXES]
+        self[name] = ExactModel(written(name, self.folder)).logits(TOKENS)[rows]
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def exact_logits(folder: Path) -> dict[str, NDArray[np.float64]]:
-    """After the judged prefixes, by model."""
-    rows = [n - 1 for n in PREFIXES]
-    return {name: ExactModel(write_tiny(name, folder)).logits(TOKENS)[rows] for name in DECODERS}
+def exact_logits(folder: Path) -> ExactLogits:
+    return ExactLogits(folder)
+
+
+def written(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.gguf"
+    return path if path.exists() else write_tiny(name, folder)  # a model may have it open
 
 
 def loaded(name: str, folder: Path, threads: int = 1, kv: str = "float16") -> LanguageModel:
-    path = folder / f"{name}.gguf"
-    if not path.exists():  # a model may have it open
-        write_tiny(name, folder)
-    return load(path, context=128, threads=threads, kv=kv)
+    return load(written(name, folder), context=128, threads=threads, kv=kv)
 
 
 def prefix_logits(model: LanguageModel) -> NDArray[np.float32]:
@@ -70,14 +83,14 @@ def test_the_file_that_was_judged_is_the_one_we_write(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", FLOAT32)
-def test_the_judges_agree(name: str, exact_logits: dict[str, NDArray[np.float64]]) -> None:
+def test_the_judges_agree(name: str, exact_logits: ExactLogits) -> None:
     judged = REFERENCE.arrays[f"tiny/{name}/kv32"]
     assert rms(judged - exact_logits[name]) < FLOAT32_BOUND
 
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_we_are_as_near_to_exact_as_llama_cpp(
-    name: str, folder: Path, exact_logits: dict[str, NDArray[np.float64]]
+    name: str, folder: Path, exact_logits: ExactLogits
 ) -> None:
     theirs = rms(REFERENCE.arrays[f"tiny/{name}"] - exact_logits[name])
     with loaded(name, folder) as model:
@@ -87,7 +100,7 @@ def test_we_are_as_near_to_exact_as_llama_cpp(
 
 @pytest.mark.parametrize("name", ["llama", "llama-yarn", "mistral", "qwen3"])
 def test_with_float32_throughout_we_are_exact(
-    name: str, folder: Path, exact_logits: dict[str, NDArray[np.float64]]
+    name: str, folder: Path, exact_logits: ExactLogits
 ) -> None:
     with loaded(name, folder, kv="float32") as model:
         assert rms(prefix_logits(model) - exact_logits[name]) < FLOAT32_BOUND
@@ -95,7 +108,7 @@ def test_with_float32_throughout_we_are_exact(
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen3"])
 def test_keys_and_values_of_8_bits_stay_near(
-    name: str, folder: Path, exact_logits: dict[str, NDArray[np.float64]]
+    name: str, folder: Path, exact_logits: ExactLogits
 ) -> None:
     with loaded(name, folder, kv="int8") as model:
         assert rms(prefix_logits(model) - exact_logits[name]) < INT8_KV_BOUND
@@ -105,7 +118,7 @@ def test_keys_and_values_of_8_bits_stay_near(
     "name", ["llama", "llama-q4_1", "llama-many", "mistral", "qwen3", "qwen3moe-q8_0"]
 )
 def test_tokens_fed_in_any_pieces_give_the_same(
-    name: str, folder: Path, exact_logits: dict[str, NDArray[np.float64]]
+    name: str, folder: Path, exact_logits: ExactLogits
 ) -> None:
     theirs = rms(REFERENCE.arrays[f"tiny/{name}"] - exact_logits[name])
     with loaded(name, folder) as model:
