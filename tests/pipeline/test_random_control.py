@@ -108,8 +108,8 @@ def test_with_values_that_grow_from_a_size_that_is_a_variable(seed: int) -> None
 def test_with_values_that_grow_and_every_kernel_shared(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def uncached(graph: Graph, *, threads: int | None, **others: Any) -> Executable:
-        return Executable(graph, compile_anew(graph, **others), threads)
+    def uncached(graph: Graph, *options: Any, threads: int | None) -> Executable:
+        return Executable(graph, compile_anew(graph, *options), threads)
 
     for module in (pipeline, program):
         monkeypatch.setattr(module, "compile_graph", uncached)

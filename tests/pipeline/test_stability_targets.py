@@ -19,7 +19,9 @@ from arenite.backends.cpu.target import host as host_of_llvm
 from arenite.dtype import BY_NAME
 from arenite.ir import graph_input, make
 from arenite.ir.graph import Graph
-from arenite.pipeline import build, compile_anew
+from arenite.pipeline import compile_anew
+from arenite.program.backend import backend_of
+from arenite.program.compiled import Compiled
 from arenite.runtime.executable import Executable
 from tests.pipeline.test_tune import graph_of, packed_case
 
@@ -90,11 +92,20 @@ def bits_for(
     target: Target, graph: Graph, arrays: list[Array], monkeypatch: pytest.MonkeyPatch
 ) -> list[bytes]:
     """What the program, made for a target, gives here."""
-    with monkeypatch.context() as there:
-        there.setattr(build, "host_target", lambda: target)
-        compiled = compile_anew(graph)
-    with Executable(graph, compiled) as program:
+    with Executable(graph, compiled_for(target, graph, monkeypatch)) as program:
         return [one.tobytes() for one in program(*arrays)]
+
+
+def compiled_for(target: Target, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> Compiled:
+    with monkeypatch.context() as there:
+        there.setitem(vars(backend_of("cpu")), "target", target)
+        return compile_anew(graph)
+
+
+def test_programs_are_made_for_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(lambda x, y: x + y, *numbers())
+    images = [compiled_for(target, graph, monkeypatch).image for target in (X86_64, AVX2)]
+    assert images[0] != images[1]
 
 
 @pytest.mark.parametrize("function", [basic, casts, integers], ids=lambda f: f.__name__)
