@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,26 +17,57 @@ from tests.generate.folder_models import write_tiny
 
 ROOT = Path(__file__).parent.parent
 #: Decision records quote interfaces as they were weighed; they are history, not instructions.
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+#: The head of a block that is added to a file of the package, for the other blocks of its page.
+ADDITION = re.compile(r"# at the end of (arenite/\S+\.py)\n")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
     return [
-        (f"{page.name}:{page.read_text()[: match.start()].count(chr(10)) + 1}", match[2])
+        (
+            f"{page.relative_to(ROOT)}:{page.read_text()[: match.start()].count(chr(10)) + 1}",
+            match[2],
+        )
         for page in PAGES
         for match in BLOCK.finditer(page.read_text())
         if match[1] == language
     ]
 
 
-@pytest.mark.parametrize(("place", "code"), blocks("python"), ids=[p for p, _ in blocks("python")])
+def run_blocks() -> list[tuple[str, str]]:
+    return [(place, code) for place, code in blocks("python") if not ADDITION.match(code)]
+
+
+def package_for(page: str, folder: Path) -> Path:
+    """Where the package is that the blocks of a page run with: with what the page adds to it."""
+    added = [code for place, code in blocks("python") if place.partition(":")[0] == page]
+    added = [code for code in added if ADDITION.match(code)]
+    if not added:
+        return ROOT
+    shutil.copytree(ROOT / "arenite", folder / "arenite", ignore=shutil.ignore_patterns("*.pyc"))
+    for code in added:
+        path = folder / ADDITION.findall(code)[0]
+        path.write_text(f"{path.read_text()}\n\n{code}")
+    return folder
+
+
+@pytest.mark.parametrize(("place", "code"), run_blocks(), ids=[p for p, _ in run_blocks()])
 def test_python_in_the_docs_runs(place: str, code: str, tmp_path: Path, smollm2: Path) -> None:
+    if 'device="c"' in code and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("there is no C compiler on the PATH: apt-get install gcc")
     (tmp_path / "model.gguf").symlink_to(smollm2)
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(package_for(place.partition(":")[0], tmp_path))},
         capture_output=True,
         text=True,
     )
@@ -70,20 +102,24 @@ def test_numbers_in_the_page_about_tuning_are_those_of_the_code() -> None:
     assert "against the usual way alone, twice," in text
 
 
+def readme_commands() -> list[str]:
+    shown = [code for place, code in blocks("sh") if place.startswith("README.md:")]
+    return [line for code in shown for line in code.strip().splitlines()]
+
+
 def test_the_readme_has_code_to_run() -> None:
     assert blocks("python")
-    assert len(blocks("sh")) >= 2
+    assert len(readme_commands()) >= 2
 
 
 def test_ci_runs_the_readmes_test_command() -> None:
-    commands = [line for _, code in blocks("sh") for line in code.strip().splitlines()]
+    commands = readme_commands()
     [test_command] = [line for line in commands if "pytest" in line]
     assert test_command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 def test_the_readmes_main_job_runs(smollm2: Path) -> None:
-    commands = [line for _, code in blocks("sh") for line in code.strip().splitlines()]
-    setting_up = [line for line in commands if "pip install" in line]
+    setting_up = [line for line in readme_commands() if "pip install" in line]
     [arguments] = [line.split("bin/arenite ")[1] for line in setting_up if "bin/arenite " in line]
     run = _arenite(arguments, "What do birds eat?\n")
     assert run.returncode == 0, run.stderr

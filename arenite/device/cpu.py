@@ -149,6 +149,7 @@ class CpuAllocator(Allocator):
 
     @property
     def stats(self) -> AllocatorStats:
+        """What is allocated now, and what was at the most."""
         with self.ledger.locked():
             return AllocatorStats(
                 live_nbytes=self.ledger.live_nbytes,

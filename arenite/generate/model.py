@@ -111,7 +111,8 @@ class Settings:
 
 
 class LanguageModel(Closing):
-    """Made by `arenite.load`. `with` it, or `close()` it, to give every byte back."""
+    """A model that reads and writes text, planned and loaded by `arenite.load`. `with` it, or
+    `close()` it, to give every byte back."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from arenite.generate.stream import TextStream, whole_characters
 
 
 class Tokenizer(Parts):
-    """A vocabulary and its ways."""
+    """Texts to tokens and back: a vocabulary, its rules, and the chat template of the model."""
 
     @classmethod
     def of_gguf(cls, metadata: Metadata) -> Tokenizer:

@@ -52,7 +52,8 @@ class Edge:
 
 
 def order(launches: Iterable[Launch]) -> tuple[Edge, ...]:
-    """The edges, by `after` and then `before`."""
+    """The fewest edges that keep every two conflicting launches in the order given, sorted by
+    `after` and then `before`."""
     edges: list[Edge] = []
     maps: dict[int, ByteMap] = {}
     shared: dict[int, int] = {}  # ancestors long past, for launches that agree on them

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 
+#: What a value is called: a number or a name, unique in its plan.
 ValueId = int | str
 
 #: Regions that lie in the arena, in the order they are stacked there.

@@ -76,6 +76,7 @@ class Executable(Closing):
 
     @property
     def kernels(self) -> Kernels:
+        """The kernels in the order of their launches, which print as a table."""
         from arenite.program.cached_kernel import Kernels
 
         return Kernels(self.compiled.kernels, self._named_reads)

@@ -45,6 +45,8 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
+    """One run, kernel by kernel: prints as a table beside the limits of the machine."""
+
     kernels: tuple[KernelTime, ...]
     wall_seconds: float
     records: NDArray[Any]

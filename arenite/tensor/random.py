@@ -21,8 +21,8 @@ from arenite.tensor.tensor import Tensor
 
 
 class Generator:
-    """Draws are numbered; draw i of a seed is always the same. The seed may be a tensor, then
-    numbers are known when it is."""
+    """Random numbers. Draws are numbered; draw i of a seed is always the same. The seed may be a
+    tensor, then numbers are known when it is."""
 
     def __init__(self, seed: int | Tensor | None = None) -> None:
         if isinstance(seed, Tensor):

@@ -33,7 +33,8 @@ from arenite.tensor.tracing import Scope, scope
 
 
 class State:
-    """`name` is unique in a function. Sizes are numbers: those it may have at the most."""
+    """A value that lives from call to call of a compiled function and is updated where it lies.
+    `name` is unique in a function. Sizes are numbers: those it may have at the most."""
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike = "float32", *, name: str) -> None:
         if not isinstance(name, str) or not name:

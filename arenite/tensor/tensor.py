@@ -41,7 +41,9 @@ from arenite.tensor.shown import html_of, text_of
 
 
 class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
-    """`Tensor(data)` copies anything NumPy takes; a Tensor or a number among it."""
+    """A lazy array with NumPy's methods: operations build a graph, and numbers are computed when
+    they are asked for. `Tensor(data)` copies anything NumPy takes; a Tensor or a number among it.
+    """
 
     __slots__ = ()
 
