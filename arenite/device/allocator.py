@@ -15,16 +15,18 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from arenite import locks
 from arenite.device.raw import RawBuffer
-from arenite.errors import InvalidArgument
+from arenite.dtype import DType
+from arenite.errors import InvalidArgument, InvalidView
 
 MIN_ALIGNMENT = 64
+MAX_AXES = 64  # as NumPy's arrays have them
 
 
 class BufferOptions:
@@ -248,3 +250,25 @@ def readable_nbytes(nbytes: int) -> str:
         return f"{nbytes} bytes"
     power = min((nbytes.bit_length() - 1) // 10, 4)
     return f"{nbytes / 1024**power:.4g} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape as a caller gives it; of sizes that are negative the dtype complains."""
+    try:
+        sizes = tuple(map(operator.index, shape))
+    except TypeError:
+        raise InvalidArgument(f"a shape is a sequence of integers, not {shape!r}") from None
+    if len(sizes) > MAX_AXES:
+        raise InvalidArgument(f"a shape has at most {MAX_AXES} sizes, not {len(sizes)}")
+    return sizes
+
+
+def flat_shape(dtype: DType, nbytes: int) -> tuple[int]:
+    """All elements that so many bytes hold, in one dimension."""
+    count, rest = divmod(nbytes * 8, dtype.bits)
+    if rest:
+        raise InvalidView(
+            f"{nbytes} bytes are no whole number of {dtype} "
+            f"{'blocks' if dtype.is_block else 'elements'} of {dtype.bits} bits"
+        )
+    return (count * dtype.block_length,)

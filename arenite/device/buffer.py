@@ -18,11 +18,10 @@ from typing import Any, NoReturn, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.device.allocator import Allocator, BufferOptions, as_integer
+from arenite.device.allocator import Allocator, BufferOptions, as_integer, checked_shape, flat_shape
 from arenite.device.cpu import CPU
 from arenite.device.host import BytesLike, bytes_of, target_bytes_of
 from arenite.device.raw import MappedFile, RawBuffer
-from arenite.device.shapes import checked_shape, flat_shape
 from arenite.device.storage import Storage
 from arenite.dtype import DType, uint8
 from arenite.dtype import of as dtype_of

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.device.shapes import MAX_AXES
+from arenite.device.allocator import MAX_AXES
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, TypeMismatch
 

@@ -34,23 +34,30 @@ def _all(dtype: DType) -> int:
 
 def combine_text(op: str, dtype: DType, kind: str, both: str, threads: int) -> tuple[str, str]:
     """The name and the text of a function that combines what the threads have; `both` is how `a`
-    and `b` are combined."""
+    and `b` are combined. Truths are shared as words: NVIDIA's driver loses shared bools."""
     name = f"group_{op}_{dtype.name}"
+    word, as_word, as_value = kind, "{}", "{}"
+    if kind == "bool":
+        word, as_word, as_value = "u32", "select(0u, 1u, {})", "({} != 0u)"
+
+    def shared(at: str) -> str:
+        return as_value.format(f"{name}_of[{at}]")
+
     return (
         name,
-        f"""var<workgroup> {name}_of: array<{kind}, {threads}>;
+        f"""var<workgroup> {name}_of: array<{word}, {threads}>;
 fn {name}(lane: u32, own: {kind}) -> {kind} {{
-  {name}_of[lane] = own;
+  {name}_of[lane] = {as_word.format("own")};
   workgroupBarrier();
   for (var half = {threads // 2}u; half > 0u; half = half >> 1u) {{
     if (lane < half) {{
-      let a = {name}_of[lane];
-      let b = {name}_of[lane + half];
-      {name}_of[lane] = {both};
+      let a = {shared("lane")};
+      let b = {shared("lane + half")};
+      {name}_of[lane] = {as_word.format(both)};
     }}
     workgroupBarrier();
   }}
-  let whole = {name}_of[0];
+  let whole = {shared("0")};
   workgroupBarrier();
   return whole;
 }}""",
