@@ -29,6 +29,14 @@ class Timings(NamedTuple):
     limits: Callable[[int], Limits]  # of the device, with so many workers at once
 
 
+class Quick(Protocol):
+    """A short way to run again: no check in Python."""
+
+    def run(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
+        """Run, if these are arrays like those before; else do nothing, and give None."""
+        ...
+
+
 class Loaded(Protocol):
     """One thread at a time calls it, and none while a run is in progress but `cancel`.
 
@@ -65,8 +73,9 @@ class Loaded(Protocol):
         """How many copies of every state there are."""
         ...
 
-    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
-        """Run, if these are arrays like those of the last run; else do nothing, and give None."""
+    @property
+    def quick(self) -> Quick | None:
+        """For arrays like those of the last run, where the device has a short way for them."""
         ...
 
     def run(

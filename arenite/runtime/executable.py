@@ -148,11 +148,12 @@ class Executable(Closing):
     ) -> list[Array] | None:
         """Run, if these are arrays like those of the last run; else do nothing, and give None."""
         with self._lock:
-            if self._is_running:
+            quick = self._loaded.quick
+            if quick is None or self._is_running:
                 return None
             try:
                 self._is_running = True
-                return self._loaded.quickly(arrays, out)
+                return quick.run(arrays, out)
             finally:
                 self._is_running = False
 

@@ -51,6 +51,8 @@ class _State(ctypes.Structure):
 class CProgram:
     """Runs on the caller's thread; `threads` are not used."""
 
+    quick = None  # every call is of the same kind here
+
     kept_nbytes = 0
 
     def __init__(self, outline: Outline, compiled: Compiled) -> None:
@@ -77,9 +79,6 @@ class CProgram:
                 self._bytes_of(number, copy)[:] = 0
 
     # Running.
-
-    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
-        return None
 
     def run(
         self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None

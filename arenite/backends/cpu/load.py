@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.driver.layout import END
 from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder, Binding
 from arenite.backends.cpu.execution.handover import Handover
@@ -21,11 +21,11 @@ from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
 
 if TYPE_CHECKING:
+    from arenite.backends.cpu.driver.file_guard import MappedFiles
     from arenite.backends.cpu.driver.stamps import Stamps
     from arenite.backends.cpu.execution.hosts import HostCalls
-    from arenite.backends.cpu.execution.quick import QuickCall
     from arenite.program.cached_kernel import CachedKernel
-    from arenite.program.loaded import OnPacked, Timings
+    from arenite.program.loaded import OnPacked, Quick, Timings
     from arenite.program.places import Places
     from arenite.program.table import LaunchTable
     from arenite.schedule import Schedule
@@ -49,7 +49,7 @@ class CpuProgram:
         self._is_short = self.assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
         self._handover = Handover(outline, self.binder)
         #: For arrays like those of the last run.
-        self._quick: QuickCall | None = None
+        self.quick: Quick | None = None
 
     @cached_property
     def _hosts(self) -> HostCalls:
@@ -75,21 +75,6 @@ class CpuProgram:
 
     # Running.
 
-    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
-        quick = self._quick
-        if quick is None:
-            return None
-        if self._reads_files:
-            with self.binder.files.reading(self.fail):
-                returned, results = quick.run(arrays, self._threads, out)
-        else:
-            returned, results = quick.run(arrays, self._threads, out)
-        if returned == END:
-            return results
-        if returned > END:
-            self._check_outcome(quick.table.outcome(returned))
-        return None
-
     def run(
         self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
@@ -103,7 +88,15 @@ class CpuProgram:
             if outcome.kind is not OutcomeKind.END:
                 self._check_outcome(outcome)
             results = handover.finished(binding, results, out)
-        self._quick = handover.quick_for(binding, arrays) if handover.may_be_quick else None
+        if handover.may_be_quick:
+            # Weak, so that nothing keeps the program.
+            check: WeakMethod[Callable[..., None]] = WeakMethod(self._check_outcome)
+            quick = handover.quick_for(binding, arrays, self._threads, check)
+            fail: WeakMethod[Callable[..., None]] = WeakMethod(self.fail)
+            files = self.binder.files
+            self.quick = _Guarded(quick, files, fail) if self._reads_files else quick
+        else:
+            self.quick = None
         return results
 
     def pack(self, on_progress: OnPacked | None) -> None:
@@ -146,7 +139,7 @@ class CpuProgram:
 
     @contextmanager
     def state(self, number: int) -> Iterator[NDArray[np.uint8]]:
-        self._quick = None
+        self.quick = None
         yield self.binder.state_bytes(number)
 
     # What it shows.
@@ -234,11 +227,11 @@ class CpuProgram:
             results.keep(keeps)
 
     def reset(self) -> None:
-        self.failure = self._quick = None
+        self.failure = self.quick = None
         self.binder.bound.clear()
 
     def close(self) -> None:
-        self._quick = None
+        self.quick = None
         self.binder.close()
 
     def _check_outcome(
@@ -265,10 +258,28 @@ class CpuProgram:
     def fail(self, why: str) -> None:
         """Run no more before `reset()`."""
         self.failure = why
-        self._quick = None
+        self.quick = None
 
     def _about_state(self) -> str:
         """What to know about states after a run that did not come to its end."""
         if not self.binder.state_numbers:
             return ""
         return "; its states may be half written: reset_state() or load() them"
+
+
+class _Guarded:
+    """A quick call of a program that reads mapped files, which may be cut short meanwhile."""
+
+    def __init__(
+        self, quick: Quick, files: MappedFiles, fail: WeakMethod[Callable[..., None]]
+    ) -> None:
+        self._quick, self._files, self._weak_fail = quick, files, fail
+
+    def run(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
+        with self._files.reading(self._fail):
+            return self._quick.run(arrays, out)
+
+    def _fail(self, why: str) -> None:
+        fail = self._weak_fail()
+        assert fail is not None, "who runs it holds it"
+        fail(why)

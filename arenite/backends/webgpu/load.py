@@ -49,6 +49,8 @@ _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin e
 class WebGpuProgram:
     """One program on one device."""
 
+    quick = None  # every call is of the same kind here
+
     def __init__(self, outline: Outline, compiled: Compiled) -> None:
         _refuse(compiled)
         self.compiled = compiled
@@ -83,9 +85,6 @@ class WebGpuProgram:
         return self._regions
 
     # Running.
-
-    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
-        return None  # every call is of the same kind here
 
     def run(
         self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None = None

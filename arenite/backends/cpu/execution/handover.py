@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.execution.arrays import address_of
 from arenite.backends.cpu.execution.binding import Binder, Binding
-from arenite.backends.cpu.execution.quick import QuickCall, Wanted, can_be_quick
+from arenite.backends.cpu.execution.quick import Check, QuickCall, Wanted, can_be_quick
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.outline import Outline
@@ -176,14 +176,16 @@ class Handover:
         found = {name: binding.words[first + cell] for name, cell in self._compiled.found.items()}
         return binding.sizes | found
 
-    def quick_for(self, binding: Binding, arrays: list[Array]) -> QuickCall:
-        """The quick call for arrays like these."""
+    def quick_for(
+        self, binding: Binding, arrays: list[Array], threads: int, check: Check
+    ) -> QuickCall:
+        """The quick call for arrays like these; `check` hears of a run that did not end well."""
         if binding.quick is None:
             registers = dict(self._input_registers)
             inputs = [
                 Wanted(array.dtype, array.shape, registers[k]) for k, array in enumerate(arrays)
             ]
-            binding.quick = QuickCall(binding.table, inputs, binding.results)
+            binding.quick = QuickCall(binding.table, inputs, binding.results, threads, check)
         return binding.quick
 
 

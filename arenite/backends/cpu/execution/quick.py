@@ -12,12 +12,13 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.driver.layout import NOT_FITTING, ArrayObject
+from arenite.backends.cpu.driver.layout import END, ArrayObject
 from arenite.backends.cpu.driver.layout import Quick as Layout
 from arenite.backends.cpu.driver.native import BoundTable, runtime, team
 from arenite.backends.cpu.driver.team import Team
@@ -26,6 +27,10 @@ from arenite.backends.cpu.execution.arrays import Results
 Array = NDArray[Any]
 
 _METH_FASTCALL = 0x80
+
+
+#: Raises what a run that did not end well raises; weak, for it is the program's.
+Check: TypeAlias = WeakMethod[Callable[..., None]]
 
 
 class Wanted(NamedTuple):
@@ -40,7 +45,8 @@ class QuickCall:
     """A table with its registers, for the inputs and new results of one set of sizes."""
 
     __slots__ = (
-        "_alone", "_crew", "_makers", "_n_inputs", "_n_threads", "_together", "_wanted", "table"
+        "_alone", "_check", "_crew", "_makers", "_n_inputs", "_n_threads", "_together", "_wanted",
+        "table",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +54,8 @@ class QuickCall:
         table: BoundTable,
         inputs: Sequence[Wanted],
         results: Sequence[tuple[Results, int, tuple[int, ...]]],
+        n_threads: int,
+        check: Check,
     ) -> None:
         self.table = table
         self._makers = [fresh.maker(shape) for fresh, _, shape in results]
@@ -57,13 +65,11 @@ class QuickCall:
         self._alone = self._entry(runtime().run_serial_at)
         self._together = self._alone
         self._crew: Team | None = None
-        self._n_threads = 1
+        self._n_threads = n_threads
+        self._check = check
 
-    def run(
-        self, arrays: Sequence[Any], n_threads: int, out: Sequence[Any] | None = None
-    ) -> tuple[int, list[Array]]:
-        """What native code returned, and the results, new or those of `out`; nothing was done if
-        that is NOT_FITTING.
+    def run(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> list[Array] | None:
+        """The results, new or those of `out`; None if nothing was done, because arrays do not fit.
 
         A team in use by another run is not waited for.
         """
@@ -72,23 +78,30 @@ class QuickCall:
             for make in self._makers:
                 made.append(make())
         elif len(out) != len(self._makers):
-            return NOT_FITTING, []
+            return None
         else:
             made = [*out]
-        if n_threads == 1:
-            return self._alone(*arrays, *made), made
-        crew = team()
-        if not crew.lock.acquire(False):
-            return self._alone(*arrays, *made), made
-        try:
-            if crew.n_threads < n_threads:
-                crew.grow(n_threads)
-            if crew is not self._crew or n_threads != self._n_threads:
-                self._together = self._entry(runtime().run_parallel_at, crew, n_threads)
-                self._crew, self._n_threads = crew, n_threads
-            return self._together(*arrays, *made), made
-        finally:
-            crew.lock.release()
+        n_threads = self._n_threads
+        crew = team() if n_threads > 1 else None
+        if crew is None or not crew.lock.acquire(False):
+            returned = self._alone(*arrays, *made)
+        else:
+            try:
+                if crew.n_threads < n_threads:
+                    crew.grow(n_threads)
+                if crew is not self._crew:
+                    self._together = self._entry(runtime().run_parallel_at, crew, n_threads)
+                    self._crew = crew
+                returned = self._together(*arrays, *made)
+            finally:
+                crew.lock.release()
+        if returned == END:
+            return made
+        if returned > END:
+            check = self._check()
+            assert check is not None, "who runs it holds it"
+            check(self.table.outcome(returned))
+        return None
 
     def _entry(
         self, entry: int, crew: Team | None = None, n_threads: int = 1
