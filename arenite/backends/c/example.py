@@ -28,6 +28,16 @@ static int64_t likeliest(void) {
         if (logits[k] > logits[best]) best = k;
     return best;
 }
+
+static int64_t number(const char *text) {
+    char *end;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\\0') {
+        fprintf(stderr, "'%s' is no number of a token, nor of tokens\\n", text);
+        exit(2);
+    }
+    return value;
+}
 $read
 int main(int argc, char **argv) {
     if (argc < 3) {
@@ -39,11 +49,11 @@ $init
         fprintf(stderr, "init failed with code %d\\n", code);
         return 1;
     }
-    const int64_t count = strtoll(argv[1], NULL, 10);
+    const int64_t count = number(argv[1]);
     int64_t position = 0;
     int64_t token = 0;
     for (int64_t k = 0; k + 1 < argc - 2 + count; k++) {
-        if (k < argc - 2) token = strtoll(argv[2 + k], NULL, 10);
+        if (k < argc - 2) token = number(argv[2 + k]);
         code = ${name}_run(${self}&token, &position, logits, 1);
         if (code != 0) {
             fprintf(stderr, "run failed with code %d at token %lld\\n", code, (long long)k);

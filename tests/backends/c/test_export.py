@@ -216,6 +216,10 @@ def test_the_command_writes_a_language_model_that_goes_on_from_tokens(tmp_path: 
     files = [path.name for path in folder.glob("*.c")]
     command = [COMPILERS[0], *STRICT, "-O1", *files, "-o", "tiny", "-lm"]
     subprocess.run(command, cwd=folder, check=True)
+    for wrong in (["x", "5"], ["6", "5", "17a"], ["6", ""]):
+        ran = subprocess.run(["./tiny", *wrong], cwd=folder, capture_output=True, text=True)
+        assert ran.returncode == 2
+        assert "is no number" in ran.stderr
     prompt = [5, 17, 100, 42]
     ran = subprocess.run(
         ["./tiny", "6", *map(str, prompt)], cwd=folder, capture_output=True, text=True, check=True
