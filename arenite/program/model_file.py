@@ -109,11 +109,6 @@ def _check_head(head: memoryview | bytes, n_found: int) -> None:
         raise DamagedCache(f"{n_found} bytes; the header says {nbytes}")
 
 
-def write_model_file(path: str | Path, sections: Mapping[str, Content], machine: int) -> None:
-    """Write by way of a temporary file beside it, so that readers see all of it or nothing."""
-    write_atomically(path, model_bytes(sections, machine))
-
-
 def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -> None:
     """Write all of a file or nothing, as other processes see it; `is_synced`: also after a crash of
     the system, which takes milliseconds."""

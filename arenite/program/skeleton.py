@@ -28,7 +28,6 @@ from arenite.program.table import (
     Flag,
     Ins,
     Op,
-    Reason,
     aligned_copy,
     aligned_empty,
 )
@@ -78,11 +77,6 @@ class Skeleton(NamedTuple):
     arena_values: Numbers  # and its number
     size_slots: Numbers  # registers that get a size,
     size_sources: Numbers  # and which of `dims` it is
-
-    @property
-    def first_window(self) -> int:
-        """The register behind the cells."""
-        return int(self.windows[0]) if len(self.windows) else self.n_registers
 
     def data(self) -> dict[str, Any]:
         """What is no array, as JSON can have it."""
@@ -228,7 +222,7 @@ class _Layout:
 
     def _entries(self) -> NDArray[Any]:
         entries = aligned_empty(len(self._rows), ENTRY)
-        fresh = {"guard": NONE, "sync": NONE, "tiles": NONE}
+        fresh = {"sync": NONE, "tiles": NONE}
         for name in ENTRY.names or ():
             entries[name] = [row.get(name, fresh.get(name, 0)) for row in self._rows]
         return entries
@@ -259,7 +253,7 @@ class _Layout:
                     [(op, *map(self._register, rest)) for op, *rest in step.instructions]  # type: ignore[misc]
                 )
             elif step.kind is StepKind.HOST:
-                rows.append({"op": Op.SEGMENT, "a": step.a, "b": Reason.HOST_OP, "c": NONE})
+                rows.append({"op": Op.SEGMENT, "a": step.a})
             elif step.kind is StepKind.IF:
                 open_ifs.append(len(rows))
                 rows.append({"op": Op.IF, "a": self._register(step.a)})

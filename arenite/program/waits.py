@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arenite.memory.flat import Arrays
 from arenite.program.places import NOWHERE, Numbers, Places
 from arenite.program.skeleton import Skeleton
-from arenite.program.table import Flag, LaunchTable, aligned_copy, aligned_empty
+from arenite.program.table import Flag, LaunchTable, aligned_copy
 
 if TYPE_CHECKING:
     from arenite.hazards import Edge, Launch
@@ -47,7 +47,6 @@ class Waits(NamedTuple):
             aligned_copy(self.syncs),
             skeleton.n_syncs,
             skeleton.n_registers,
-            aligned_empty(0, "<u4"),
         )
 
 

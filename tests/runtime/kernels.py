@@ -73,6 +73,13 @@ def _increment(f: Function) -> None:
         f.store(more, p, 8 * i)
 
 
+def _copy(f: Function) -> None:
+    """out[:n] = x[:n], in one tile."""
+    out, x, n = _args(f, "ppi")
+    with f.count(0, n) as i:
+        _set_item(f, out, i, _item(f, x, i))
+
+
 def _affine(f: Function) -> None:
     """out = x * k + 1, in tiles of 64."""
     out, x, k = _args(f, "ppi")
@@ -215,6 +222,7 @@ def _nap(f: Function) -> None:
 KERNELS: dict[str, Callable[[Function], None]] = {
     "mix": _mix,
     "increment": _increment,
+    "copy": _copy,
     "affine": _affine,
     "step": _step,
     "grow": _grow,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver import native
 from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.backends.cpu.driver.table_check import check_table
 from arenite.program.table import LaunchTable
 from tests.runtime.kernels import address
+from tests.runtime.table_builder import TableBuilder
 
 N = 16  # elements that each launch reads of each input
 ITERATIONS = 3

@@ -17,7 +17,7 @@ from arenite.backends.cpu.compiling.pool import OnCompiled, compile_modules
 from arenite.backends.cpu.target import AVX2, X86_64, Target
 from arenite.errors import CompileFailed
 from arenite.program import cache
-from arenite.program.model_file import write_model_file
+from arenite.program.model_file import model_bytes, write_atomically
 
 
 def module(name: str, number: int = 1) -> str:
@@ -95,9 +95,9 @@ def test_damage_is_compiled_anew(compiled: list[str], folder: Path, damage: str)
     elif damage == "writable":
         first.chmod(0o666)
     elif damage == "no section":
-        write_model_file(first, {"x": b"1"}, 0)
+        write_atomically(first, model_bytes({"x": b"1"}, 0))
     elif damage == "no object":
-        write_model_file(first, {"object": b"\x7fELF" + bytes(100)}, 0)
+        write_atomically(first, model_bytes({"object": b"\x7fELF" + bytes(100)}, 0))
     else:
         first.write_bytes(entries[2].read_bytes())
     n_compiled = len(compiled)

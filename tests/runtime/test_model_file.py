@@ -18,7 +18,7 @@ from arenite.program.model_file import (
     parse_code,
     parse_model,
     read_model_file,
-    write_model_file,
+    write_atomically,
 )
 
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)
@@ -33,7 +33,7 @@ def test_sections_come_back_as_they_were(sections: dict[str, bytes]) -> None:
 
 def test_a_file_is_written_whole_and_privately(tmp_path: Path) -> None:
     path = tmp_path / "a.arenite"
-    write_model_file(path, {"table": np.arange(5, dtype=np.int32), "none": b""}, 62)
+    write_atomically(path, model_bytes({"table": np.arange(5, dtype=np.int32), "none": b""}, 62))
     found = read_model_file(path, 62)
     assert np.frombuffer(found["table"], np.int32).tolist() == [0, 1, 2, 3, 4]
     assert len(found["none"]) == 0
@@ -45,7 +45,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.arenite"
     path.mkdir()
     with pytest.raises(OSError, match="directory"):
-        write_model_file(path, {"x": b"1"}, 62)
+        write_atomically(path, model_bytes({"x": b"1"}, 62))
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -122,7 +122,7 @@ def test_each_field_is_checked(place: int, value: bytes, message: str) -> None:
 
 def test_files_that_others_could_have_written_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.arenite"
-    write_model_file(path, {"x": b"1"}, 62)
+    write_atomically(path, model_bytes({"x": b"1"}, 62))
     path.chmod(0o666)
     with pytest.raises(DamagedCache, match="others may write"):
         read_model_file(path)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver import native
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.program.threads import cgroup_cpus, default_n_threads
 from tests.runtime.kernels import address
+from tests.runtime.table_builder import TableBuilder
 
 END = Outcome(OutcomeKind.END)
 
@@ -39,8 +39,8 @@ from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver.native import BoundTable
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from tests.runtime.kernels import address, kernel_module
+from tests.runtime.table_builder import TableBuilder
 image = link_objects(compile_modules([kernel_module()], X86_64))
 code = load_code(image.image, permanent=True)
 out = np.zeros(64, np.int64)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from arenite.backends.cpu.driver import native
 from arenite.backends.cpu.driver.layout import Team, Worker
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from tests.runtime.kernels import address
+from tests.runtime.table_builder import TableBuilder
 
 END = Outcome(OutcomeKind.END)
 

@@ -197,44 +197,21 @@ class Body:
         match Ins(op):
             case Ins.STORE64:
                 return f"*(i64 *)(uintptr_t){x} = {y};"
-            case Ins.CHECK:
-                return f"if ({x} == 0) return {self.context.status} = {y} != 0 ? (int){y} : 1;"
-            case Ins.LOAD8 | Ins.LOAD32 | Ins.LOAD64 as load:
-                kind = {Ins.LOAD8: "u8", Ins.LOAD32: "i32", Ins.LOAD64: "i64"}[load]
+            case Ins.LOAD8 | Ins.LOAD64 as load:
+                kind = "u8" if load is Ins.LOAD8 else "i64"
                 place = x if b == ZERO else f"({x} + {y})"
                 value = f"*(const {kind} *)(uintptr_t){place}"
             case Ins.MOV:
                 value = x
             case Ins.ADD | Ins.SUB | Ins.MUL as sum_:
                 value = f"{x} {_SIGNS[sum_]} {y}"
-            case Ins.LT | Ins.LE | Ins.EQ | Ins.NE as compared:
-                value = f"{x} {_SIGNS[compared]} {y}"
-            case Ins.AND | Ins.OR as both:
-                value = f"{x} != 0 {_SIGNS[both]} {y} != 0"
-            case Ins.NOT:
-                value = f"{x} == 0"
-            case Ins.SELECT:
-                value = f"{x} != 0 ? {y} : {self.cell(target)}"
             case Ins.MIN | Ins.MAX as one:
                 value = f"{helpers.use(f'{one.name.lower()}_i64')}({x}, {y})"
-            case Ins.DIV | Ins.MOD as one:
-                name = helpers.use("floordiv_i64" if one is Ins.DIV else "mod_i64")
-                value = f"{y} > 0 ? {name}({x}, {y}) : 0"
-            case Ins.CEILDIV:
-                value = f"{y} > 0 ? -{helpers.use('floordiv_i64')}(-{x}, {y}) : 0"
+            case Ins.DIV:
+                value = f"{y} > 0 ? {helpers.use('floordiv_i64')}({x}, {y}) : 0"
         return f"{self.cell(target)} = {value};"
 
 
-_SIGNS = {
-    Ins.ADD: "+",
-    Ins.SUB: "-",
-    Ins.MUL: "*",
-    Ins.LT: "<",
-    Ins.LE: "<=",
-    Ins.EQ: "==",
-    Ins.NE: "!=",
-    Ins.AND: "&&",
-    Ins.OR: "||",
-}
+_SIGNS = {Ins.ADD: "+", Ins.SUB: "-", Ins.MUL: "*"}
 #: Dtypes whose elements are for a caller what they are for a kernel.
 _PLAIN = frozenset("float32 float64 int32 int64".split())

@@ -1,7 +1,7 @@
 """Entering native code: the runtime image of the process, and tables bound to it.
 
 In: a launch table and its registers. Out: a BoundTable, whose `run` enters native code once and
-says how it came back. The image (driver, team, copy kernel) comes from the cache, else from the
+says how it came back. The image (driver, team) comes from the cache, else from the
 compiler; it is loaded once a process and stays. Native code is entered with the GIL, gives it up
 by itself, and takes it back every 50 ms to look for signals, so that Ctrl-C ends a run.
 """
@@ -30,7 +30,7 @@ from arenite.backends.cpu.identity import compiler_identity, machine
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
-from arenite.program.table import LaunchTable, RuntimeKernel, aligned_empty
+from arenite.program.table import LaunchTable, aligned_empty
 
 if TYPE_CHECKING:
     from arenite.backends.cpu.driver.stamps import Stamps
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
     kind: OutcomeKind
     tick: int | None = None  # SEGMENT: the entry that left; the run goes on behind it
-    site: int | None = None  # ERROR: the launch's tick, or the site a kernel or CHECK named
+    site: int | None = None  # ERROR: the launch's tick, or the site a kernel named
     code: int | None = None  # ERROR
 
 
@@ -81,8 +81,6 @@ class Runtime:
         self.run_parallel_profiled: _Entry = signature(address["run_parallel_profiled"])
         self.cancel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address["cancel"])
         self.clock: Callable[[], int] = ctypes.PYFUNCTYPE(ctypes.c_int64)(address["clock"])
-        #: By number (`RuntimeKernel`), for `table.relocated`.
-        self.kernels = [address[kernel.name.lower()] for kernel in RuntimeKernel]
         self.imports = _import_table()
         self._worker, self._stop = address["worker"], address["stop"]
         self._started = (self.clock(), time.perf_counter())
@@ -186,13 +184,6 @@ class BoundTable:
         """The next run begins at the start, also after a SEGMENT."""
         with self._lock:
             self._halves[Run.RESUME // 4] = 0
-
-    def resume_at(self, tick: int) -> None:
-        """The next run begins at this entry."""
-        if not 0 <= tick < len(self.table.entries):
-            raise InvalidArgument(f"entry {tick} of {len(self.table.entries)}")
-        with self._lock:
-            self._halves[Run.RESUME // 4] = tick
 
     @property
     def n_polls(self) -> int:
