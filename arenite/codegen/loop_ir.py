@@ -517,6 +517,14 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
+def statements(block: Block) -> Iterator[Stmt]:
+    """Those of a block and all inside them."""
+    for stmt in block:
+        yield stmt
+        for inner in blocks(stmt):
+            yield from statements(inner)
+
+
 def _constant(value: Expr | float, dtype: DType) -> Expr:
     return value if isinstance(value, Expr) else Const(value, dtype)
 

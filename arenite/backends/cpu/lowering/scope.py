@@ -15,7 +15,7 @@ what depends on them is kept for one statement of its level only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -80,7 +80,7 @@ class Scope:
         #: Values are found again by the identity of their expression, so none may go away and leave
         #: its identity to another: some are made while others are emitted.
         self.expressions: dict[int, ir.Expr] = {}
-        self.stored = frozenset(_stored(kernel.body))
+        self.stored = arrays_stored(kernel.body)
 
     @property
     def depth(self) -> int:
@@ -212,27 +212,16 @@ class Scope:
         return value, end
 
 
-def _stored(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        if isinstance(stmt, ir.Store):
-            yield stmt.array
-        for inner in ir.blocks(stmt):
-            yield from _stored(inner)
-
-
-def _accumulated(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        if isinstance(stmt, ir.Accumulate):
-            yield stmt.name
-        elif isinstance(stmt, ir.AccumulateArg):
-            yield from (stmt.best, stmt.at)
-        for inner in ir.blocks(stmt):
-            yield from _accumulated(inner)
-
-
 def arrays_stored(block: ir.Block) -> frozenset[str]:
-    return frozenset(_stored(block))
+    return frozenset(s.array for s in ir.statements(block) if isinstance(s, ir.Store))
+
+
+def accumulators(stmt: ir.Stmt) -> tuple[str, ...]:
+    """Those that a statement changes."""
+    if isinstance(stmt, ir.Accumulate):
+        return (stmt.name,)
+    return (stmt.best, stmt.at) if isinstance(stmt, ir.AccumulateArg) else ()
 
 
 def accumulators_changed(block: ir.Block) -> frozenset[str]:
-    return frozenset(_accumulated(block))
+    return frozenset(name for stmt in ir.statements(block) for name in accumulators(stmt))
