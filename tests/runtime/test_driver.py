@@ -300,8 +300,9 @@ def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
             here = records[records["tick"] == tick]
             assert sorted(here["tile"].tolist()) == list(range(8))
             is_even = here["worker"] % 2 == 0
+            # A worker may be held up between its claim and its first stamp: in no order.
             from_below, from_above = here["tile"][is_even], here["tile"][~is_even]
-            assert from_below.tolist() == list(range(len(from_below)))
+            assert sorted(from_below.tolist()) == list(range(len(from_below)))
             assert (from_above >= len(from_below)).all()
 
 
