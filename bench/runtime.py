@@ -142,7 +142,7 @@ def load_times(folder: Path) -> tuple[float, float]:
     """(ms to read, check and map a file of 1 MiB of code; MiB/s)"""
     image = bytes(2**20)
     path = folder / "bench.arenite"
-    write_atomically(path, model_bytes(code_sections(image, {"kernel": 0}), 62))
+    write_atomically(path, model_bytes(code_sections(image, {"kernel": 0})))
 
     def load() -> None:
         code, _ = parse_code(read_model_file(path))

@@ -33,7 +33,7 @@ from arenite.backends.cpu.compiling.child import (
     target_from_json,
     target_json,
 )
-from arenite.backends.cpu.compiling.llvm import compile_object, functions_defined
+from arenite.backends.cpu.compiling.llvm import functions_defined
 from arenite.backends.cpu.identity import compiler_identity, host_identity
 from arenite.backends.cpu.target import Target
 from arenite.errors import CompileFailed
@@ -329,18 +329,14 @@ class _Call:
 def compile_modules(
     modules: Iterable[str],
     target: Target,
-    in_process: bool = False,
     job_seconds: float = JOB_SECONDS,
     on_progress: OnCompiled | None = None,
 ) -> list[bytes]:
     """The objects of these modules, in order; raises CompileFailed.
 
     `modules` may be an iterator that makes them: children compile the first meanwhile.
-    `in_process` compiles here, where a crash or a hang of LLVM is one of this process.
     `on_progress(done, total)` hears of each module that children have compiled.
     """
-    if in_process:
-        return [compile_object(module, target) for module in modules]
     return _POOL.compile_modules(modules, target, job_seconds, on_progress)
 
 
@@ -362,7 +358,7 @@ def _start(idle_seconds: float) -> Child:
     if not sys.executable:
         raise CompileFailed(
             "this Python does not know its executable, so no compiler can be started; "
-            "compile with in_process=True"
+            "set sys.executable to its path"
         )
     # The child finds packages exactly where this process does.
     code = (
