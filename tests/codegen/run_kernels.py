@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm as compiler
 from arenite.backends.cpu.compiling.link import CodeImage, link_objects
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
+from tests.codegen import targets
 
 Array = np.ndarray[Any, Any]
 

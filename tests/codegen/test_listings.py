@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import is_storable
 from arenite.dtype import BY_NAME, DType, Kind
+from tests.codegen import targets
 from tests.codegen.building import F32, elementwise, kernel, name, serial_for, vector_for
 
 ALL_TARGETS = ["x86-64", "avx2", "avx512", "neon"]

@@ -13,8 +13,9 @@ from arenite.backends.cpu.compiling.llvm import (
     compile_object,
     functions_defined,
 )
-from arenite.backends.cpu.target import AVX2, AVX512, NEON, X86_64, Target, named
+from arenite.backends.cpu.target import AVX2, AVX512, NEON, X86_64, Target
 from arenite.errors import CompileFailed
+from tests.codegen.targets import named
 
 ALL = ["x86-64", "avx2", "avx512", "avx512vnni", "neon", "host"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.products import Made
 
 MULTIPLY_ADDS = re.compile(r"\b(vfmadd\w+|fmla)\b")

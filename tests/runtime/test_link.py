@@ -13,8 +13,9 @@ from arenite.backends.cpu.compiling.link import AARCH64, link_objects
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver.driver_ir import runtime_module
-from arenite.backends.cpu.target import NEON, X86_64, Target, named
+from arenite.backends.cpu.target import NEON, X86_64, Target
 from arenite.errors import BadObject
+from tests.codegen.targets import named
 from tests.runtime.kernels import kernel_module
 
 #: A constant table, a jump table and a call: each needs relocations of its own kind.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from arenite.backends.cpu.identity import KIB, MIB, cache_nbytes, machine
-from arenite.errors import InvalidArgument
 
 X86_64_TRIPLE = "x86_64-unknown-none-elf"
 AARCH64_TRIPLE = "aarch64-unknown-none-elf"
@@ -78,23 +77,6 @@ NEON = Target(
     has_f16=False,
     has_bf16=False,
 )
-
-_BY_NAME = {
-    "x86-64": X86_64,
-    "avx2": AVX2,
-    "avx512": AVX512,
-    "avx512vnni": AVX512_VNNI,
-    "neon": NEON,
-}
-
-
-def named(name: str) -> Target:
-    """The target "host", or one of the fixed ones, whose code any such CPU can run."""
-    if name == "host":
-        return host()
-    if name not in _BY_NAME:
-        raise InvalidArgument(f"no target {name!r}; there are: host, {', '.join(_BY_NAME)}")
-    return _BY_NAME[name]
 
 
 @lru_cache(maxsize=1)
