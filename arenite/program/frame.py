@@ -24,7 +24,7 @@ from arenite.memory.values import REGIONS as PLAN_REGIONS
 from arenite.program.assemble import Assembly
 from arenite.program.dim_json import dim_from_json, dim_to_json
 from arenite.program.places import NOWHERE, Numbers, Resizer
-from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.skeleton import Layout, Skeleton
 from arenite.program.steps import Step, StepKind
 from arenite.program.waits import (
     MAX_KEPT,
@@ -113,9 +113,9 @@ class Frame(NamedTuple):
         outside = [k for k, value in enumerate(values) if value.kind in _OUTSIDE]
         io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
         pointers = compiled.pointers
-        skeleton = laid_out(
+        skeleton = Layout(
             compiled.launches, io, compiled.steps, compiled.cells, pointers, compiled.late
-        )
+        ).skeleton()
         targets = {value: pointer.targets for value, pointer in pointers.items()}
         known: tuple[KnownWaits, ...] = ()
         if compiled.plan.made_for == CONCURRENCY:
@@ -153,7 +153,7 @@ class Frame(NamedTuple):
             moving,
             known,
             None,
-            laid_out([compiled.load[k] for k in load_order], io, steps, (), {}, {}),
+            Layout([compiled.load[k] for k in load_order], io, steps).skeleton(),
             (),
             np.array(load_order, np.int64),
             np.array(list(given_back.values()), np.int64),

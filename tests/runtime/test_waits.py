@@ -17,7 +17,7 @@ from arenite.hazards import Launch as HazardLaunch
 from arenite.program import waits
 from arenite.program.launch import SHARED_FROM_NS, Launch
 from arenite.program.places import NOWHERE, Places
-from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.skeleton import Layout, Skeleton
 from arenite.program.steps import Cell, Step, StepKind
 from arenite.program.table import Flag, Ins
 from arenite.program.waits import (
@@ -79,7 +79,7 @@ def blocks_of(shared: list[bool], cuts: set[int]) -> Skeleton:
         if k in cuts:
             steps.append(Step(StepKind.EVAL, instructions=((Ins.MOV, 0, 0, 0),)))
         steps.append(Step(StepKind.LAUNCH, k))
-    return laid_out([spec(k, one) for k, one in enumerate(shared)], {}, steps, (Cell(),), {}, {})
+    return Layout([spec(k, one) for k, one in enumerate(shared)], {}, steps, (Cell(),)).skeleton()
 
 
 def random_launch(k: int, pick: random.Random) -> HazardLaunch:
