@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver import layout, native
 from arenite.backends.cpu.driver.ir_text import Function, Module, Value
+from arenite.backends.cpu.driver.native import BoundTable
 
 AFFINE_TILE = 64
 STEP_TILE = 8
@@ -21,6 +24,21 @@ OUT_OF_RANGE = 7
 def address(array: NDArray[Any]) -> int:
     where: int = array.__array_interface__["data"][0]
     return where
+
+
+def of_each_thread(word: int) -> list[int]:
+    """A word of each worker's record, by its offset in `layout.Worker`."""
+    team = native.team()
+    first = team.address + layout.Team.WORKERS
+    return [
+        ctypes.c_int64.from_address(first + k * layout.Worker.NBYTES + word).value
+        for k in range(team.n_threads)
+    ]
+
+
+def n_polls(model: BoundTable) -> int:
+    """How often runs of a table took the GIL to look for signals."""
+    return ctypes.c_int64.from_address(model.address + layout.Run.N_POLLS).value
 
 
 def kernel_module() -> str:

@@ -93,9 +93,8 @@ class Runtime:
             pass
         return (self.clock() - clock) / (time.perf_counter() - seconds)
 
-    def new_team(self, pin: bool = True) -> Team:
-        rate = self.clocks_per_second
-        return Team(TeamCode(self._worker, self._stop, self.imports, rate), pin)
+    def new_team(self) -> Team:
+        return Team(TeamCode(self._worker, self._stop, self.imports, self.clocks_per_second))
 
 
 class BoundTable:
@@ -184,11 +183,6 @@ class BoundTable:
         """The next run begins at the start, also after a SEGMENT."""
         with self._lock:
             self._halves[Run.RESUME // 4] = 0
-
-    @property
-    def n_polls(self) -> int:
-        """How often runs took the GIL to look for signals."""
-        return int(self._words[Run.N_POLLS // 8])
 
     def register_address(self, register: int) -> int:
         """For kernels that write a register."""

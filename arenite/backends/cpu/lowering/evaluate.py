@@ -213,7 +213,7 @@ class Evaluator:
             return self.builder.emit_pointer(line)
 
         key = (id(expr), f"{pointer} {element} {times}")
-        return self.scope.remembered_pointer(key, info, make)
+        return self.scope.remembered(key, info, make)
 
     def _runtime_stride(self, strides: tuple[affine.Term, ...]) -> Vec:
         total: Vec | None = None

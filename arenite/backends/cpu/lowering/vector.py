@@ -235,9 +235,7 @@ class Builder:
         return f"%v{self.n_names}"
 
     def emit(self, line: str, type_: VType) -> Vec:
-        name = self.new_name()
-        self.block.lines.append(f"{name} = {line}")
-        return Vec(self, name, type_)
+        return Vec(self, self.emit_pointer(line), type_)
 
     def emit_pointer(self, line: str) -> str:
         name = self.new_name()
