@@ -7,7 +7,6 @@ to the compiling side; `identity.host_identity()` names the same machine without
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -35,7 +34,6 @@ class Target:
     has_f16c: bool  # f32 to f16 and back in one instruction
     has_f16: bool  # f16 arithmetic
     has_bf16: bool  # bf16 dot products and conversion
-    page_nbytes: int = 4 * KIB
     l1d_nbytes: int = 32 * KIB
     l2_nbytes: int = 512 * KIB
     l3_nbytes: int = 8 * MIB
@@ -120,11 +118,10 @@ def of_features(kind: str, cpu: str, found: Mapping[str, bool]) -> Target:
 
 
 def with_caches(target: Target) -> Target:
-    """The target with this machine's cache and page sizes, where the system tells them."""
+    """The target with this machine's cache sizes, where the system tells them."""
     found = cache_nbytes()
     return replace(
         target,
-        page_nbytes=os.sysconf("SC_PAGE_SIZE"),
         l1d_nbytes=found.get(1, target.l1d_nbytes),
         l2_nbytes=found.get(2, target.l2_nbytes),
         l3_nbytes=found.get(3, target.l3_nbytes),

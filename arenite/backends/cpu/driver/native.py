@@ -26,7 +26,7 @@ from arenite.backends.cpu.compiling.loader import LoadedCode, load_code, map_mem
 from arenite.backends.cpu.driver import layout
 from arenite.backends.cpu.driver.layout import ArrayObject, Imports, Run, Worker
 from arenite.backends.cpu.driver.team import MAX_THREADS, Team, TeamCode
-from arenite.backends.cpu.identity import compiler_identity, machine
+from arenite.backends.cpu.identity import compiler_identity, machine, sources
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
@@ -285,8 +285,9 @@ def stop_team() -> bool:
 def _load() -> Runtime:
     if sys.platform != "linux":
         raise DeviceUnavailable(f"native code runs on Linux so far, not on {sys.platform}")
-    objects = str(ArrayObject.DATA)
-    key = cache.key_of("runtime image", _sources(), compiler_identity(), machine(), objects)
+    objects, here = str(ArrayObject.DATA), os.path.dirname(os.path.abspath(__file__))
+    text = sources(*(os.path.join(here, f"{name}.py") for name in _SOURCES))
+    key = cache.key_of("runtime image", text, compiler_identity(), machine(), objects)
     store = cache.default()
     try:
         code, entries = parse_code(store.obtain(key, _build))
@@ -306,18 +307,6 @@ def _build() -> dict[str, bytes]:
     target = X86_64 if machine() == "x86_64" else NEON
     image = link_objects(compile_modules([runtime_module(target)], target))
     return code_sections(image.image, image.entries)
-
-
-def _sources() -> bytes:
-    here = os.path.dirname(os.path.abspath(__file__))
-    content = []
-    try:
-        for name in _SOURCES:
-            with open(os.path.join(here, f"{name}.py"), "rb") as file:
-                content.append(file.read())
-        return b"".join(content)
-    except OSError:
-        return b""  # installed without sources: the version alone tells
 
 
 def _import_table() -> int:
