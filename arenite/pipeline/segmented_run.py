@@ -51,6 +51,7 @@ class Specializations:
         self._staging = staging
         self._segments = segments
         self._frames: dict[Call, OrderedDict[object, Frame]] = {}
+        self.n_made = 0
 
     def obtain(self, call: Call, values: Sequence[Array]) -> Frame:
         """What the function gives for these values, in stages; made when they come first."""
@@ -59,6 +60,7 @@ class Specializations:
         found = known.get(key)
         if found is None:
             found = known[key] = self._staging.frame(self._graph(call.node, values))
+            self.n_made += 1
             if len(known) > MAX_VALUES:
                 _, gone = known.popitem(last=False)
                 self._forget(gone)

@@ -79,38 +79,48 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """That of its folder, and of its devices."""
+        ...
 
     @property
     def memory(self) -> str:
         """The device whose memory weights and the arena are in: "cpu" where it is the host's."""
+        ...
 
     def identity(self) -> tuple[str, ...]:
         """Compiler, driver, machine and limits, as part of the keys under which code is kept."""
+        ...
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
         """Lists of passes of its own, behind the neutral ones: the quickest program first, those
         that take less memory behind it."""
+        ...
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         """The loops of a kernel, cut as one of its choices says if that is given; NotCompiled, with
         the reason, for what this device can't do."""
+        ...
 
     def estimated_ns(self, kernel: Kernel) -> int:
         """What a launch may take, at the largest sizes: decides what is shared among workers."""
+        ...
 
     def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
         """The code of these kernels."""
+        ...
 
     def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
         """A program in memory, to be run by so many workers where it is they that are counted."""
+        ...
 
     def limits(self, n_workers: int = 1) -> Limits:
         """What one worker can do at most, when so many work at once."""
+        ...
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
     ) -> None:
         """Run a kernel by itself, with arguments that were checked."""
+        ...
 
     def trial(
         self,
@@ -122,9 +132,11 @@ class Backend(Protocol):
         """One kernel alone in a program, to be cut in several ways. `variables` are those of the
         kernel by symbol, `bindings` values of them by name, once for each case;
         `program_nbytes` is what a run of the whole program reads."""
+        ...
 
     def assembly(self, kernel: CachedKernel) -> str:
         """What truly runs, as a person reads it."""
+        ...
 
 
 def backend_of(device: str) -> Backend:

@@ -105,3 +105,4 @@ class Loaded(Protocol):
 
     def close(self) -> None:
         """Give every byte back."""
+        ...
