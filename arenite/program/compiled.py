@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SCHEMA = 7
+SCHEMA = 8
 #: What reading bytes that are no program raises.
 _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
 

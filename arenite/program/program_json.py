@@ -123,11 +123,12 @@ def _launch_to_json(launch: Launch) -> list[Any]:
         dims_to_json(launch.sizes),
         dim_to_json(launch.tiles),
         launch.cost_ns,
+        launch.parts,
     ]
 
 
 def _launch_from_json(data: list[Any]) -> Launch:
-    name, entry, arrays, reads, writes, sizes, tiles, cost_ns = data
+    name, entry, arrays, reads, writes, sizes, tiles, cost_ns, parts = data
     return Launch(
         str(name),
         int(entry),
@@ -137,6 +138,7 @@ def _launch_from_json(data: list[Any]) -> Launch:
         dims_from_json(sizes),
         dim_from_json(tiles),
         int(cost_ns),
+        tuple((int(k), int(start), int(end)) for k, start, end in parts),
     )
 
 

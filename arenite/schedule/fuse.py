@@ -32,6 +32,7 @@ from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step
 from arenite.schedule.order import in_order
 from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
+from arenite.schedule.parts import parts_of
 from arenite.schedule.roots import choose_roots, computed_by, is_in_memory
 
 
@@ -298,6 +299,7 @@ class _Drafts:
             id(self.works[k]): [self.works[before] for before in sorted(befores)]
             for k, befores in over.after.items()
         }
+        shared = {*self.graph.states, *over.takes}
         steps: list[Step] = []
         for draft in in_order(self.works, self.by_node, after, outputs):
             made = [stage.node for stage in draft.stages]
@@ -317,13 +319,14 @@ class _Drafts:
                 for node in stored
                 if node.op == "update_slice" and over.takes.get(node) is node.inputs[0]
             )
+            inputs = tuple(sorted(draft.reads, key=self.position.__getitem__))
             steps.append(
                 Kernel(
                     name=_name(made, inlined, number),
                     space=overwrites[0][0].inputs[1].shape if overwrites else draft.space,
                     axes=draft.axes,
                     stages=tuple(draft.stages),
-                    inputs=tuple(sorted(draft.reads, key=self.position.__getitem__)),
+                    inputs=inputs,
                     outputs=tuple(stored),
                     n_ops=draft.n_ops,
                     n_outer_ops=draft.n_outer_ops,
@@ -335,6 +338,7 @@ class _Drafts:
                     number=number,
                     in_place=(*in_place_of(draft, stored), *overwrites),
                     overwrites=overwrites,
+                    parts=tuple(parts_of(draft.reads, inputs, stored, overwrites, shared)),
                     given_nbytes=given_nbytes,
                 )
             )

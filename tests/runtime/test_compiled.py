@@ -117,6 +117,6 @@ def test_a_section_that_is_missing(saved: tuple[Graph, dict[str, bytes]], name: 
 
 
 def test_another_schema(saved: tuple[Graph, dict[str, bytes]]) -> None:
-    old = saved[1]["frame"].replace(b'"schema":7', b'"schema":5')
+    old = saved[1]["frame"].replace(b'"schema":8', b'"schema":5')
     with pytest.raises(DamagedCache, match="schema 5"):
         read(saved[1] | {"frame": old})

@@ -237,12 +237,12 @@ class WebGpuProgram:
 
     def verify(self, schedule: Callable[[], Schedule]) -> None:
         from arenite.hazards import Order, verify
-        from arenite.program.touched import touched
+        from arenite.program.touched import placed
 
         launches = self.compiled.launches
         in_order = tuple((k, k + 1) for k in range(len(launches) - 1))
         places = self._places(self.compiled.plan)
-        verify(touched(launches, places), Order(edges=in_order))
+        verify(placed(launches, places), Order(edges=in_order))
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
