@@ -238,9 +238,15 @@ class _Drafts:
 
     def overwriting(self, carried: Mapping[Node, Node]) -> Overwriting:
         """Which values are written over others."""
-        self.works = list(dict.fromkeys(draft.final() for draft in self.by_node.values()))
+        needed = self._needed_works()
+        drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
+        self.works = [draft for draft in drafts if draft in needed]
         numbers = {id(draft): k for k, draft in enumerate(self.works)}
-        made_by = {node: numbers[id(draft.final())] for node, draft in self.by_node.items()}
+        made_by = {
+            node: numbers[id(draft.final())]
+            for node, draft in self.by_node.items()
+            if draft.final() in needed
+        }
 
         def is_in_place(value: Node, state: Node) -> bool:
             draft = self.by_node[value].final()
@@ -250,6 +256,18 @@ class _Drafts:
         reads = [draft.reads for draft in self.works]
         kept = {*self.graph.results, *(copy.inputs[0] for copy in self.last)}
         return overwriting(self.graph, made_by, reads, is_in_place, kept, carried)
+
+    def _needed_works(self) -> set[Draft]:
+        """The drafts whose values are read in the end; of some values only the size is asked."""
+        found: set[Draft] = set()
+        pending: list[Node] = [*self.graph.results]
+        while pending:
+            node = pending.pop()
+            if node in self.by_node and self.by_node[node].final() not in found:
+                draft = self.by_node[node].final()
+                found.add(draft)
+                pending += draft.reads
+        return found
 
     def _path_outside(self, producer: Draft, consumer: Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""
