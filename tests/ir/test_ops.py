@@ -61,7 +61,7 @@ def test_every_family_is_a_word() -> None:
     assert {definition.family for definition in OPS.values()} == set(
         (
             "source elementwise movement reduction scan indexing sort contraction convolution "
-            "control host packing"
+            "control host packing transfer"
         ).split()
     )
 
