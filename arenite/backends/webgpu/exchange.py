@@ -1,7 +1,8 @@
 """The host's side of one run: arguments on their way to the device, and room for what comes back.
 
-upload     arguments, one behind the other
-staging    error words, then results; mapped when the device is done
+An argument whose bytes nobody touches before it comes is written ahead of the command buffer; any
+other is copied in its place among the launches, from a buffer of its own. Results are copied to one
+buffer, behind the error words, that is mapped when the device is done.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Transfer:
     gpu: Any  # wgpu's handle
     at: int
     nbytes: int  # of whole words
+    goes_ahead: bool  # of all that is recorded
 
 
 class Exchange:
@@ -46,16 +48,10 @@ class Exchange:
         sizes: Mapping[str, int],
     ) -> None:
         self._device = device
-        self._sent: dict[int, int] = {}  # where in the upload an argument begins
-        sent: list[Array] = []
-        end = 0
-        for number in compiled.frame.numbers("input"):
-            array = arrays[compiled.values[number].source]
-            self._sent[number] = end
-            sent.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-            sent.append(np.zeros(in_words(array.nbytes) - array.nbytes, np.uint8))
-            end += in_words(array.nbytes)
-        self._upload = self._uploaded(np.concatenate(sent)) if end else None
+        self._arrays = {
+            number: arrays[compiled.values[number].source]
+            for number in compiled.frame.numbers("input")
+        }
         end = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
         self.outputs: list[Output] = []
         self._received: dict[int, int] = {}  # where in the staging a result begins
@@ -73,22 +69,29 @@ class Exchange:
                 self.outputs.append(Output(shape, dtype, known=known))
         self.staging = new_buffer(device, end, "COPY_DST MAP_READ")
 
-    def _uploaded(self, data: Array) -> Any:
-        import wgpu
-
-        with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):
-            return self._device.device.create_buffer_with_data(
-                data=data, usage=wgpu.BufferUsage.COPY_SRC
-            )
-
     def record(self, encoder: Any, one: Transfer) -> None:
-        """Put a copy into a command buffer."""
-        if one.value in self._sent:
-            begin = self._sent[one.value]
-            encoder.copy_buffer_to_buffer(self._upload, begin, one.gpu, one.at, one.nbytes)
-        else:
+        """Put a copy into a command buffer, or into the queue ahead of it."""
+        if one.value not in self._arrays:
             begin = self._received[one.value]
             encoder.copy_buffer_to_buffer(one.gpu, one.at, self.staging, begin, one.nbytes)
+            return
+        data, gpu = _bytes(self._arrays[one.value]), self._device.device
+        if one.goes_ahead:
+            gpu.queue.write_buffer(one.gpu, one.at, data)
+            return
+        with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):
+            upload = gpu.create_buffer_with_data(data=data, usage="COPY_SRC")
+        encoder.copy_buffer_to_buffer(upload, 0, one.gpu, one.at, one.nbytes)
+
+
+def _bytes(array: Array) -> NDArray[np.uint8]:
+    """Those of an array, and as many zeros as make whole words of them."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return (
+        np.pad(data, (0, in_words(data.nbytes) - data.nbytes))
+        if data.nbytes % WORD_NBYTES
+        else data
+    )
 
 
 def in_words(nbytes: int) -> int:

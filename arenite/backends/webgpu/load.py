@@ -169,16 +169,23 @@ class WebGpuProgram:
         return places
 
     def _bind(self, places: Places, sizes: Mapping[str, int]) -> list[Dispatch | Transfer]:
+        from arenite.hazards import HazardTracker
+        from arenite.program.touched import placed
+
         launches, first = self.compiled.launches, len(self.compiled.load)
         dispatches = iter(self._dispatches(launches, first, places, sizes))
-        return [
-            self._transfer(launch, places, sizes) or next(dispatches)
-            for launch in launches
-            if evaluate(launch.tiles, sizes)
-        ]
+        tracker = HazardTracker()
+        steps: list[Dispatch | Transfer] = []
+        for launch, touched in zip(launches, placed(launches, places), strict=True):
+            if evaluate(launch.tiles, sizes):
+                goes_ahead = not tracker.check(touched.ranges)
+                transfer = self._transfer(launch, places, sizes, goes_ahead)
+                steps.append(transfer or next(dispatches))
+            tracker.add(touched.ranges)
+        return steps
 
     def _transfer(
-        self, launch: Launch, places: Places, sizes: Mapping[str, int]
+        self, launch: Launch, places: Places, sizes: Mapping[str, int], goes_ahead: bool
     ) -> Transfer | None:
         """The copy that a launch is, if one of its values is on the host."""
         on_host = [number for number in map(int, launch.arrays) if number in self._on_host]
@@ -187,7 +194,7 @@ class WebGpuProgram:
         [host], [there] = on_host, [n for n in map(int, launch.arrays) if n not in self._on_host]
         region, word = self.regions.place(there, int(places.offset[there]))
         nbytes = in_words(evaluate(self.compiled.values[host].nbytes, sizes))
-        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes)
+        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, goes_ahead)
 
     def _dispatches(
         self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]

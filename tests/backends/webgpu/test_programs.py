@@ -10,6 +10,7 @@ import pytest
 
 import arenite
 from arenite import Tensor, device
+from arenite.backends.webgpu.exchange import Transfer
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
@@ -149,6 +150,21 @@ def test_copies_between_host_and_device_are_launches_like_any_other() -> None:
         for results in (program(x, y), program.run_checked(x, y)):
             np.testing.assert_allclose(results[0], np.cumsum(x + y), rtol=1e-3, atol=1e-4)
             np.testing.assert_array_equal(results[1], x)
+
+
+def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
+    a, b, c = (graph_input(name, k, (1000,), F32) for k, name in enumerate("abc"))
+    first = make("cumsum", a, axis=0)
+    total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
+    with executable([total]) as program:
+        one = loaded(program)
+        ahead = [step.goes_ahead for step in one.steps({}) if isinstance(step, Transfer)]
+        assert True in ahead[:-1]
+        assert False in ahead[:-1]  # the last one is of the result
+        given = [data(1000, seed=k) for k in range(3)]
+        inner = np.cumsum(np.cumsum(given[0].astype(np.float64))) + given[1]
+        for results in (program(*given), program(*given), program.run_checked(*given)):
+            np.testing.assert_allclose(results[0], np.cumsum(inner) + given[2], rtol=1e-3, atol=1)
 
 
 def test_runs_begun_one_after_another_have_arguments_of_their_own() -> None:
