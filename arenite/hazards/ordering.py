@@ -1,31 +1,20 @@
-"""The fewest edges that keep every two conflicting launches in order.
+"""Which of the launches that bytes remember a new launch has to wait for, and why.
 
-In comes a sequence of launches; out come edges between their positions. Must hold: two launches
-that conflict are joined by a path of edges, and no edge is implied by others. That makes the
-result exactly the transitive reduction of the conflict order, of which there is only one.
-
-    position   0 writes A     1 reads A     2 reads A     3 writes A
-    conflicts  0-1, 0-2, 0-3, 1-3, 2-3
-    edges      0 -> 1 (RAW), 0 -> 2 (RAW), 1 -> 3 (WAR), 2 -> 3 (WAR)
-
-Each byte remembers its last writer and its readers since (`segments`), which gives the candidates
-of a launch. They are looked at from the latest down: one that is an ancestor of a later one is
-implied. An undeclared launch comes after everything before it and before everything after it, so
-no byte need remember anything across it. All reads of a launch come before its writes, so that
-working in place is no conflict with itself.
-
-Time is near-linear in the number of ranges, memory in the number of launches the bytes still
-remember, as long as these mostly agree on what was ordered before them long ago.
+In comes what a launch touches; out come the edges that no others imply. The launches that its bytes
+remember (`segments`) are looked at from the latest down: one that is an ancestor of a later one is
+implied. All reads of a launch come before its writes, so that working in place is no conflict with
+itself.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from arenite.hazards.history import CUT_EVERY, Seen, Span, Spans
-from arenite.hazards.ranges import BufferRange, HazardKind, Launch, Role
+from arenite.hazards.history import Seen, Span, Spans
+from arenite.hazards.ranges import BufferRange, HazardKind, Role
 from arenite.hazards.segments import ByteMap, Page
 
 
@@ -51,40 +40,7 @@ class Edge:
         return self.before, self.after
 
 
-def order(launches: Iterable[Launch]) -> tuple[Edge, ...]:
-    """The fewest edges that keep every two conflicting launches in the order given, sorted by
-    `after` and then `before`."""
-    edges: list[Edge] = []
-    maps: dict[int, ByteMap] = {}
-    shared: dict[int, int] = {}  # ancestors long past, for launches that agree on them
-    ends: set[int] = set()  # launches that nothing is ordered after yet
-    point = -1  # the last undeclared launch
-    for position, launch in enumerate(launches):
-        if position % CUT_EVERY == 0:
-            shared.clear()
-        if launch.ranges is None:
-            edges.extend(_undeclared(before, position) for before in sorted(ends))
-            maps.clear()
-            ends = {position}
-            point = position
-            continue
-        seen = Seen(
-            position,
-            reads=_spans(launch.ranges, Role.READ),
-            writes=_spans(launch.ranges, Role.WRITE),
-        )
-        befores = _latest_first(_candidates(seen, maps, point + 1), seen, point + 1, shared)
-        if befores:
-            edges.extend(_edge(before, seen) for before in reversed(befores))
-            ends.difference_update(before.position for before in befores)
-        elif point >= 0:
-            edges.append(_undeclared(point, position))
-            ends.discard(point)
-        ends.add(position)
-    return tuple(edges)
-
-
-def _spans(ranges: tuple[BufferRange, ...], role: Role) -> Spans:
+def spans_of(ranges: Iterable[BufferRange], role: Role) -> Spans:
     """The bytes of one role, each once, in rising order."""
     spans = [(r.storage_id, r.start, r.end) for r in ranges if r.role is role and r.start < r.end]
     if len(spans) < 2:
@@ -101,22 +57,16 @@ def _spans(ranges: tuple[BufferRange, ...], role: Role) -> Spans:
     return merged
 
 
-def _candidates(seen: Seen, maps: dict[int, ByteMap], floor: int) -> dict[int, Seen]:
+def candidates(seen: Seen, maps: defaultdict[int, ByteMap], floor: int) -> dict[int, Seen]:
     """The launches the bytes of `seen` remember; from now on they remember it."""
     found: dict[int, Seen] = {}
     wide: list[Page] = []
     for storage_id, start, end in seen.reads:
-        bytes_of = maps.get(storage_id)
-        if bytes_of is None:
-            bytes_of = maps[storage_id] = ByteMap()
-        bytes_of.read(start, end, seen, found, wide)
+        maps[storage_id].read(start, end, seen, found, wide)
     if wide:
         _look_through(wide, floor, found)
     for storage_id, start, end in seen.writes:
-        bytes_of = maps.get(storage_id)
-        if bytes_of is None:
-            bytes_of = maps[storage_id] = ByteMap()
-        bytes_of.write(start, end, seen, found)
+        maps[storage_id].write(start, end, seen, found)
     found.pop(seen.position, None)
     return found
 
@@ -146,7 +96,7 @@ def _look_through(pages: list[Page], floor: int, found: dict[int, Seen]) -> None
             missing = (((1 << (stop - floor)) - 1) ^ bits) << floor
 
 
-def _latest_first(
+def latest_first(
     found: dict[int, Seen], seen: Seen, floor: int, shared: dict[int, int]
 ) -> list[Seen]:
     """Those found that no later one is ordered after; with them, the ancestors of `seen`."""
@@ -175,11 +125,11 @@ def _join(floor: int, bits: int, seen: Seen) -> tuple[int, int]:
     return floor, bits | seen_bits >> (floor - seen_floor)
 
 
-def _undeclared(before: int, after: int) -> Edge:
+def undeclared_edge(before: int, after: int) -> Edge:
     return Edge(before, after, HazardKind.UNDECLARED, None, None, None)
 
 
-def _edge(before: Seen, after: Seen) -> Edge:
+def edge_of(before: Seen, after: Seen) -> Edge:
     """The edge with its reason; the two are known to conflict."""
     first = _first_overlap(after.reads, before.writes)
     if first is not None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from arenite.hazards.history import Readers, Seen, push, stack
+from arenite.hazards.ranges import BufferRange, Role
 
 _PAGE_SEGMENTS = 192  # a page longer than this is split
 
@@ -86,6 +87,22 @@ class ByteMap:
     def __init__(self) -> None:
         self.pages = [Page([0], [None], [None])]
         self.firsts = [0]  # firsts[p] == pages[p].starts[0]
+
+    def is_open(self, touched: BufferRange) -> bool:
+        """Whether a launch that touches these bytes, of which there is one, must wait."""
+        writes = touched.role is Role.WRITE
+        first = bisect_right(self.firsts, touched.start) - 1
+        stop = bisect_left(self.firsts, touched.end, first + 1)
+        for page in self.pages[first:stop]:
+            if writes and page.note is not None:
+                return True
+            if not writes and page.latest < 0:
+                continue
+            i = max(0, bisect_right(page.starts, touched.start) - 1)
+            j = bisect_left(page.starts, touched.end, i + 1)
+            if any(page.writers[i:j]) or (writes and any(page.readers[i:j])):
+                return True
+        return False
 
     def read(
         self, start: int, end: int, seen: Seen, found: dict[int, Seen], wide: list[Page]

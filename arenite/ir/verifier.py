@@ -141,5 +141,3 @@ def _check_node(node: Node) -> None:
         raise InvalidGraph(f"{node!r}: its inputs and attributes give {typed(shape, dtype)}")
     if not is_interned(node):
         raise InvalidGraph(f"{node!r} is not the one node of its op, inputs and attributes")
-    if len(definition.reads(node)) != len(node.inputs):
-        raise InvalidGraph(f"{node!r} does not declare what it reads of each input")

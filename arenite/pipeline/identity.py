@@ -16,7 +16,7 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FOLDERS = {
     "graphs": ("dtype", "ir", "frontends"),
     "programs": (
-        *("dtype", "ir", "passes", "schedule", "codegen", "memory"),
+        *("dtype", "ir", "passes", "schedule", "codegen", "memory", "hazards"),
         *("program", "backends", "pipeline"),
     ),
 }

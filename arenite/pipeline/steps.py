@@ -184,7 +184,10 @@ class _Lowering:
             if output in fresh and self.book.values[theirs].kind == "work" and same_loop:
                 self.book.takes_over.setdefault(mine, []).append(theirs)
         self.book.touch(self._tick, *reads, *writes, *scratch)
-        launch = self._record(kernel, reads, writes, scratch)
+        # What lies in the bytes of a state lies nowhere else, and nothing else lies there.
+        touched = (*reads, *writes)
+        parts = tuple(p for p in kernel.parts if self.book.values[touched[p[0]]].kind == "state")
+        launch = self._record(kernel, reads, writes, scratch)._replace(parts=parts)
         if kernel.number in self._load:
             self.program.load.append(launch)
             self.program.load_kernels.append(kernel)

@@ -19,14 +19,12 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
-from arenite import hazards
-from arenite.hazards import BufferRange, Role, order
+from arenite.hazards import order
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
-from arenite.program.data_order import apart, pointed_to
-from arenite.program.launch import Launch
 from arenite.program.steps import StepKind
+from arenite.program.touched import ARENA, apart, touched
 
 #: Launches before a position: all below a floor, and floor + k for each bit k.
 _Earlier = tuple[int, int]
@@ -60,7 +58,7 @@ class Windows:
         self._names = [value.name for value in program.values]
         self._blocks = [
             self._block(first, stop, tick)
-            for first, stop, tick in _blocks(program)
+            for first, stop, tick in blocks_of(program)
             if any(is_shared[first:stop])
         ]
         self._block_at = {
@@ -112,25 +110,22 @@ class Windows:
 
     def added_edges(self, plan: MemoryPlan) -> int:
         """How many launches wait for another only because values of the plan share bytes."""
+
+        def span_of(value: ValueId) -> tuple[int, int, int]:
+            slot = plan.slots[self._names[int(value)]]
+            if slot.region in ARENA_REGIONS:
+                return ARENA, slot.offset, slot.offset + slot.nbytes
+            return 1 + int(value), 0, slot.nbytes
+
         added = 0
         for block in self._blocks:
             inside = self._launches[block.first : block.stop]
-            placed = [hazards.Launch(one.name, tuple(self._placed(one, plan))) for one in inside]
-            added += sum(not block.is_before(edge.before, edge.after) for edge in order(placed))
+            edges = order(touched(inside, span_of, lambda value: self._targets.get(value, ())))
+            added += sum(not block.is_before(edge.before, edge.after) for edge in edges)
         return added
 
-    def _placed(self, launch: Launch, plan: MemoryPlan) -> list[BufferRange]:
-        found = []
-        for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes)):
-            for value in pointed_to(values, lambda v: self._targets.get(v, ())):
-                slot = plan.slots[self._names[int(value)]]
-                storage = 0 if slot.region in ARENA_REGIONS else 1 + int(value)
-                start = slot.offset if storage == 0 else 0
-                found.append(BufferRange(storage, start, start + slot.nbytes, role))
-        return found
 
-
-def _blocks(program: Lowered) -> list[tuple[int, int, int]]:
+def blocks_of(program: Lowered) -> list[tuple[int, int, int]]:
     """Launches that stand one behind the other: the first, the one behind the last, the tick."""
     found: list[tuple[int, int, int]] = []
     is_open = False

@@ -64,9 +64,9 @@ class Assembly:
 
     def hazards(self, places: Mapping[ValueId, Place]) -> list[hazards.Launch]:
         """What each launch touches, on final addresses; what it may touch, through a pointer."""
-        from arenite.program.touched import touched
+        from arenite.program.touched import placed
 
-        return touched(self.launches, places)
+        return placed(self.launches, places)
 
     def table(self, places: Places) -> LaunchTable:
         """The entries for a plan, with waits for every hazard that workers could run into."""

@@ -99,7 +99,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, compiled: Compiled) -> Frame:
-        from arenite.program.data_order import apart, pointed_to
+        from arenite.program.touched import apart, pointed_to
 
         values = compiled.values
         columns = SlotColumns.of(compiled.plan.slots)

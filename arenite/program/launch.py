@@ -22,6 +22,9 @@ class Launch(NamedTuple):
     sizes: tuple[Dim, ...]
     tiles: Dim
     cost_ns: int
+    #: (k, start, end): of the k-th of `reads` and `writes` it touches these bytes alone. Only of
+    #: values whose bytes nothing else ever has, so that it holds wherever the others lie.
+    parts: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def is_shared(self) -> bool:

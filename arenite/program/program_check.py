@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arenite.errors import DamagedCache
+from arenite.ir.dim import bounds
 from arenite.memory.values import ARENA_REGIONS
 from arenite.program.frame import REGIONS
+from arenite.program.launch import Launch
 from arenite.program.program_json import Objects
 from arenite.program.steps import StepKind
 
@@ -35,9 +37,20 @@ def check_objects(found: Objects, program: Compiled) -> None:
             raise DamagedCache(f"launch {launch.name} begins behind the code")
         if any(not 0 <= int(k) < n for k in (*launch.arrays, *launch.reads, *launch.writes)):
             raise DamagedCache(f"launch {launch.name} names a value there is not")
+        if not all(_is_part_of_state(found, launch, part) for part in launch.parts):
+            raise DamagedCache(f"launch {launch.name} touches a part of a state there is not")
     _check_values(found, program)
     _check_nesting(found)
     _check_steps(found, program)
+
+
+def _is_part_of_state(found: Objects, launch: Launch, part: tuple[int, int, int]) -> bool:
+    k, start, end = part
+    touched = (*launch.reads, *launch.writes)
+    if not 0 <= k < len(touched):
+        return False
+    value = found.values[int(touched[k])]
+    return value.kind == "state" and 0 <= start <= end <= bounds(value.nbytes)[0]
 
 
 def _check_values(found: Objects, program: Compiled) -> None:

@@ -32,6 +32,7 @@ from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step
 from arenite.schedule.order import in_order
 from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
+from arenite.schedule.parts import parts_of
 from arenite.schedule.roots import choose_roots, computed_by, is_in_memory
 
 
@@ -237,9 +238,15 @@ class _Drafts:
 
     def overwriting(self, carried: Mapping[Node, Node]) -> Overwriting:
         """Which values are written over others."""
-        self.works = list(dict.fromkeys(draft.final() for draft in self.by_node.values()))
+        needed = self._needed_works()
+        drafts = dict.fromkeys(draft.final() for draft in self.by_node.values())
+        self.works = [draft for draft in drafts if draft in needed]
         numbers = {id(draft): k for k, draft in enumerate(self.works)}
-        made_by = {node: numbers[id(draft.final())] for node, draft in self.by_node.items()}
+        made_by = {
+            node: numbers[id(draft.final())]
+            for node, draft in self.by_node.items()
+            if draft.final() in needed
+        }
 
         def is_in_place(value: Node, state: Node) -> bool:
             draft = self.by_node[value].final()
@@ -249,6 +256,18 @@ class _Drafts:
         reads = [draft.reads for draft in self.works]
         kept = {*self.graph.results, *(copy.inputs[0] for copy in self.last)}
         return overwriting(self.graph, made_by, reads, is_in_place, kept, carried)
+
+    def _needed_works(self) -> set[Draft]:
+        """The drafts whose values are read in the end; of some values only the size is asked."""
+        found: set[Draft] = set()
+        pending: list[Node] = [*self.graph.results]
+        while pending:
+            node = pending.pop()
+            if node in self.by_node and self.by_node[node].final() not in found:
+                draft = self.by_node[node].final()
+                found.add(draft)
+                pending += draft.reads
+        return found
 
     def _path_outside(self, producer: Draft, consumer: Draft) -> bool:
         """Whether some third kernel lies between the two, so that joining would close a circle."""
@@ -298,6 +317,7 @@ class _Drafts:
             id(self.works[k]): [self.works[before] for before in sorted(befores)]
             for k, befores in over.after.items()
         }
+        shared = {*self.graph.states, *over.takes}
         steps: list[Step] = []
         for draft in in_order(self.works, self.by_node, after, outputs):
             made = [stage.node for stage in draft.stages]
@@ -317,13 +337,14 @@ class _Drafts:
                 for node in stored
                 if node.op == "update_slice" and over.takes.get(node) is node.inputs[0]
             )
+            inputs = tuple(sorted(draft.reads, key=self.position.__getitem__))
             steps.append(
                 Kernel(
                     name=_name(made, inlined, number),
                     space=overwrites[0][0].inputs[1].shape if overwrites else draft.space,
                     axes=draft.axes,
                     stages=tuple(draft.stages),
-                    inputs=tuple(sorted(draft.reads, key=self.position.__getitem__)),
+                    inputs=inputs,
                     outputs=tuple(stored),
                     n_ops=draft.n_ops,
                     n_outer_ops=draft.n_outer_ops,
@@ -335,6 +356,7 @@ class _Drafts:
                     number=number,
                     in_place=(*in_place_of(draft, stored), *overwrites),
                     overwrites=overwrites,
+                    parts=tuple(parts_of(draft.reads, inputs, stored, overwrites, shared)),
                     given_nbytes=given_nbytes,
                 )
             )

@@ -62,6 +62,8 @@ class Kernel:
     in_place: tuple[tuple[Node, Node], ...] = ()
     #: (output, input): the output is the input with some of its bytes written anew.
     overwrites: tuple[tuple[Node, Node], ...] = ()
+    #: (k, start, end): of the k-th of inputs and outputs it touches these bytes alone.
+    parts: tuple[tuple[int, int, int], ...] = ()
     given_nbytes: int = 0  # of all inputs, constants and states of its program, at the most
 
     @property

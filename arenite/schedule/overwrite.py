@@ -86,7 +86,7 @@ class _Search:
         leads_to = self._chains()
         owner: dict[Node, Node] = {}  # of each value that takes over: whose bytes it has
         for node in self.graph.nodes:
-            if node.op != "update_slice":
+            if node.op != "update_slice" or node not in self.made_by:
                 continue
             old = node.inputs[0]
             if node in outputs:

@@ -41,7 +41,7 @@ def tiny_limits() -> Iterator[None]:
         patch("arenite.hazards.history._COMPACT_FROM", 2),
         patch("arenite.hazards.history._OLD_FROM", 1),
         patch("arenite.hazards.history.CUT_EVERY", 2),
-        patch("arenite.hazards.ordering.CUT_EVERY", 2),
+        patch("arenite.hazards.tracker.CUT_EVERY", 2),
     ):
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from arenite.errors import InvalidArgument
 from arenite.hazards import BufferRange, HazardTracker, Launch, Role
 
-from .brute import programs
+from .brute import programs, reduction, wide_programs
 
 READ, WRITE = Role.READ, Role.WRITE
 
@@ -89,22 +90,35 @@ def test_a_tracker_prints_what_is_open() -> None:
     assert repr(tracker) == "<HazardTracker: 2 open, 1 undeclared: <read storage 0 [0, 16)>>"
 
 
-@given(programs(), st.data())
+@pytest.mark.parametrize("page_segments", [2, 192])
+@given(launches=programs() | wide_programs(), data=st.data())
 def test_check_is_true_exactly_when_an_open_launch_conflicts(
-    launches: list[Launch], data: st.DataObject
+    page_segments: int, launches: list[Launch], data: st.DataObject
 ) -> None:
     tracker = HazardTracker()
     opened: list[Launch] = []
-    for launch in launches:
-        conflict = any(launch.conflicts_with(other) for other in opened)
-        assert tracker.check(launch.ranges) == conflict
-        if launch.ranges is not None and not tracker.n_undeclared:
-            assert bool(tracker.conflicts(launch.ranges)) == conflict
-        if data.draw(st.booleans()) and conflict:
-            tracker.reset()
-            opened.clear()
-        tracker.add(launch.ranges)
-        opened.append(launch)
+    with patch("arenite.hazards.segments._PAGE_SEGMENTS", page_segments):
+        for launch in launches:
+            conflict = any(launch.conflicts_with(other) for other in opened)
+            assert tracker.check(launch.ranges) == conflict
+            if launch.ranges is not None and not tracker.n_undeclared:
+                assert bool(tracker.conflicts(launch.ranges)) == conflict
+            if data.draw(st.booleans()) and conflict:
+                tracker.reset()
+                opened.clear()
+            tracker.add(launch.ranges)
+            opened.append(launch)
+
+
+@given(programs())
+def test_add_gives_the_edges_to_open_launches_until_an_ordering_point(
+    launches: list[Launch],
+) -> None:
+    tracker = HazardTracker()
+    for part in (launches, launches[len(launches) // 2 :]):
+        pairs = [edge.pair for launch in part for edge in tracker.add(launch.ranges)]
+        assert set(pairs) == reduction(part)
+        tracker.reset()
 
 
 @given(programs())

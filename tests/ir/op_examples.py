@@ -137,6 +137,7 @@ NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
     "expand": lambda: make("expand", x(3, 1), shape=(3, 5)),
     "pad": lambda: make("pad", x(3, 4), padding=((1, 0), (2, 3)), value=1.5),
     "slice": lambda: make("slice", x(5, 6), start=(1, 5), stop=(4, 0), step=(2, -3)),
+    "transfer": lambda: make("transfer", x(3, 4), device="cpu"),
     "front": lambda: make("front", x(2, 5, 3), x(4, 2, index=1), axis=1),
     "concat": lambda: make("concat", x(3, 4), x(3, 2, index=1), x(3, 4), axis=1),
     "window": lambda: make(

@@ -113,6 +113,8 @@ def test_a_part_that_is_too_short_is_found(part: str) -> None:
         (with_("launches", 1, arrays=(2, 6)), "second names a value there is not"),
         (with_("launches", 1, reads=(-1, 2)), "second names a value there is not"),
         (with_("launches", 1, writes=(5, 6)), "second names a value there is not"),
+        (with_("launches", 1, parts=((0, 0, 8),)), "second touches a part of a state there is not"),
+        (with_("launches", 1, parts=((2, 0, 8),)), "second touches a part of a state there is not"),
         (with_("values", 5, source=3), "'p' points nowhere"),
         (with_("values", 5, source=-1), "'p' points nowhere"),
         (with_("values", 5, targets=()), "'p' points nowhere"),

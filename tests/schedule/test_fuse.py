@@ -111,6 +111,12 @@ def test_parts_dealt_out_are_computed_where_they_are_needed() -> None:
 # Borders, each with its reason.
 
 
+def test_a_value_of_which_only_the_size_is_asked_is_not_computed() -> None:
+    sized = ir.make("cumsum", x_of(2, 5, index=1), axis=0)
+    [kernel] = scheduled(ir.make("neg", ir.make("front", x_of(3, 4), sized, axis=0))).kernels
+    assert kernel.inputs == (x_of(3, 4),)
+
+
 def test_an_output_ends_a_kernel() -> None:
     x = x_of(4)
     assert borders(scheduled(dear(x))) == ["an output of the graph"]

@@ -1,8 +1,8 @@
 """A compiled program on a device: launches become dispatches, results come back when they are done.
 
-In: shaders, launches, values and the plan. Out: a program that is called with arrays. A call writes
-the inputs, records every launch into one command buffer, has the results copied to memory that can
-be mapped, and returns a handle (`start`); the next call may be made before the first is waited for.
+In: shaders, launches, values and the plan. Out: a program that is called with arrays. A call
+records every launch into one command buffer, copies of arguments and results among them, and
+returns a handle (`start`); the next call may be made before the first is waited for.
 WebGPU runs dispatches that touch one buffer in the order of the queue, so nothing waits here.
 """
 
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from arenite.backends.webgpu.compile import shaders_of
 from arenite.backends.webgpu.dispatch import Bound, Dispatch, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.exchange import Exchange, Transfer, in_words
 from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.memory import Regions, constants_of
-from arenite.backends.webgpu.results import Output, Pending
+from arenite.backends.webgpu.results import Pending
 from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
@@ -63,9 +64,10 @@ class WebGpuProgram:
         self._outline = outline
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(outline, compiled)
+        self._on_host = frozenset(compiled.frame.numbers("input", "output"))
         self._state_numbers = compiled.frame.numbers("state")
         self._state_set = 0
-        self._bound: OrderedDict[tuple[int, ...], list[Dispatch]] = OrderedDict()
+        self._bound: OrderedDict[tuple[int, ...], list[Dispatch | Transfer]] = OrderedDict()
         self._is_cancelled = False
         self._open()
 
@@ -102,12 +104,11 @@ class WebGpuProgram:
         """Begin a run; its results can be asked for later."""
         with self._failing():
             self.pack(None)
-            dispatches = self.dispatches(sizes)
-            self._write_inputs(arrays)
+            steps, exchange = self.steps(sizes), self._exchange(arrays, sizes)
             encoder = self.device.device.create_command_encoder()
             encoder.clear_buffer(self._errors)
-            record(encoder, dispatches)
-            return self._copy_back(encoder, arrays, sizes)
+            _record(encoder, steps, exchange)
+            return self._submit(encoder, exchange)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -124,7 +125,7 @@ class WebGpuProgram:
             began = time.perf_counter_ns()
             places = self._resizer.places(self.compiled.plan)
             encoder = self.device.device.create_command_encoder()
-            record(encoder, self._bind(self.compiled.load, 0, places, {}))
+            record(encoder, self._dispatches(self.compiled.load, 0, places, {}))
             self.device.device.queue.submit([encoder.finish()])
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
@@ -134,54 +135,27 @@ class WebGpuProgram:
         # What was submitted can't be called back: its results are dropped when they come.
         self._is_cancelled = True
 
-    def _write_inputs(self, arrays: Sequence[Array]) -> None:
-        for number in self.compiled.frame.numbers("input"):
-            array = arrays[self.compiled.values[number].source]
-            if array.nbytes:
-                data = np.zeros(-(-array.nbytes // WORD_NBYTES) * WORD_NBYTES, np.uint8)
-                data[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-                at = self.regions.io_at[number]
-                self.device.device.queue.write_buffer(self.regions.io.gpu, at, data)
+    def _exchange(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Exchange:
+        return Exchange(self.device, self.compiled, self._constants, arrays, sizes)
 
-    def _copy_back(self, encoder: Any, arrays: list[Array], sizes: Mapping[str, int]) -> Pending:
-        values = self.compiled.values
-        end = n_errors = len(self.names) * WORD_NBYTES
-        outputs: list[Output] = []
-        copies = []
-        for number in self.compiled.outputs:
-            value, dtype = values[number], values[number].dtype.to_numpy()
-            shape = tuple(evaluate(dim, sizes) for dim in value.shape)
-            if value.kind in ("input", "constant"):
-                is_input = value.kind == "input"
-                known = arrays[value.source] if is_input else self._constants[number].array()
-                outputs.append(Output(shape, dtype, known=known))
-                continue
-            outputs.append(Output(shape, dtype, end))
-            nbytes = -(-evaluate(value.nbytes, sizes) // WORD_NBYTES) * WORD_NBYTES
-            if nbytes:
-                copies.append((number, end, nbytes))
-            end += nbytes
-        staging = new_buffer(self.device, end, "COPY_DST MAP_READ")
-        if n_errors:
-            encoder.copy_buffer_to_buffer(self._errors, 0, staging, 0, n_errors)
-        offsets = self._places(self.compiled.plan).offset
-        for number, at, nbytes in copies:
-            region, first = self.regions.place(number, int(offsets[number]))
-            encoder.copy_buffer_to_buffer(region.gpu, first * WORD_NBYTES, staging, at, nbytes)
+    def _submit(self, encoder: Any, exchange: Exchange) -> Pending:
+        """Run what is recorded; the results come with the errors of all launches."""
+        if self.names:
+            nbytes = len(self.names) * WORD_NBYTES
+            encoder.copy_buffer_to_buffer(self._errors, 0, exchange.staging, 0, nbytes)
         self.device.device.queue.submit([encoder.finish()])
-        return Pending(self.device, staging, self.names, outputs, self.fail)
+        return Pending(self.device, exchange.staging, self.names, exchange.outputs, self.fail)
 
     # Binding.
 
-    def dispatches(self, sizes: dict[str, int]) -> list[Dispatch]:
-        """What is recorded for a run of these sizes."""
+    def steps(self, sizes: dict[str, int]) -> list[Dispatch | Transfer]:
+        """What is recorded for a run of these sizes: a step a launch that has work."""
         key = (self._state_set, *(sizes[var.name] for var in self._outline.vars))
         found = self._bound.get(key)
         if found is None:
             self.n_binds += 1
             plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
-            first = len(self.compiled.load)
-            found = self._bind(self.compiled.launches, first, self._places(plan), sizes)
+            found = self._bind(self._places(plan), sizes)
             self._bound[key] = found
             if len(self._bound) > MAX_BOUND:
                 self._bound.popitem(last=False)
@@ -194,7 +168,35 @@ class WebGpuProgram:
             places.offset[self._state_numbers] = [*map(self._state_at, self._state_numbers)]
         return places
 
-    def _bind(
+    def _bind(self, places: Places, sizes: Mapping[str, int]) -> list[Dispatch | Transfer]:
+        from arenite.hazards import HazardTracker
+        from arenite.program.touched import placed
+
+        launches, first = self.compiled.launches, len(self.compiled.load)
+        dispatches = iter(self._dispatches(launches, first, places, sizes))
+        tracker = HazardTracker()
+        steps: list[Dispatch | Transfer] = []
+        for launch, touched in zip(launches, placed(launches, places), strict=True):
+            if evaluate(launch.tiles, sizes):
+                goes_ahead = not tracker.check(touched.ranges)
+                transfer = self._transfer(launch, places, sizes, goes_ahead)
+                steps.append(transfer or next(dispatches))
+            tracker.add(touched.ranges)
+        return steps
+
+    def _transfer(
+        self, launch: Launch, places: Places, sizes: Mapping[str, int], goes_ahead: bool
+    ) -> Transfer | None:
+        """The copy that a launch is, if one of its values is on the host."""
+        on_host = [number for number in map(int, launch.arrays) if number in self._on_host]
+        if not on_host:
+            return None
+        [host], [there] = on_host, [n for n in map(int, launch.arrays) if n not in self._on_host]
+        region, word = self.regions.place(there, int(places.offset[there]))
+        nbytes = in_words(evaluate(self.compiled.values[host].nbytes, sizes))
+        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, goes_ahead)
+
+    def _dispatches(
         self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]
     ) -> list[Dispatch]:
         bound = [
@@ -207,6 +209,7 @@ class WebGpuProgram:
                 first + row,
             )
             for row, launch in enumerate(launches)
+            if self._on_host.isdisjoint(map(int, launch.arrays))
         ]
         return dispatches_of(self.device, bound, self._errors)
 
@@ -237,32 +240,33 @@ class WebGpuProgram:
 
     def verify(self, schedule: Callable[[], Schedule]) -> None:
         from arenite.hazards import Order, verify
-        from arenite.program.touched import touched
+        from arenite.program.touched import placed
 
         launches = self.compiled.launches
         in_order = tuple((k, k + 1) for k in range(len(launches) - 1))
         places = self._places(self.compiled.plan)
-        verify(touched(launches, places), Order(edges=in_order))
+        verify(placed(launches, places), Order(edges=in_order))
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
         from arenite.program.loaded import Timings
 
         self.run(arrays, sizes)
+        exchange = self._exchange(arrays, sizes)
         records = np.zeros(len(self.compiled.launches), _STAMP)
-        dispatches = iter(self.dispatches(sizes))
+        steps = iter(self.steps(sizes))
         for k, launch in enumerate(self.compiled.launches):
             records["kernel"][k] = k
             records["begin"][k] = time.perf_counter_ns()
             if evaluate(launch.tiles, sizes):
-                self._run_alone(next(dispatches))
+                self._run_alone(next(steps), exchange)
             records["end"][k] = time.perf_counter_ns()
         return Timings(records, 1e9, 0, sizes, BACKEND.limits)
 
-    def _run_alone(self, dispatch: Dispatch) -> None:
+    def _run_alone(self, step: Dispatch | Transfer, exchange: Exchange) -> None:
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            record(encoder, [dispatch])
+            _record(encoder, [step], exchange)
             self.device.device.queue.submit([encoder.finish()])
             self.device.synchronize()
 
@@ -270,20 +274,20 @@ class WebGpuProgram:
         states = {number: self._content_of(number) for number in self._state_numbers}
         with self._failing():
             self.pack(None)
-            self._write_inputs(arrays)
+            exchange = self._exchange(arrays, sizes)
         plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
         places = self._places(plan)
-        dispatches = iter(self.dispatches(sizes))
+        steps = iter(self.steps(sizes))
         for launch in self.compiled.launches:
             if not evaluate(launch.tiles, sizes):
                 continue
             before = self.regions.contents()
-            self._run_alone(next(dispatches))
-            self._check_bytes(launch, places, before, self.regions.contents(), sizes)
+            self._run_alone(next(steps), exchange)
+            self._check_bytes(launch, places, before, self.regions.contents())
         check_errors(self.device.words(self._errors, 0, len(self.names) * WORD_NBYTES), self.names)
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            results = self._copy_back(encoder, arrays, sizes).result()
+            results = self._submit(encoder, exchange).result()
         for number, content in states.items():
             with self.state(number) as now:
                 now[:] = content
@@ -297,25 +301,20 @@ class WebGpuProgram:
         self,
         launch: Launch,
         places: Places,
-        before: Mapping[str, NDArray[np.uint8]],
-        after: Mapping[str, NDArray[np.uint8]],
-        sizes: Mapping[str, int],
+        before: NDArray[np.uint8],
+        after: NDArray[np.uint8],
     ) -> None:
         """UndeclaredAccess unless all that differs is what the launch writes."""
-        differs = {name: before[name] != after[name] for name in before}
-        for value in launch.writes:
-            number = int(value)
-            region, at = self.regions.place(number, int(places.offset[number]))
-            nbytes = int(places.nbytes[number])
-            if number in self.regions.io_at:
-                nbytes = evaluate(self.compiled.values[number].nbytes, sizes)
-            differs[region.name][at * WORD_NBYTES : at * WORD_NBYTES + nbytes] = False
-        for name, wrong in differs.items():
-            if wrong.any():
-                raise UndeclaredAccess(
-                    f"kernel {launch.name} wrote byte {int(np.flatnonzero(wrong)[0])} of the "
-                    f"{name}, which it does not declare"
-                )
+        differs = before != after
+        for number in map(int, launch.writes):
+            if number not in self._on_host:
+                at = int(places.offset[number])
+                differs[at : at + in_words(int(places.nbytes[number]))] = False
+        if differs.any():
+            raise UndeclaredAccess(
+                f"kernel {launch.name} wrote byte {int(np.flatnonzero(differs)[0])} of the arena, "
+                "which it does not declare"
+            )
 
     # Ending.
 
@@ -335,6 +334,21 @@ class WebGpuProgram:
     def close(self) -> None:
         self._bound.clear()
         self._regions = None
+
+
+def _record(encoder: Any, steps: Sequence[Dispatch | Transfer], exchange: Exchange) -> None:
+    """Put steps into a command buffer, in order; copies stand between passes of dispatches."""
+    dispatches: list[Dispatch] = []
+    for step in steps:
+        if isinstance(step, Dispatch):
+            dispatches.append(step)
+            continue
+        if dispatches:
+            record(encoder, dispatches)
+            dispatches = []
+        exchange.record(encoder, step)
+    if dispatches:
+        record(encoder, dispatches)
 
 
 def _refuse(compiled: Compiled) -> None:

@@ -1,7 +1,7 @@
 """Where the values of a program lie on the device: regions, each one buffer.
 
-arena      packed, state and work values, as the plan has them
-io         inputs and outputs, side by side
+arena      packed, state and work values, as the plan has them; inputs and outputs lie on the host,
+           and are copied by launches of their own
 weights    constants, read-only; as many buffers as it takes, since a binding has a limit
 """
 
@@ -19,7 +19,6 @@ from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.ir.data import BufferSource, ConstantData
-from arenite.ir.dim import bounds
 from arenite.ir.outline import Outline
 from arenite.memory import Arena
 from arenite.program.compiled import Compiled
@@ -57,13 +56,6 @@ class Regions:
         self._check("arena", compiled.plan.peak_nbytes)
         self.planned = Arena.from_plan(device, compiled.plan, zeroed=True)
         self.arena = Region.of("arena", self.planned.buffer)
-        self.io_at: dict[int, int] = {}  # bytes from the start of the region
-        end = 0
-        for number, value in enumerate(compiled.values):
-            if value.kind in ("input", "output"):
-                self.io_at[number] = end
-                end += _rounded(bounds(value.nbytes)[1])
-        self.io = self._region("io", end)
         self.weights: list[Region] = []
         self.weight_at: dict[int, tuple[Region, int]] = {}
         self._place_weights(constants)
@@ -111,17 +103,14 @@ class Regions:
                     constant.copy_to(region.buffer.view(at, constant.nbytes))
                 self.weight_at[number] = (region, at)
 
-    def contents(self) -> dict[str, NDArray[np.uint8]]:
-        """All bytes that launches may write, by name of the region."""
-        written = (self.arena, self.io)
-        return {one.name: np.frombuffer(one.buffer.copyout(), np.uint8) for one in written}
+    def contents(self) -> NDArray[np.uint8]:
+        """All bytes of the arena, which launches may write."""
+        return np.frombuffer(self.arena.buffer.copyout(), np.uint8)
 
     def place(self, number: int, arena_offset: int) -> tuple[Region, int]:
         """The region of a value and the word in it that it begins at."""
         if number in self.weight_at:
             region, at = self.weight_at[number]
-        elif number in self.io_at:
-            region, at = self.io, self.io_at[number]
         else:
             region, at = self.arena, arena_offset
         if at % WORD_NBYTES:

@@ -6,10 +6,12 @@ from arenite.passes.attention import plain_attention
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
+from arenite.passes.transfers import transfers
 
 PASSES = (
     Pass("attention", plain_attention),
     Pass("fold", fold),
     Pass("split", split),
     Pass("simplify", simplify),
+    Pass("transfers", before=transfers("webgpu")),
 )

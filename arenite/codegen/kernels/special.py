@@ -232,6 +232,15 @@ def _update_slice(draft: Draft) -> Built:
     return draft.finish(before, count * after, (*found, put(_ROW, ir.index(0), count * after)))
 
 
+def _transfer(draft: Draft) -> Built:
+    """Between devices it is theirs to copy; on one device these are the loops."""
+    count, place = product(draft.node.shape), _ROW * TILE_POINTS + ir.Name("v")
+    stop = ir.Binary("min", index_expr(count) - _ROW * TILE_POINTS, ir.index(TILE_POINTS))
+    store = ir.Store("out0", place, draft.load(draft.node.inputs[0], place))
+    loop = ir.For("v", ir.index(0), stop, (store,), vector=True)
+    return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, (loop,))
+
+
 def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     return value if value.dtype == dtype else ir.Cast(value, dtype)
 
@@ -317,6 +326,7 @@ _BUILDERS: dict[str, Callable[[Draft], Built]] = {
     "gather_elements": _gather_elements,
     "scatter_elements": _scatter_elements,
     "update_slice": _update_slice,
+    "transfer": _transfer,
     "cumsum": _scan("add"),
     "cumprod": _scan("mul"),
     "cummax": _scan("max"),

@@ -16,6 +16,7 @@ from arenite.ir.ops import (  # noqa: F401
     narrow,
     reductions,
     sources,
+    transfer,
     unbounded,
 )
 from arenite.ir.ops.control import Region, parameter

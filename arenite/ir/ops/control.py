@@ -268,7 +268,6 @@ define(
     _infer_parameter,
     _in_its_graph,
     {"number": is_int, "shape": is_dims, "dtype": is_dtype},
-    lambda node: (),
     storage="given",
 )
 define("if", "control", (3, 3), _infer_if, _if_reference)

@@ -2,10 +2,6 @@
 
     infer(inputs, attrs) -> (shape, dtype)                the type rule, with precise errors
     reference(arrays, attrs, shape, dtype) -> ndarray     the meaning, in NumPy; sizes are numbers
-    reads(node) -> one half-open byte interval an input   the hull of the bytes it may touch
-
-Every op writes all bytes of its result. Intervals are over row-major, packed values; they are
-sizes themselves, and (0, 0) where nothing is read.
 
 What the schedule asks of an op stands here too: its cost, how its elements are read, what it
 reduces, and which of its operands must lie in memory.
@@ -31,7 +27,6 @@ P = ParamSpec("P")
 Attrs: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = NDArray[Any]
 Sizes: TypeAlias = tuple[int, ...]
-Interval: TypeAlias = tuple[Dim, Dim]
 Inferred: TypeAlias = tuple[Shape, DType]
 Check: TypeAlias = Callable[[object], bool]
 
@@ -50,10 +45,6 @@ BITS = (Kind.BOOL, *INTEGER)
 ANY = (Kind.BOOL, *NUMBER)
 
 
-def reads_all(node: Node) -> tuple[Interval, ...]:
-    return tuple((0, value.nbytes) for value in node.inputs)
-
-
 @dataclass(frozen=True, slots=True)
 class OpDef:
     name: str
@@ -62,7 +53,6 @@ class OpDef:
     infer: Callable[[tuple[Node, ...], Attrs], Inferred]
     reference: Callable[[list[Array], Attrs, Sizes, DType], Array]
     attrs: Mapping[str, Check] = field(default_factory=dict)
-    reads: Callable[[Node], tuple[Interval, ...]] = reads_all
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
     _: KW_ONLY
     storage: Storage = "made"

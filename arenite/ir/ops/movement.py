@@ -27,7 +27,6 @@ from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
-    Interval,
     Sizes,
     define,
     is_dim_pairs,
@@ -95,7 +94,6 @@ define(
     _infer_front,
     lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
     {"axis": is_int},
-    lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
     sources=_front_sources,
 )
 
@@ -241,33 +239,6 @@ def _slice_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTy
     return arrays[0][tuple(slice(a, None if b < 0 else b, c) for a, b, c in bounds_of_axes)]
 
 
-def _hull(node: Node, firsts: list[Dim], lasts: list[Dim]) -> Interval:
-    """The bytes from element `firsts` to element `lasts` of a node, both included."""
-    stride: Dim = 1
-    first: Dim = 0
-    last: Dim = 0
-    for size, a, b in zip(reversed(node.shape), reversed(firsts), reversed(lasts), strict=True):
-        first, last = first + a * stride, last + b * stride
-        stride = stride * size
-    bits = node.dtype.bits
-    return first * bits // 8, ceildiv((last + 1) * bits, 8)
-
-
-def _slice_reads(node: Node) -> tuple[Interval, ...]:
-    (x,) = node.inputs
-    if product(node.shape) == 0:
-        return ((0, 0),)
-    if x.dtype.is_block or any(bounds(size)[0] < 1 for size in node.shape):
-        return ((0, x.nbytes),)
-    firsts: list[Dim] = []
-    lasts: list[Dim] = []
-    for size, start, step in zip(node.shape, node.attr("start"), node.attr("step"), strict=True):
-        end = start + (size - 1) * step
-        firsts.append(start if step > 0 else end)
-        lasts.append(end if step > 0 else start)
-    return (_hull(x, firsts, lasts),)
-
-
 def _slice_sources(node: Node, index: Index) -> tuple[Source, ...]:
     [source] = node.inputs
     inner = tuple(
@@ -284,7 +255,6 @@ define(
     _infer_slice,
     _slice_reference,
     {"start": is_dims, "stop": is_dims, "step": is_ints},
-    _slice_reads,
     sources=_slice_sources,
     is_free=True,
 )
@@ -375,24 +345,6 @@ def _window_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     return np.lib.stride_tricks.as_strided(x, shape, (*strides, *window_strides), writeable=False)
 
 
-def _window_reads(node: Node) -> tuple[Interval, ...]:
-    (x,) = node.inputs
-    if product(node.shape) == 0:
-        return ((0, 0),)
-    if any(bounds(size)[0] < 1 for size in node.shape):
-        return ((0, x.nbytes),)
-    lasts: list[Dim] = [size - 1 for size in x.shape]
-    for axis, size, stride, dilation in zip(
-        node.attr("axes"),
-        node.attr("sizes"),
-        node.attr("strides"),
-        node.attr("dilations"),
-        strict=True,
-    ):
-        lasts[axis] = (node.shape[axis] - 1) * stride + (size - 1) * dilation
-    return (_hull(x, [0] * x.ndim, lasts),)
-
-
 def _window_sources(node: Node, index: Index) -> tuple[Source, ...]:
     [source] = node.inputs
     axes = node.attr("axes")
@@ -412,7 +364,6 @@ define(
     _infer_window,
     _window_reference,
     {"axes": is_ints, "sizes": is_ints, "strides": is_ints, "dilations": is_ints},
-    _window_reads,
     sources=_window_sources,
     rereads=True,
 )

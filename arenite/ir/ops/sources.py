@@ -123,10 +123,6 @@ def _never(*_: Any) -> Array:
     raise InvalidArgument("an input has no value of its own; it is given when the graph is run")
 
 
-def _reads_nothing(node: Node) -> tuple[()]:
-    return ()
-
-
 define(
     "input",
     "source",
@@ -134,7 +130,6 @@ define(
     _infer_typed,
     _never,
     {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
-    _reads_nothing,
     storage="given",
 )
 define(
@@ -144,7 +139,6 @@ define(
     lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["data"].array,
     {"data": _is_constant_data},
-    _reads_nothing,
     storage="constant",
 )
 define(
@@ -154,7 +148,6 @@ define(
     lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["source"].array(),
     {"source": _is_buffer_source},
-    _reads_nothing,
     storage="constant",
 )
 
@@ -180,7 +173,6 @@ define(
     _infer_state,
     _never,
     {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
-    _reads_nothing,
     {"copies": 1},
     storage="given",
 )
@@ -197,7 +189,6 @@ define(
     _infer_typed,
     _full_reference,
     {"value": is_number, "shape": is_dims, "dtype": is_dtype},
-    _reads_nothing,
     storage="made up",
     keeps_order=True,
 )
@@ -216,7 +207,6 @@ define(
     _infer_size,
     lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
     {"value": is_dim, "dtype": is_dtype},
-    _reads_nothing,
     storage="made up",
 )
 
@@ -245,7 +235,6 @@ define(
     _infer_iota,
     _iota_reference,
     {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
-    _reads_nothing,
     storage="made up",
 )
 

@@ -155,6 +155,6 @@ def test_what_one_binding_cannot_hold_is_refused_with_the_limit() -> None:
     count = gpu.limits.binding_nbytes // 4
     if count * 8 >= 2**32:
         pytest.skip("an array that fills a binding of this device is too large for this test")
-    x = graph_input("x", 0, (count,), F32)
+    x = graph_input("x", 0, (count + 1,), F32)
     with pytest.raises(DoesNotFit, match=f"binds {gpu.limits.binding_nbytes} at once"):
         executable([make("neg", x)])

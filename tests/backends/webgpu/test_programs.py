@@ -10,6 +10,7 @@ import pytest
 
 import arenite
 from arenite import Tensor, device
+from arenite.backends.webgpu.exchange import Transfer
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
@@ -94,13 +95,15 @@ def test_a_profile_has_every_kernel() -> None:
     webgpu()
     program = executable([make("sum", graph_input("x", 0, (9, 70), F32), axes=(1,))])
     profile = program.profile(data(9, 70))
-    assert [kernel.name for kernel in profile.kernels] == [program.kernels[0].entry_point]
-    assert profile.kernels[0].seconds > 0
+    assert [kernel.name for kernel in profile.kernels] == [
+        one.entry_point for one in program.kernels
+    ]
+    assert all(kernel.seconds > 0 for kernel in profile.kernels)
 
 
 def test_kernels_show_their_loops_and_their_text() -> None:
     program = executable([make("sum", graph_input("x", 0, (9, 70), F32), axes=(1,))])
-    [kernel] = program.kernels
+    _, kernel, _ = program.kernels
     assert kernel.device == "webgpu"
     assert "threads each" in kernel.code
     assert "@compute @workgroup_size(128)" in kernel.llvm
@@ -111,13 +114,75 @@ def test_kernels_show_their_loops_and_their_text() -> None:
 def test_a_kernel_that_writes_what_it_does_not_declare_is_named() -> None:
     program = executable([make("neg", graph_input("x", 0, (5,), F32))])
     one = loaded(program)
-    [shader] = one.shaders
+    _, launch, _ = program.compiled.launches
+    number, shader = launch.entry, one.shaders[launch.entry]
     wrong = shader.text.replace("out0_put(u32(", "out0_put(7u + u32(")
-    one.shaders[0] = shader.__class__(
+    one.shaders[number] = shader.__class__(
         **{**shader.to_json(), "text": wrong, "arrays": shader.arrays}
     )
-    with pytest.raises(UndeclaredAccess, match="neg_0 wrote byte"):
+    with pytest.raises(UndeclaredAccess, match="neg_1 wrote byte"):
         program.run_checked(data(5))
+
+
+def test_copies_between_host_and_device_are_launches_like_any_other() -> None:
+    a, b = (graph_input(name, k, (1000,), F32) for k, name in enumerate("ab"))
+    total = make("cumsum", make("add", a, b), axis=0)
+    with executable([total, a]) as program:
+        launches = program.compiled.launches
+        names = [launch.name.rpartition("_")[0] for launch in launches]
+        assert sorted(names) == ["add", "cumsum", "transfer", "transfer", "transfer"]
+        kinds = [
+            {program.compiled.values[int(number)].kind for number in launch.arrays}
+            for launch in launches
+            if launch.name.startswith("transfer")
+        ]
+        assert sorted(map(sorted, kinds)) == [
+            ["input", "work"],
+            ["input", "work"],
+            ["output", "work"],
+        ]
+        # Nothing but the plan's bytes is taken on the device, and bytes are used again.
+        regions = loaded(program).regions
+        assert regions.arena.buffer.nbytes == program.plan.peak_nbytes < 4 * 4000
+        assert not regions.weights
+        program.verify()
+        x, y = data(1000), data(1000, seed=1)
+        for results in (program(x, y), program.run_checked(x, y)):
+            np.testing.assert_allclose(results[0], np.cumsum(x + y), rtol=1e-3, atol=1e-4)
+            np.testing.assert_array_equal(results[1], x)
+
+
+def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
+    a, b, c = (graph_input(name, k, (1000,), F32) for k, name in enumerate("abc"))
+    first = make("cumsum", a, axis=0)
+    total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
+    with executable([total]) as program:
+        one = loaded(program)
+        ahead = [step.goes_ahead for step in one.steps({}) if isinstance(step, Transfer)]
+        assert True in ahead[:-1]
+        assert False in ahead[:-1]  # the last one is of the result
+        given = [data(1000, seed=k) for k in range(3)]
+        inner = np.cumsum(np.cumsum(given[0].astype(np.float64))) + given[1]
+        for results in (program(*given), program(*given), program.run_checked(*given)):
+            np.testing.assert_allclose(results[0], np.cumsum(inner) + given[2], rtol=1e-3, atol=1)
+
+
+def test_runs_begun_one_after_another_have_arguments_of_their_own() -> None:
+    with executable([make("neg", graph_input("x", 0, (5,), F32))]) as program:
+        one = loaded(program)
+        begun = [one.start([data(5, seed=k)], {}) for k in range(3)]
+        for k in (2, 0, 1):
+            np.testing.assert_array_equal(begun[k].result()[0], -data(5, seed=k))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 1023])
+def test_arguments_and_results_of_any_number_of_bytes_are_copied(count: int) -> None:
+    x = graph_input("x", 0, (arenite.Var("n", 0, 2000),), arenite.dtype.of("uint8"))
+    given = np.random.default_rng(count).integers(0, 255, count).astype(np.uint8)
+    with executable([make("add", x, x), make("le", x, make("abs", x))]) as program:
+        for results in (program(given), program.run_checked(given)):
+            np.testing.assert_array_equal(results[0], given + given)
+            np.testing.assert_array_equal(results[1], np.ones(count, np.bool_))
 
 
 def test_a_cancelled_run_hands_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

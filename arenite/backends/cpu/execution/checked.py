@@ -180,12 +180,12 @@ class _Walk:
         """Run a launch twice and compare."""
         memory = self._memory
         k = int(self._part.table.entries[tick]["kernel"])
-        launch, kernel = self._part.assembly.launches[k], self._part.kernels[k]
-        reads = [self._span(k, number) for number in launch.reads]
+        kernel = self._part.kernels[k]
+        reads, writes = self._touched(k)
         before = memory.bytes.copy()
         is_written = np.zeros(len(before), np.bool_)
-        for number in launch.writes:
-            is_written[self._span(k, number)] = True
+        for span in writes:
+            is_written[span] = True
         made = []
         for pattern in PATTERNS:
             memory.bytes[:] = pattern
@@ -198,16 +198,23 @@ class _Walk:
                 raise self._undeclared(k, "writes", int(changed[0]))
             made.append(memory.bytes.copy())
         one, other = made
-        for number in kernel.outs:
+        for number, span in zip(kernel.outs, writes, strict=False):
             if not self._knows_size(k, number):
                 continue  # it is the one that finds it
-            span = self._span(k, number)
             differs = span.start + np.flatnonzero(one[span] != other[span])
             if len(differs):
                 at = int(differs[0])
                 is_left = (one[at], other[at]) == PATTERNS
                 raise self._undeclared(k, "leaves unwritten" if is_left else _READS, at)
         memory.bytes[:] = np.where(is_written, other, before)
+
+    def _touched(self, k: int) -> tuple[list[slice], list[slice]]:
+        """The bytes that launch `k` declares to read, and to write: results first."""
+        launch = self._part.assembly.launches[k]
+        spans = [self._span(k, number) for number in (*launch.reads, *launch.writes)]
+        for at, start, end in launch.parts:
+            spans[at] = slice(spans[at].start + start, spans[at].start + end)
+        return spans[: len(launch.reads)], spans[len(launch.reads) :]
 
     def _knows_size(self, k: int, number: ValueId) -> bool:
         """Whether launch `k` gets the sizes that a value depends on, where they are found."""
@@ -233,12 +240,15 @@ class _Walk:
         return slice(span.start, span.start + evaluate(nbytes, self.sizes))
 
     def _undeclared(self, k: int, how: str, at: int) -> UndeclaredAccess:
-        kernel, writes = self._part.kernels[k], self._part.assembly.launches[k].writes
+        kernel, launch = self._part.kernels[k], self._part.assembly.launches[k]
         where = f"; it comes from {kernel.origins[0]}" if kernel.origins else ""
-        names = ", ".join(repr(self._program.values[int(number)].name) for number in writes)
+        names = [repr(self._program.values[int(number)].name) for number in launch.writes]
+        for written, start, end in launch.parts:
+            if written >= len(launch.reads):
+                names[written - len(launch.reads)] += f" (bytes {start} to {end})"
         return UndeclaredAccess(
             f"kernel {kernel.entry_point} {how} {self._place_of(at)}; it declares to write "
-            f"{names or 'nothing'}{where}"
+            f"{', '.join(names) or 'nothing'}{where}"
         )
 
     def _place_of(self, at: int) -> str:

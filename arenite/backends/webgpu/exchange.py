@@ -1,0 +1,99 @@
+"""The host's side of one run: arguments on their way to the device, and room for what comes back.
+
+An argument whose bytes nobody touches before it comes is written ahead of the command buffer; any
+other is copied in its place among the launches, from a buffer of its own. Results are copied to one
+buffer, behind the error words, that is mapped when the device is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.backends.webgpu.dispatch import new_buffer
+from arenite.backends.webgpu.memory import Constant
+from arenite.backends.webgpu.results import Output
+from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
+from arenite.ir.dim import evaluate
+from arenite.program.compiled import Compiled
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A launch that copies a value of the host, by number, to bytes of a buffer, or from there."""
+
+    name: str
+    value: int
+    gpu: Any  # wgpu's handle
+    at: int
+    nbytes: int  # of whole words
+    goes_ahead: bool  # of all that is recorded
+
+
+class Exchange:
+    """Made for the arrays of a run; `outputs` are its results, in the program's order."""
+
+    def __init__(
+        self,
+        device: WebGpuAllocator,
+        compiled: Compiled,
+        constants: Mapping[int, Constant],
+        arrays: Sequence[Array],
+        sizes: Mapping[str, int],
+    ) -> None:
+        self._device = device
+        self._arrays = {
+            number: arrays[compiled.values[number].source]
+            for number in compiled.frame.numbers("input")
+        }
+        end = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
+        self.outputs: list[Output] = []
+        self._received: dict[int, int] = {}  # where in the staging a result begins
+        for number in compiled.outputs:
+            value = compiled.values[number]
+            dtype, shape = value.dtype.to_numpy(), tuple(evaluate(d, sizes) for d in value.shape)
+            if value.kind == "output":
+                if number not in self._received:
+                    self._received[number] = end
+                    end += in_words(evaluate(value.nbytes, sizes))
+                self.outputs.append(Output(shape, dtype, self._received[number]))
+            else:
+                is_input = value.kind == "input"
+                known = arrays[value.source] if is_input else constants[number].array()
+                self.outputs.append(Output(shape, dtype, known=known))
+        self.staging = new_buffer(device, end, "COPY_DST MAP_READ")
+
+    def record(self, encoder: Any, one: Transfer) -> None:
+        """Put a copy into a command buffer, or into the queue ahead of it."""
+        if one.value not in self._arrays:
+            begin = self._received[one.value]
+            encoder.copy_buffer_to_buffer(one.gpu, one.at, self.staging, begin, one.nbytes)
+            return
+        data, gpu = _bytes(self._arrays[one.value]), self._device.device
+        if one.goes_ahead:
+            gpu.queue.write_buffer(one.gpu, one.at, data)
+            return
+        with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):
+            upload = gpu.create_buffer_with_data(data=data, usage="COPY_SRC")
+        encoder.copy_buffer_to_buffer(upload, 0, one.gpu, one.at, one.nbytes)
+
+
+def _bytes(array: Array) -> NDArray[np.uint8]:
+    """Those of an array, and as many zeros as make whole words of them."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return (
+        np.pad(data, (0, in_words(data.nbytes) - data.nbytes))
+        if data.nbytes % WORD_NBYTES
+        else data
+    )
+
+
+def in_words(nbytes: int) -> int:
+    """As many bytes as whole words take."""
+    return -(-nbytes // WORD_NBYTES) * WORD_NBYTES
