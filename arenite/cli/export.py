@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arenite.cli import language, manner
+from arenite.cli import language, output
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP
 from arenite.device.allocator import readable_nbytes
@@ -83,7 +83,7 @@ def export(
             on_progress=told,
         )
     _report(made, out, json)
-    return manner.EXIT_DONE
+    return output.EXIT_DONE
 
 
 def _program(model: str) -> tuple[Any, str]:
@@ -112,9 +112,9 @@ def _report(made: Exported, folder: Path, json: bool) -> None:
             "arena_nbytes": made.arena_nbytes,
             "weights_nbytes": made.weights_nbytes,
         }
-        manner.print_json("export", fields)
+        output.print_json("export", fields)
         return
     rows = [(file.path.name, f"{file.nbytes:,}", file.about) for file in made.files]
-    manner.print_table(("file", "bytes", "what it is"), rows, right=("bytes",), console=manner.out)
+    output.print_table(("file", "bytes", "what it is"), rows, right=("bytes",), console=output.out)
     arena, weights = map(readable_nbytes, (made.arena_nbytes, made.weights_nbytes))
-    manner.out.print(f"\n{made.name} runs in an arena of {arena}, beside weights of {weights}.")
+    output.out.print(f"\n{made.name} runs in an arena of {arena}, beside weights of {weights}.")
