@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from arenite.frontends.language import LanguageFile
-from arenite.generate.apart import prepare_apart
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK
+from arenite.generate.child_process import prepare_in_child
 from arenite.generate.model import LanguageModel, Settings
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def load(
         "block": block,
         "sessions": sessions,
     }
-    prepare_apart(file, options, on_progress)
+    prepare_in_child(file, options, on_progress)
     return LanguageModel(Settings(file, **options), threads=threads, on_progress=on_progress)
 
 

@@ -67,7 +67,7 @@ def chat(
         sampling_of(choosing.given())
     path = language.obtain(model, loading.offline)
     name = language.title(model, path)
-    with lines.opened(default_folder() / "chat_history", complete) as typed:
+    with lines.open_lines(default_folder() / "chat_history", complete) as typed:
         with typed.unheard():
             loaded = language.load(path, name, loading, wanted="text")
         with loaded:

@@ -150,7 +150,7 @@ def _piped_line() -> str:
 
 
 @contextmanager
-def opened(history: Path, complete: Complete | None = None) -> Iterator[Lines]:
+def open_lines(history: Path, complete: Complete | None = None) -> Iterator[Lines]:
     """Lines from standard input. On a terminal those typed inside are kept in a file for the next
     time."""
     lines = Lines(complete)

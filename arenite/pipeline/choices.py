@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.pipeline.identity import identity
 from arenite.program import cache
 from arenite.program.options import USUAL, Options
@@ -51,7 +51,7 @@ def all_choices() -> dict[str, str]:
     return {}
 
 
-def choices_of(graph: Graph | Outline, options: Options = USUAL) -> dict[str, str]:
+def choices_of(graph: Graph | GraphInterface, options: Options = USUAL) -> dict[str, str]:
     """Those of them that are about kernels of this graph."""
     chosen = all_choices()
     if not chosen:
@@ -62,7 +62,7 @@ def choices_of(graph: Graph | Outline, options: Options = USUAL) -> dict[str, st
     if found is None:
         from arenite.pipeline.contents import contents_of
 
-        found = dict.fromkeys(contents_of(Outline.of(graph).graph, options), True)
+        found = dict.fromkeys(contents_of(GraphInterface.of(graph).graph, options), True)
         _write(key, found)
     return {content: chosen[content] for content in found if content in chosen}
 

@@ -29,9 +29,9 @@ from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE
-from arenite.pipeline.held import Held, Rows
-from arenite.pipeline.opened import Opened, OpenSegments
-from arenite.pipeline.stages import AnySegment, Call, Frame, Segment, Staging
+from arenite.pipeline.memory_use import MemoryUse, Rows
+from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
+from arenite.pipeline.stages import AnySegment, Call, Segment, StagedGraph, Staging
 from arenite.pipeline.targets import Targets, room_in, targets_of
 
 Array = NDArray[Any]
@@ -47,13 +47,13 @@ MAX_VALUES = 16
 class Specializations:
     """Frames by the values of structure that they are for."""
 
-    def __init__(self, staging: Staging, segments: OpenSegments) -> None:
+    def __init__(self, staging: Staging, segments: SegmentCache) -> None:
         self._staging = staging
         self._segments = segments
-        self._frames: dict[Call, OrderedDict[object, Frame]] = {}
+        self._frames: dict[Call, OrderedDict[object, StagedGraph]] = {}
         self.n_made = 0
 
-    def obtain(self, call: Call, values: Sequence[Array]) -> Frame:
+    def obtain(self, call: Call, values: Sequence[Array]) -> StagedGraph:
         """What the function gives for these values, in stages; made when they come first."""
         known = self._frames.setdefault(call, OrderedDict())
         key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in values)
@@ -67,7 +67,7 @@ class Specializations:
         known.move_to_end(key)
         return found
 
-    def _forget(self, frame: Frame) -> None:
+    def _forget(self, frame: StagedGraph) -> None:
         """Give up a frame, and what was made for values inside it."""
         self._segments.forget(frame.segments)
         for call in frame.calls:
@@ -103,17 +103,17 @@ class SegmentedRun:
 
     def __init__(
         self,
-        segments: OpenSegments,
+        segments: SegmentCache,
         special: Specializations,
-        held: Held,
-        enter: Callable[[Opened, list[Array], list[Array | None]], list[Array]],
+        memory: MemoryUse,
+        enter: Callable[[OpenSegment, list[Array], list[Array | None]], list[Array]],
     ) -> None:
         self._segments = segments
         self._special = special
-        self._held = held
+        self._memory = memory
         self._enter = enter
         self._is_cancelled = False
-        self._inside: Opened | None = None  # what native code is in
+        self._inside: OpenSegment | None = None  # what native code is in
         self._calls = {
             "arange": self._arange,
             "branch": self._branch,
@@ -124,7 +124,7 @@ class SegmentedRun:
 
     def whole(
         self,
-        frame: Frame,
+        frame: StagedGraph,
         arrays: Sequence[Array],
         sizes: Sizes,
         out: Sequence[Array] | None = None,
@@ -132,7 +132,7 @@ class SegmentedRun:
         """The results of the outermost frame, as arrays of their own; the first of them in `out`,
         where that is given."""
         for array in (*arrays, *(out or ())):
-            self._held.lend(array)
+            self._memory.lend(array)
         sizes = dict(sizes)
         if out is None:
             return _owned(self._frame(frame, arrays, sizes), arrays)
@@ -153,7 +153,7 @@ class SegmentedRun:
 
     def _frame(
         self,
-        frame: Frame,
+        frame: StagedGraph,
         arrays: Sequence[Array],
         sizes: Sizes,
         targets: Mapping[Node, Array] = NO_TARGETS,
@@ -174,15 +174,15 @@ class SegmentedRun:
                     self._calls[call.node.op](call, values, sizes, targets)
                 for node in stage.dropped:
                     if node in values:
-                        self._held.drop(values.pop(node))
+                        self._memory.drop(values.pop(node))
             return [values[node] for node in frame.results]
         finally:
             for array in values.values():
-                self._held.drop(array)
+                self._memory.drop(array)
 
     def _keep(self, values: Values, node: Node, array: Array, is_lent: bool = False) -> None:
         values[node] = array
-        self._held.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
+        self._memory.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
 
     def _segment(
         self, segment: Segment, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
@@ -207,16 +207,16 @@ class SegmentedRun:
         if self._is_cancelled:
             raise RunCancelled("the run was cancelled; the Executable can be called again")
         lent_nbytes = sum(room.nbytes for room in rooms if room is not None)
-        opened = self._segments.obtain(segment, sizes, self._held, lent_nbytes)
-        opened.n_entered += 1
-        self._inside = opened
+        program = self._segments.obtain(segment, sizes, self._memory, lent_nbytes)
+        program.n_entered += 1
+        self._inside = program
         try:
-            out = [*rooms, *[None] * (len(opened.sized.graph.outputs) - len(rooms))]
-            return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)], out)
+            out = [*rooms, *[None] * (len(program.sized.graph.outputs) - len(rooms))]
+            return self._enter(program, [*given, *program.sized.extra_inputs(sizes)], out)
         except MemoryError as problem:
             if isinstance(problem, AreniteError):
                 raise
-            room = ", ".join(f"{name} up to {size}" for name, size in opened.capacities.items())
+            room = ", ".join(f"{name} up to {size}" for name, size in program.capacities.items())
             raise OutOfMemory(
                 f"there is no memory for segment {segment.number}, planned for {room}: {problem}"
             ) from None
@@ -299,10 +299,11 @@ class SegmentedRun:
         entering = sizes_entering(call.node)
         into = {node.attr("index"): targets.get(node) for node in call.nodes}
         rows = [
-            Rows(self._held, f"rows {k} of a loop", into.get(n + k)) for k in range(len(parts.rows))
+            Rows(self._memory, f"rows {k} of a loop", into.get(n + k))
+            for k in range(len(parts.rows))
         ]
         for k, array in enumerate(carried):
-            self._held.add(array, self._carried_name(k, array))
+            self._memory.add(array, self._carried_name(k, array))
         done = 0
         try:
             while done < int(trips) and goes_on:
@@ -316,14 +317,14 @@ class SegmentedRun:
                 goes_on, n_done, made = step(call, given, (done, int(trips)), inner)
                 done += n_done
                 for k, array in enumerate(made[:n]):
-                    self._held.add(array, self._carried_name(k, array))
-                    self._held.drop(carried[k])
+                    self._memory.add(array, self._carried_name(k, array))
+                    self._memory.drop(carried[k])
                     carried[k] = array
                 for stack, some in zip(rows, made[n:], strict=True):
                     stack.extend(some)
         finally:
             for array in carried:
-                self._held.drop(array)
+                self._memory.drop(array)
         return [*carried, *(stack.take() for stack in rows)]
 
     def _once(

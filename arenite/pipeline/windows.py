@@ -24,7 +24,7 @@ from arenite.hazards import BufferRange, Role, order
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
-from arenite.program.data_order import apart, pointed_to
+from arenite.program.data_order import data_hazards, pointed_to
 from arenite.program.launch import Launch
 from arenite.program.steps import StepKind
 
@@ -71,7 +71,7 @@ class Windows:
 
     def _block(self, first: int, stop: int, tick: int) -> _Block:
         befores: list[list[int]] = [[] for _ in range(first, stop)]
-        for edge in order(apart(self._launches[first:stop], self._targets)):
+        for edge in order(data_hazards(self._launches[first:stop], self._targets)):
             befores[edge.after].append(edge.before)
         alone = [k for k in range(stop - first) if not self._is_shared[first + k]]
         for one, other in pairwise(alone):

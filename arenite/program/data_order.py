@@ -14,7 +14,7 @@ from arenite.memory import ValueId
 from arenite.program.launch import Launch
 
 
-def apart(
+def data_hazards(
     launches: Iterable[Launch], targets: Mapping[ValueId, Sequence[ValueId]]
 ) -> list[hazards.Launch]:
     """Hazards over values apart; `targets` is what values that are pointers may point to."""

@@ -26,7 +26,7 @@ from arenite.program.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.closure import ClosureNames
 from arenite.tensor.signature import Signature
-from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
+from arenite.tensor.structure import LEAF, flatten, named, need_same, unflatten
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.tracing import tracing
 from arenite.tensor.variant_states import VariantStates
@@ -99,7 +99,7 @@ class _Source:
         inputs, given = self.signature.traced(values)
         names_of_data = ClosureNames(self.function)
         with tracing() as states, names_of_data.listening():
-            structure, leaves = taken_apart(self.function(*given))
+            structure, leaves = flatten(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
         updates = states.updates
         nodes = everything([*outputs, *(value for _, value in updates)])
@@ -137,7 +137,7 @@ class CompiledFunction(Closing):
         results, targets = None, None
         is_leaf = out is None or (variant is not None and variant.structure is LEAF)
         if variant is not None and self._is_flat and is_leaf:
-            results = variant.executable.quickly(arguments, None if out is None else (out,))
+            results = variant.executable.fast_path(arguments, None if out is None else (out,))
         if variant is None or results is None:
             values, arrays = self._signature.sorted_out(arguments)
             variant = self.variant(*values)
@@ -147,7 +147,7 @@ class CompiledFunction(Closing):
         variant.count_call()
         if out is not None and (targets is None or all(map(is_, results, targets))):
             return out
-        return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
+        return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
 
     def profile(self, *arguments: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
@@ -162,7 +162,7 @@ class CompiledFunction(Closing):
         variant = self.variant(*values)
         with self._states.lent_to(variant):
             results = variant.executable.run_checked(*arrays)
-        return put_together(variant.structure, results)
+        return unflatten(variant.structure, results)
 
     # Variants.
 
@@ -259,7 +259,7 @@ class CompiledFunction(Closing):
 
 def _targets(out: Any, wanted: Any) -> list[Any]:
     """The arrays in `out`, which has the structure of the results."""
-    structure, leaves = taken_apart(out)
+    structure, leaves = flatten(out)
     need_same("out", structure, wanted)
     targets = [leaf for _, leaf in leaves]
     check_targets(targets, [f"out{path}" for path, _ in leaves])

@@ -15,7 +15,7 @@ from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import Number, binary, cast
-from arenite.ir.compose.found import counted, filled
+from arenite.ir.compose.counted_sizes import counted, filled
 from arenite.ir.dim import Dim, Expr, ceildiv
 from arenite.ir.dim import maximum as larger_dim
 from arenite.ir.node import Node

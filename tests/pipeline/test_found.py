@@ -13,7 +13,7 @@ import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import InvalidGraph
 from arenite.ir import Graph, evaluate, full, make, verify
-from arenite.ir.compose.found import nonzero
+from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.dim import Found
 from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
