@@ -207,6 +207,11 @@ class SegmentedExecutable(Closing):
     # What it shows.
 
     @property
+    def device(self) -> str:
+        """What it runs on."""
+        return self._options.device
+
+    @property
     def segments(self) -> tuple[OpenSegment, ...]:
         """Those that are compiled now."""
         return tuple(self._open)
@@ -232,9 +237,12 @@ class SegmentedExecutable(Closing):
     @property
     def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        kernels = [one.kernels for one in self.executables]
-        reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
-        return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])
+        return _joined([one.kernels for one in self.executables])
+
+    @property
+    def load_kernels(self) -> Kernels:
+        """Of those, the ones that read constants alone."""
+        return _joined([one.load_kernels for one in self.executables])
 
     @property
     def passes(self) -> tuple[Record, ...]:
@@ -272,3 +280,8 @@ class SegmentedExecutable(Closing):
         """In a forked process: a run of another thread is another process's now."""
         if not locks.is_mine(self._lock):
             self._is_running, self._running = False, None
+
+
+def _joined(kernels: Sequence[Kernels]) -> Kernels:
+    reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
+    return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])

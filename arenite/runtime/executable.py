@@ -60,6 +60,11 @@ class Executable(Closing):
         self._arguments = Arguments(interface.inputs, interface.vars)
 
     @property
+    def executables(self) -> tuple[Executable, ...]:
+        """Itself alone: it has no segments."""
+        return (self,)
+
+    @property
     def graph(self) -> Graph:
         """What was compiled."""
         return self._interface.graph

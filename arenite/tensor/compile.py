@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from operator import is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import BoundsError, InvalidArgument
@@ -33,8 +33,8 @@ from arenite.tensor.variant_states import VariantStates
 from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
-    from arenite.memory import MemoryPlan
     from arenite.program.cached_kernel import Kernels
+    from arenite.runtime.compiled_program import CompiledProgram, Plan
     from arenite.runtime.executable import Executable
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
@@ -111,8 +111,7 @@ class _Source:
         if unknown:
             raise BoundsError(no_size(unknown[0]))
         executable = compile_program(graph, self.options, threads=self.threads)
-        # One in segments is called and looked at in the same way.
-        return Variant(values, cast("Executable", executable), structure)
+        return Variant(values, executable, structure)
 
 
 class CompiledFunction(Closing):
@@ -183,7 +182,7 @@ class CompiledFunction(Closing):
     # The one program of a function without static arguments.
 
     @property
-    def executable(self) -> Executable:
+    def executable(self) -> CompiledProgram:
         """The program; of a function with static arguments each value has one: `variant(...)`."""
         if self.is_static:
             raise InvalidArgument(
@@ -191,11 +190,15 @@ class CompiledFunction(Closing):
                 "variant(...) gives one, variants all there are"
             )
         [only] = self.variants
-        executable: Executable = only.executable
-        return executable
+        return only.executable
 
     @property
-    def plan(self) -> MemoryPlan:
+    def executables(self) -> tuple[Executable, ...]:
+        """The program, or where it is cut those of its segments that are compiled now."""
+        return self.executable.executables
+
+    @property
+    def plan(self) -> Plan:
         """Where every value lives, and what the program takes."""
         return self.executable.plan
 
@@ -247,8 +250,7 @@ class CompiledFunction(Closing):
         if self.is_static:
             return text + self.variants._repr_html_()
         plan = self.plan
-        nbytes = getattr(plan, "total_nbytes", plan.peak_nbytes)
-        memory = f"<p>{readable_nbytes(nbytes)} of memory in all</p>"
+        memory = f"<p>{readable_nbytes(plan.total_nbytes)} of memory in all</p>"
         return text + memory + self.kernels._repr_html_()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from arenite import locks
 from arenite.errors import RunFailed
@@ -16,7 +16,7 @@ from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 
 if TYPE_CHECKING:
-    from arenite.runtime.executable import Executable
+    from arenite.runtime.compiled_program import CompiledProgram
 
 #: Sets of values for which a function is kept compiled.
 MAX_VARIANTS = 16
@@ -27,7 +27,7 @@ class Variant:
     """The program for one set of values."""
 
     values: tuple[Any, ...]
-    executable: Executable
+    executable: CompiledProgram
     structure: Any  # of what the function returned, for `structure.unflatten`
     state_names: tuple[str, ...] = ()
     n_calls: int = 0
@@ -50,7 +50,11 @@ class Variants(Sequence[Variant]):
     def __len__(self) -> int:
         return len(self.kept)
 
-    def __getitem__(self, k: Any) -> Any:
+    @overload
+    def __getitem__(self, k: int) -> Variant: ...
+    @overload
+    def __getitem__(self, k: slice) -> tuple[Variant, ...]: ...
+    def __getitem__(self, k: int | slice) -> Variant | tuple[Variant, ...]:
         return self.kept[k]
 
     def __iter__(self) -> Iterator[Variant]:
