@@ -118,7 +118,9 @@ def main() -> None:
     if settings.memory is not None:
         _ = settings.plan
     compile_graph(
-        settings.interface, on_progress=lambda done, total: tell(COMPILING, done, total)
+        settings.interface,
+        settings.options,
+        on_progress=lambda done, total: tell(COMPILING, done, total),
     ).close()
     if handed:
         cache.default().hand_over(int(handed))

@@ -113,9 +113,11 @@ def plan_graph(graph: Graph | GraphInterface, options: Options = USUAL) -> Memor
     return made[0] if made else MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
-def cached_fact(graph: Graph | GraphInterface, question: str, find: Callable[[], str]) -> str:
+def cached_fact(
+    graph: Graph | GraphInterface, question: str, find: Callable[[], str], options: Options = USUAL
+) -> str:
     """The answer to a question about a graph, found once and kept in the cache."""
-    key = cache.key_of(_key("fact", GraphInterface.of(graph), USUAL), question)
+    key = cache.key_of(_key("fact", GraphInterface.of(graph), options), question)
     sections = cache.default().obtain(key, lambda: {"fact": find().encode()}, needs=("fact",))
     return bytes(sections["fact"]).decode()
 
