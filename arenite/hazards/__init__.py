@@ -5,17 +5,31 @@ the next one must wait; `order` gives the fewest edges for a whole sequence; `ve
 code of its own, that an order leaves no race. All of them work on bytes of storages alone.
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenite.hazards.ordering import Edge, order
-    from arenite.hazards.proof import Loop, Order, Race, find_race, verify
-    from arenite.hazards.ranges import BufferRange, ByteView, HazardKind, Launch, Role
-    from arenite.hazards.tracker import HazardTracker
+    from arenite.hazards.ordering import Edge as Edge, order as order
+    from arenite.hazards.proof import (
+        Loop as Loop,
+        Order as Order,
+        Race as Race,
+        find_race as find_race,
+        verify as verify,
+    )
+    from arenite.hazards.ranges import (
+        BufferRange as BufferRange,
+        ByteView as ByteView,
+        HazardKind as HazardKind,
+        Launch as Launch,
+        Role as Role,
+    )
+    from arenite.hazards.tracker import HazardTracker as HazardTracker
 else:
     from arenite.lazy import names_of
 
-    __getattr__, __dir__ = names_of(
+    __getattr__, __dir__, __all__ = names_of(
         "arenite.hazards",
         {
             "ordering": "Edge order",
@@ -24,19 +38,3 @@ else:
             "tracker": "HazardTracker",
         },
     )
-
-__all__ = [
-    "BufferRange",
-    "ByteView",
-    "Edge",
-    "HazardKind",
-    "HazardTracker",
-    "Launch",
-    "Loop",
-    "Order",
-    "Race",
-    "Role",
-    "find_race",
-    "order",
-    "verify",
-]
