@@ -31,7 +31,7 @@ from arenite.tensor.base import (
     record_origin,
     shape_of,
 )
-from arenite.tensor.elementwise import arithmetic, choose
+from arenite.tensor.elementwise import choose
 from arenite.tensor.linear import summed_products
 from arenite.tensor.movement import joined
 from arenite.tensor.promote import FLOAT64, INT64, INTEGERS
@@ -246,16 +246,6 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
     where(x > 0, x, 0)
     """
     return wrap(choose(condition, a, b))
-
-
-def maximum(a: Any, b: Any) -> Tensor:
-    """The larger of two, element by element; NaN where one is."""
-    return wrap(arithmetic("maximum", a, b))
-
-
-def minimum(a: Any, b: Any) -> Tensor:
-    """The smaller of two, element by element; NaN where one is."""
-    return wrap(arithmetic("minimum", a, b))
 
 
 def einsum(subscripts: str, *operands: Any) -> Tensor:

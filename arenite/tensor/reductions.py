@@ -99,7 +99,7 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(self._variance(axis, ddof, keepdims))
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
-        """The standard deviation: the square root of `var`."""
+        """The standard deviation over an axis, several, or all: the square root of `var`."""
         return self._new(unary("sqrt", self._variance(axis, ddof, keepdims)))
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
@@ -177,7 +177,7 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(make(op, node, axis=axis_of(axis, node.ndim), descending=descending))
 
     def sort(self, axis: int | None = -1, descending: bool = False) -> Self:
-        """Stable; NaN is greater than every number."""
+        """Sorted along an axis; stable, and NaN is greater than every number."""
         return self._sorted("sort", axis, descending)
 
     def argsort(self, axis: int | None = -1, descending: bool = False) -> Self:
