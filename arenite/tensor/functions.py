@@ -1,7 +1,8 @@
 """NumPy's everyday functions, on tensors and on whatever becomes one.
 
 Each is the operator or the method of Tensor of its name: `exp(x)` is `asarray(x).exp()`, and
-`sum(x, 0)` is `asarray(x).sum(0)`. Like these they compute nothing yet.
+`sum(x, 0)` is `asarray(x).sum(0)`. Like these they compute nothing yet. All that is defined here
+without an underscore is public.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from arenite.tensor.creation import asarray, wrap
-from arenite.tensor.elementwise import arithmetic
-from arenite.tensor.linear import product_of
+from arenite.tensor import creation, elementwise, linear
 from arenite.tensor.tensor import Tensor
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _X = inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY, annotation="Any")
 
 
-def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
+def _function(method: Callable[Concatenate[Tensor, _P], _R]) -> Callable[Concatenate[Any, _P], _R]:
     """A method as a function, with its arguments and its docstring."""
 
-    def function(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(asarray(x), *args, **kwargs)
+    def function(x: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return method(creation.asarray(x), *args, **kwargs)
 
     signature = inspect.signature(method)
     function.__name__ = function.__qualname__ = method.__name__
@@ -39,7 +38,7 @@ def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatena
 
 def _binary(name: str, op: str, about: str) -> Callable[[Any, object], Tensor]:
     def function(a: Any, b: object) -> Tensor:
-        return wrap(arithmetic(op, a, b))
+        return creation.wrap(elementwise.arithmetic(op, a, b))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = about
@@ -51,7 +50,7 @@ def _binary(name: str, op: str, about: str) -> Callable[[Any, object], Tensor]:
 
 def abs(x: Any) -> Tensor:  # noqa: A001
     """Without the sign; of complex numbers the magnitude."""
-    return asarray(x).abs()
+    return creation.asarray(x).abs()
 
 
 exp = _function(Tensor.exp)
@@ -121,22 +120,22 @@ nonzero = _function(Tensor.nonzero)
 
 def matmul(a: Any, b: object) -> Tensor:
     """The matrix product over the last two axes; those before broadcast."""
-    return wrap(product_of(a, b))
+    return creation.wrap(linear.product_of(a, b))
 
 
 def dot(a: Any, b: Any) -> Tensor:
     """Sums of products: the last axis of a with the last but one of b."""
-    return asarray(a).dot(b)
+    return creation.asarray(a).dot(b)
 
 
 def outer(a: Any, b: Any) -> Tensor:
     """Each element of a with each of b."""
-    return asarray(a).outer(b)
+    return creation.asarray(a).outer(b)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     """Sums of products over axes of both."""
-    return asarray(a).tensordot(b, axes)
+    return creation.asarray(a).tensordot(b, axes)
 
 
 # Shapes and places.
@@ -159,24 +158,24 @@ triu = _function(Tensor.triu)
 
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1."""
-    return asarray(x).reshape(shape)
+    return creation.asarray(x).reshape(shape)
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Tensor:
     """Axes in the order given, or backwards."""
-    return asarray(x).transpose(axes)
+    return creation.asarray(x).transpose(axes)
 
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """Stretched to a shape."""
-    return asarray(x).broadcast_to(shape)
+    return creation.asarray(x).broadcast_to(shape)
 
 
 def tile(x: Any, reps: Any) -> Tensor:
     """The whole again and again."""
-    return asarray(x).tile(reps)
+    return creation.asarray(x).tile(reps)
 
 
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Tensor:
     """With a border of a value; widths as numpy.pad has them."""
-    return asarray(x).pad(pad_width, constant_values, mode)
+    return creation.asarray(x).pad(pad_width, constant_values, mode)
