@@ -39,31 +39,14 @@ MAX_AXES = 32
 MAX_BITS = 2**63  # of one tensor, sizes of zero counted as one
 IS_SWAPPED = sys.byteorder == "big"  # data is little-endian
 
-DTYPES = {
-    name: dtypes.of(spelled)
-    for name, spelled in {
-        "BOOL": "bool",
-        "F4": "float4_e2m1fn",
-        "F6_E2M3": "float6_e2m3fn",
-        "F6_E3M2": "float6_e3m2fn",
-        "U8": "uint8",
-        "I8": "int8",
-        "F8_E5M2": "float8_e5m2",
-        "F8_E4M3": "float8_e4m3fn",
-        "F8_E8M0": "float8_e8m0fnu",
-        "I16": "int16",
-        "U16": "uint16",
-        "F16": "float16",
-        "BF16": "bfloat16",
-        "I32": "int32",
-        "U32": "uint32",
-        "F32": "float32",
-        "C64": "complex64",
-        "F64": "float64",
-        "I64": "int64",
-        "U64": "uint64",
-    }.items()
-}
+#: Types as the format and as we spell them.
+_SPELLINGS = (
+    "BOOL=bool F4=float4_e2m1fn F6_E2M3=float6_e2m3fn F6_E3M2=float6_e3m2fn U8=uint8 I8=int8 "
+    "F8_E5M2=float8_e5m2 F8_E4M3=float8_e4m3fn F8_E8M0=float8_e8m0fnu I16=int16 U16=uint16 "
+    "F16=float16 BF16=bfloat16 I32=int32 U32=uint32 F32=float32 C64=complex64 F64=float64 "
+    "I64=int64 U64=uint64"
+).split()
+DTYPES = {name: dtypes.of(ours) for name, ours in (pair.split("=") for pair in _SPELLINGS)}
 
 
 _FIELDS = {"dtype", "shape", "data_offsets"}

@@ -49,17 +49,6 @@ class Sampler:
         at = self._pick(weights) if weights.size > 1 else 0
         return at if tokens is None else int(tokens[at])
 
-    def chances(
-        self,
-        logits: NDArray[np.float32],
-        recent: Sequence[int] = (),
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> tuple[Indices, NDArray[np.float64]]:
-        """The tokens that `choose` would choose from and how likely each is."""
-        tokens, weights = self._weights(logits, recent, allowed)
-        exact = weights.astype(np.float64)
-        return np.arange(weights.size) if tokens is None else tokens, exact / exact.sum()
-
     def _weights(
         self,
         logits: NDArray[np.float32],

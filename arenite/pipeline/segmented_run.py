@@ -114,13 +114,6 @@ class SegmentedRun:
         self._enter = enter
         self._is_cancelled = False
         self._inside: OpenSegment | None = None  # what native code is in
-        self._calls = {
-            "arange": self._arange,
-            "branch": self._branch,
-            "growing_loop": self._growing_loop,
-            "loop": self._loop,
-            "specialize": self._specialize,
-        }
 
     def whole(
         self,
@@ -171,7 +164,7 @@ class SegmentedRun:
                 if stage.segment is not None:
                     self._segment(stage.segment, values, sizes, targets)
                 for call in stage.calls:
-                    self._calls[call.node.op](call, values, sizes, targets)
+                    getattr(self, f"_on_{call.node.op}")(call, values, sizes, targets)
                 for node in stage.dropped:
                     if node in values:
                         self._memory.drop(values.pop(node))
@@ -225,7 +218,7 @@ class SegmentedRun:
 
     # What is done between segments.
 
-    def _arange(
+    def _on_arange(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         """The range itself is made up where it is read."""
@@ -234,7 +227,7 @@ class SegmentedRun:
             raise BoundsError(f"arange: {count} elements are more than any memory has")
         sizes[call.node.attr("size").name] = max(0, count)
 
-    def _branch(
+    def _on_branch(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         condition, *given = (values[node] for node in call.node.inputs)
@@ -243,7 +236,7 @@ class SegmentedRun:
         results = self._frame(side, given, sizes, targets_of(call, side, targets))
         self._made(call, values, results, targets)
 
-    def _specialize(
+    def _on_specialize(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         given = [values[node] for node in call.node.inputs]
@@ -253,7 +246,7 @@ class SegmentedRun:
         self._learn(call.node, results, sizes)
         self._made(call, values, results, targets)
 
-    def _loop(
+    def _on_loop(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         """A plain loop with a cut in its body: rows of iterations that were left out are zero."""
@@ -273,7 +266,7 @@ class SegmentedRun:
         made_rows = [array for array in results if array is not None]
         self._made(call, values, made_rows, targets)
 
-    def _growing_loop(
+    def _on_growing_loop(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         node = call.node

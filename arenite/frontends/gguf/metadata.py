@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -98,20 +99,16 @@ def _short_text_ends(data: bytes | memoryview, start: int, length: int) -> NDArr
     return start + ends[:n_sure].astype(np.int64)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class MetadataArray:
     """An array of the file, not decoded yet."""
 
-    __slots__ = ("end", "kind", "length", "place", "source", "start")
-
-    def __init__(
-        self, kind: int, place: str, start: int, end: int, length: int, source: Cursor
-    ) -> None:
-        self.kind = kind  # of its elements
-        self.place = place  # for errors
-        self.start = start  # of the elements' bytes
-        self.end = end
-        self.length = length
-        self.source = source
+    kind: int  # of its elements
+    place: str  # for errors
+    start: int  # of the elements' bytes
+    end: int
+    length: int
+    source: Cursor
 
     def __repr__(self) -> str:
         return f"MetadataArray(kind={self.kind}, length={self.length})"
@@ -221,36 +218,31 @@ class Metadata:
     def __repr__(self) -> str:
         return f"<Metadata of {self.path}: {len(self)} keys>"
 
+    def _value(self, key: str, default: Value | None) -> Value:
+        return self[key] if default is None or key in self else default
+
     def text(self, key: str, default: str | None = None) -> str:
         """A text; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         return value if isinstance(value, str) else self._refuse(key, value, "text")
 
     def integer(self, key: str, default: int | None = None) -> int:
         """A whole number; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(key, value, "an integer")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """An integer or a float, as a float."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._refuse(key, value, "a number")
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """A truth value; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         return value if isinstance(value, bool) else self._refuse(key, value, "a flag")
 
     def array(self, key: str) -> MetadataArray:
