@@ -130,6 +130,6 @@ def _examine_target(facts: dict[str, str], missing: list[str]) -> None:
 def _examine_cache(facts: dict[str, str]) -> None:
     from arenite.program import cache
 
-    found = cache.default().info()
-    where = found.why_in_memory if found.folder is None else str(found.folder)
-    facts["cache"] = f"{where}, {found.n_entries} entries, {readable_nbytes(found.nbytes)}"
+    store = cache.default().info()
+    where = store.why_in_memory if store.folder is None else str(store.folder)
+    facts["cache"] = f"{where}, {store.n_entries} entries, {readable_nbytes(store.nbytes)}"

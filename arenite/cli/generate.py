@@ -88,17 +88,17 @@ def generate(
         else:
             tokens = words.encode(text, special=special)
         language.check_prompt(loaded, len(tokens))
-        made = ""
+        answer = ""
         for piece in generate(loaded.session(), tokens, sampling, words):
-            made += piece.text
+            answer += piece.text
             if not json:
                 sys.stdout.write(piece.text)
                 sys.stdout.flush()
         assert piece.stats is not None
         if json:
-            result = {"model": name, "text": made, "finish": piece.finish}
+            result = {"model": name, "text": answer, "finish": piece.finish}
             output.print_json("generate", result | asdict(piece.stats))
-        elif not made.endswith("\n"):
+        elif not answer.endswith("\n"):
             print()
     logger.info("%s", piece.stats)
     if any(part is not None for part in shape.values()) and piece.finish != "stop":

@@ -206,8 +206,8 @@ def _bind(editor: ModuleType, complete: Complete | None) -> bool:
 def _completer(editor: ModuleType, complete: Complete) -> Callable[[str, int], str | None]:
     def completion(word: str, number: int) -> str | None:
         before = editor.get_line_buffer()[: editor.get_begidx()]
-        found = complete(before, word)
-        return found[number] if number < len(found) else None
+        candidates = complete(before, word)
+        return candidates[number] if number < len(candidates) else None
 
     return completion
 

@@ -49,7 +49,7 @@ def models(
     """
     from arenite import fetch
 
-    found = fetch.models()
+    known = fetch.models()
     if json:
         rows = [
             {
@@ -60,7 +60,7 @@ def models(
                 "path": None if info.path is None else str(info.path),
                 "is_default": info.name == fetch.DEFAULT,
             }
-            for info in found
+            for info in known
         ]
         output.print_json("models", {"models": rows})
         return output.EXIT_DONE
@@ -73,7 +73,7 @@ def models(
             "no" if info.path is None else "yes",
             f"default: {info.about}" if info.name == fetch.DEFAULT else info.about,
         )
-        for info in found
+        for info in known
     ]
     output.print_table(titles, cells, right=("size",))
     return output.EXIT_DONE

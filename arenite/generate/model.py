@@ -146,20 +146,20 @@ class LanguageModel(Closing):
         self.file = settings.file
         tell = on_progress or (lambda what, done, total: None)
         tell("planning", 0, None)
-        found = saved_program(settings.interface, settings.options, threads=threads)
-        if found is not None:
-            settings.checked(found.plan)
+        executable = saved_program(settings.interface, settings.options, threads=threads)
+        if executable is not None:
+            settings.checked(executable.plan)
         else:
             if settings.memory is not None:
                 _ = settings.plan
             with settings.refusals():
-                found = compile_graph(
+                executable = compile_graph(
                     settings.interface,
                     settings.options,
                     threads=threads,
                     on_progress=lambda done, total: tell(COMPILING, done, total),
                 )
-        self.executable: Executable = found
+        self.executable: Executable = executable
         try:
             self.executable.pack(lambda done, total: tell(PACKING, done, total))
         except BaseException:
@@ -191,13 +191,13 @@ class LanguageModel(Closing):
         from arenite.generate.tokenizer import Tokenizer
 
         if self.file.gguf is not None:
-            made = Tokenizer.of_gguf(self.file.gguf.metadata)
+            result = Tokenizer.of_gguf(self.file.gguf.metadata)
             self.file.gguf.drop_headers()
         else:
             path = self.file.path
-            made = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
+            result = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
         give_back_heap()  # of what it was made from
-        return made
+        return result
 
     # Text.
 

@@ -45,9 +45,9 @@ def compile_graph(
     """An Executable for a device of this machine: from the cache, where it has been compiled
     before. While code is made, `on_progress(done, total)` hears of kernels."""
     interface = GraphInterface.of(graph)
-    found = saved_program(interface, options, threads=threads)
-    if found is not None:
-        return found
+    saved = saved_program(interface, options, threads=threads)
+    if saved is not None:
+        return saved
     if interface.kept_as is not None:
         interface = GraphInterface.of(interface.graph)
     built: list[Compiled] = []
@@ -99,18 +99,18 @@ def plan_graph(graph: Graph | GraphInterface, options: Options = USUAL) -> Memor
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
     key = _key("plan", interface, options)
-    made: list[MemoryPlan] = []
+    plans: list[MemoryPlan] = []
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.build import plan_program
         from arenite.pipeline.garbage import collected_less_often
 
         with collected_less_often():
-            made.append(plan_program(interface.graph, options).plan)
-            return {"plan": made[0].to_json().encode()}
+            plans.append(plan_program(interface.graph, options).plan)
+            return {"plan": plans[0].to_json().encode()}
 
     sections = store.obtain(key, build_sections, needs=("plan",))
-    return made[0] if made else MemoryPlan.from_json(bytes(sections["plan"]).decode())
+    return plans[0] if plans else MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
 def cached_fact(

@@ -122,8 +122,8 @@ def build(
     def ready(launch: Launch, kernel: Kernel) -> CachedKernel:
         part = code.kernels[kernel.number]
         values = [program.values[int(value)] for value in launch.arrays]
-        found = launch._replace(entry=part.entry)
-        return _cached(found, kernel, built[kernel.number], part, code, values, options.device)
+        bound = launch._replace(entry=part.entry)
+        return _cached(bound, kernel, built[kernel.number], part, code, values, options.device)
 
     at_load = [ready(*one) for one in zip(program.load, program.load_kernels, strict=True)]
     in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]

@@ -88,8 +88,8 @@ class MemoryUse:
 
     def _live(self) -> tuple[tuple[str, int], ...]:
         """Names and bytes of what is held, largest first."""
-        found = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
-        return tuple(sorted(found, key=lambda one: -one[1]))
+        live = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
+        return tuple(sorted(live, key=lambda one: -one[1]))
 
 
 class Rows:
@@ -140,11 +140,11 @@ class Rows:
         room, self._room = self._room, None
         if room is None:
             return None
-        made = room
+        rows = room
         if self._n < len(room):
-            made = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
+            rows = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
         self._memory.drop(room)
-        return made
+        return rows
 
 
 def _nbytes(array: Array) -> int:

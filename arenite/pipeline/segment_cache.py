@@ -70,11 +70,11 @@ class SegmentCache:
         return sum(one.nbytes for one in self._open.values())
 
     def sizes_of(self, segment: AnySegment) -> SegmentSizes | GrowthSizes:
-        found = self._sizes.get(segment)
-        if found is None:
-            found = GrowthSizes(segment) if isinstance(segment, Growth) else SegmentSizes(segment)
-            self._sizes[segment] = found
-        return found
+        sizes = self._sizes.get(segment)
+        if sizes is None:
+            sizes = GrowthSizes(segment) if isinstance(segment, Growth) else SegmentSizes(segment)
+            self._sizes[segment] = sizes
+        return sizes
 
     def obtain(
         self, segment: AnySegment, sizes: Mapping[str, int], memory: MemoryUse, lent_nbytes: int = 0
@@ -97,10 +97,10 @@ class SegmentCache:
         """Compile a segment that needs no size to be found before."""
         about = self.sizes_of(segment)
         if not about.outside and not about.unbounded and isinstance(segment, Segment):
-            found = self._compiled(about, ())
-            memory.need(found.nbytes, f"segment {segment.number}")
-            found.executable.keep_results(memory.budget is None)
-            self._open[segment, ()] = found
+            program = self._compiled(about, ())
+            memory.need(program.nbytes, f"segment {segment.number}")
+            program.executable.keep_results(memory.budget is None)
+            self._open[segment, ()] = program
 
     def _with_room(
         self,
@@ -111,26 +111,26 @@ class SegmentCache:
         lent_nbytes: int,
     ) -> OpenSegment:
         key = (about.segment, capacities)
-        found = self._open.pop(key, None)
-        if found is None:
-            found = self._compiled(about, capacities)
+        program = self._open.pop(key, None)
+        if program is None:
+            program = self._compiled(about, capacities)
         if memory.budget is not None:
-            found.executable.keep_results(False)  # all of it is for what lives
-        outputs = found.sized.outputs_nbytes(sizes) - lent_nbytes
-        room = found.nbytes + outputs
+            program.executable.keep_results(False)  # all of it is for what lives
+        outputs = program.sized.outputs_nbytes(sizes) - lent_nbytes
+        room = program.nbytes + outputs
         while self._open and not memory.fits(room):
             self._close(next(iter(self._open)))
-        named = [f"{name} up to {size}" for name, size in found.capacities.items()]
+        named = [f"{name} up to {size}" for name, size in program.capacities.items()]
         what = f"segment {about.segment.number}{' with ' * bool(named)}{', '.join(named)}"
         try:
             memory.need(room, what)
         except DoesNotFit:
-            found.executable.close()
+            program.executable.close()
             raise
-        self._open[key] = found
+        self._open[key] = program
         while len(self._open) > MAX_OPEN:
             self._close(next(iter(self._open)))
-        return found
+        return program
 
     def _compiled(
         self, about: SegmentSizes | GrowthSizes, capacities: tuple[int, ...]
@@ -160,5 +160,5 @@ class SegmentCache:
 
     def __iter__(self) -> Iterator[OpenSegment]:
         """In the order of the program."""
-        found = sorted(self._open.items(), key=lambda item: (item[0][0].number, item[0][1]))
-        return iter([one for _, one in found])
+        by_number = sorted(self._open.items(), key=lambda item: (item[0][0].number, item[0][1]))
+        return iter([one for _, one in by_number])

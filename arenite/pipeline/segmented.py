@@ -118,14 +118,14 @@ class SegmentedExecutable(Closing):
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times, over all segments. Each
         segment runs twice, of which one run is timed."""
-        made: list[tuple[int, Profile]] = []
+        profiles: list[tuple[int, Profile]] = []
 
         def timed(program: OpenSegment, given: list[Array], _: list[Array | None]) -> list[Array]:
-            made.append((program.segment.number, program.executable.profile(*given)))
+            profiles.append((program.segment.number, program.executable.profile(*given)))
             return program.executable(*given)
 
         self._run(arrays, timed)
-        return joined(made, backend_of(self._options.device).limits())
+        return joined(profiles, backend_of(self._options.device).limits())
 
     def _run(
         self,

@@ -57,15 +57,15 @@ class Specializations:
         """What the function gives for these values, in stages; made when they come first."""
         known = self._frames.setdefault(call, OrderedDict())
         key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in values)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = self._staging.frame(self._graph(call.node, values))
+        frame = known.get(key)
+        if frame is None:
+            frame = known[key] = self._staging.frame(self._graph(call.node, values))
             self.n_made += 1
             if len(known) > MAX_VALUES:
                 _, gone = known.popitem(last=False)
                 self._forget(gone)
         known.move_to_end(key)
-        return found
+        return frame
 
     def _forget(self, frame: StagedGraph) -> None:
         """Give up a frame, and what was made for values inside it."""
@@ -133,9 +133,9 @@ class SegmentedRun:
         results = self._frame(frame, arrays, sizes, targets.by_node, targets.check)
         n = len(out)
         # What is handed through is copied to `out` as it is, unless that comes to lie on it.
-        made = results[:n] if targets.is_apart else _owned(results[:n], arrays)
+        outputs = results[:n] if targets.is_apart else _owned(results[:n], arrays)
         others = _owned(results[n:], arrays)
-        return [*targets.write(made, sizes), *others]
+        return [*targets.write(outputs, sizes), *others]
 
     def cancel(self) -> None:
         """From another thread: end the segment that runs now, and enter no other."""
@@ -254,14 +254,14 @@ class SegmentedRun:
         n = node.attr("carried")
         results = self._iterated(call, values, sizes, targets)
         for k, row in enumerate(loop_parts(node).rows):
-            made = results[n + k]
+            stacked = results[n + k]
             trips = max(0, int(values[node.inputs[0]]))
-            if made is None or len(made) < trips:
-                shape = [evaluate(size, sizes) for size in row.shape] if made is None else []
-                inner = tuple(shape) if made is None else made.shape[1:]
+            if stacked is None or len(stacked) < trips:
+                shape = [evaluate(size, sizes) for size in row.shape] if stacked is None else []
+                inner = tuple(shape) if stacked is None else stacked.shape[1:]
                 whole = np.zeros((trips, *inner), numpy_dtype(row.dtype))
-                if made is not None:
-                    whole[: len(made)] = made
+                if stacked is not None:
+                    whole[: len(stacked)] = stacked
                 results[n + k] = whole
         made_rows = [array for array in results if array is not None]
         self._made(call, values, made_rows, targets)
@@ -273,14 +273,14 @@ class SegmentedRun:
         n = node.attr("carried")
         results = self._iterated(call, values, sizes, targets)
         none = sizes | {size.name: 0 for size in sizes_made(node)}
-        made = [
+        arrays = [
             np.zeros([evaluate(size, none) for size in node.attr("shapes")[k]],
                      numpy_dtype(loop_parts(node).rows[k - n].dtype))
             if array is None else array
             for k, array in enumerate(results)
         ]  # fmt: skip
-        self._learn(node, made, sizes)
-        self._made(call, values, made, targets)
+        self._learn(node, arrays, sizes)
+        self._made(call, values, arrays, targets)
 
     def _iterated(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
@@ -307,13 +307,13 @@ class SegmentedRun:
                     bind_shape("a carried value", one.shape, array.shape, entering, inner)
                 given = [*carried, *captured]
                 step = self._once if call.growth is None else self._many
-                goes_on, n_done, made = step(call, given, (done, int(trips)), inner)
+                goes_on, n_done, results = step(call, given, (done, int(trips)), inner)
                 done += n_done
-                for k, array in enumerate(made[:n]):
+                for k, array in enumerate(results[:n]):
                     self._memory.add(array, self._carried_name(k, array))
                     self._memory.drop(carried[k])
                     carried[k] = array
-                for stack, some in zip(rows, made[n:], strict=True):
+                for stack, some in zip(rows, results[n:], strict=True):
                     stack.extend(some)
         finally:
             for array in carried:
@@ -326,8 +326,8 @@ class SegmentedRun:
         """One iteration: whether to go on, 1, the carried values and the rows."""
         [body] = call.frames
         n = call.node.attr("carried")
-        goes_on, *made = self._frame(body, [np.asarray(at[0], np.int64), *given], sizes)
-        return goes_on, 1, [*made[:n], *(row[None] for row in made[n:])]
+        goes_on, *rows = self._frame(body, [np.asarray(at[0], np.int64), *given], sizes)
+        return goes_on, 1, [*rows[:n], *(row[None] for row in rows[n:])]
 
     def _many(
         self, call: Call, given: list[Array], at: tuple[int, int], sizes: Sizes
@@ -337,8 +337,8 @@ class SegmentedRun:
         done, trips = at
         left, first = np.asarray(trips - done, np.int64), np.asarray(done, np.int64)
         numbers = [left, np.asarray(True), first]
-        *made, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
-        return goes_on, int(n_done), made
+        *rows, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
+        return goes_on, int(n_done), rows
 
     def _carried_name(self, k: int, array: Array) -> str:
         return f"carried value {k}, {array.dtype}{list(array.shape)}"
@@ -366,8 +366,8 @@ class SegmentedRun:
 def _owned(results: Sequence[Array], lent: Sequence[Array]) -> list[Array]:
     """Results as arrays of their own: what was lent, and what comes a second time, as copies."""
     taken = set(map(id, lent))
-    made = []
+    copies = []
     for array in results:
-        made.append(array.copy() if id(array) in taken else array)
+        copies.append(array.copy() if id(array) in taken else array)
         taken.add(id(array))
-    return made
+    return copies

@@ -54,12 +54,12 @@ class Targets:
 
 def targets_of(call: Call, frame: StagedGraph, targets: Mapping[Node, Array]) -> dict[Node, Array]:
     """Those of a call for the results of the frame that is run for it."""
-    found: dict[Node, Array] = {}
+    targets_by_node: dict[Node, Array] = {}
     for node in call.nodes:
-        made = frame.results[node.attr("index")]
-        if node in targets and made not in frame.inputs:
-            found.setdefault(made, targets[node])
-    return found
+        result = frame.results[node.attr("index")]
+        if node in targets and result not in frame.inputs:
+            targets_by_node.setdefault(result, targets[node])
+    return targets_by_node
 
 
 def room_in(array: Array | None, node: Node, sizes: Mapping[str, int]) -> Array | None:

@@ -120,38 +120,38 @@ class Windows:
         return added
 
     def _placed(self, launch: Launch, plan: MemoryPlan) -> list[BufferRange]:
-        found = []
+        placed = []
         for role, values in ((Role.READ, launch.reads), (Role.WRITE, launch.writes)):
             for value in pointed_to(values, lambda v: self._targets.get(v, ())):
                 slot = plan.slots[self._names[int(value)]]
                 storage = 0 if slot.region in ARENA_REGIONS else 1 + int(value)
                 start = slot.offset if storage == 0 else 0
-                found.append(BufferRange(storage, start, start + slot.nbytes, role))
-        return found
+                placed.append(BufferRange(storage, start, start + slot.nbytes, role))
+        return placed
 
 
 def _blocks(program: Lowered) -> list[tuple[int, int, int]]:
     """Launches that stand one behind the other: the first, the one behind the last, the tick."""
-    found: list[tuple[int, int, int]] = []
+    blocks: list[tuple[int, int, int]] = []
     is_open = False
     for k, step in enumerate(program.steps, len(program.load)):
         if step.kind is StepKind.LAUNCH:
             if is_open:
-                first, _, tick = found.pop()
-                found.append((first, step.a + 1, tick))
+                first, _, tick = blocks.pop()
+                blocks.append((first, step.a + 1, tick))
             else:
-                found.append((step.a, step.a + 1, k))
+                blocks.append((step.a, step.a + 1, k))
         is_open = step.kind is StepKind.LAUNCH
-    return found
+    return blocks
 
 
 def _closed(befores: Sequence[Sequence[int]]) -> list[_Earlier]:
     """All that comes before each position, from what comes directly before it."""
-    found: list[_Earlier] = []
+    earlier: list[_Earlier] = []
     for some in befores:
         floor = bits = 0
         for before in some:
-            other_floor, other = found[before]
+            other_floor, other = earlier[before]
             if other_floor > floor:
                 floor, bits = other_floor, bits >> (other_floor - floor) | other
             else:
@@ -159,5 +159,5 @@ def _closed(befores: Sequence[Sequence[int]]) -> list[_Earlier]:
             if before >= floor:
                 bits |= 1 << (before - floor)
         ones = (~bits & (bits + 1)).bit_length() - 1
-        found.append((floor + ones, bits >> ones))
-    return found
+        earlier.append((floor + ones, bits >> ones))
+    return earlier

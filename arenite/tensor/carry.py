@@ -92,23 +92,23 @@ class Carry:
         for k in self._weak:
             given[k] = parameter(self.nodes[k].shape, self.nodes[k].dtype)
         mapping = {given[k]: self.nodes[k] for k in self._weak}
-        made = function(self.wrapped(given))
+        results = function(self.wrapped(given))
         replace_values(mapping)
-        return rebuilt([made], mapping)[made]
+        return rebuilt([results], mapping)[results]
 
     def following(self, returned: Any, carried: Sequence[Node]) -> list[Node]:
         """What the body makes of the state, of the types it had."""
         structure, leaves = flatten(returned)
         need_same(f"the state that the body of {self.what} returns", structure, self.structure)
-        made = []
+        nodes = []
         for (path, leaf), one in zip(leaves, carried, strict=True):
             what = f"the state{at(path)} that the body of {self.what} returns"
             node = as_type(what, leaf, one)
             # Which sizes change, and that the number of axes does not, is looked at by `growing`.
             if not self.grows or node.dtype != one.dtype:
                 need_like(what, node, one, "; with grows=True sizes may change")
-            made.append(node)
-        return made
+            nodes.append(node)
+        return nodes
 
 
 def at(path: str) -> str:

@@ -271,8 +271,8 @@ def _targets(out: Any, wanted: Any) -> list[Any]:
 def _output_names(paths: Sequence[str]) -> tuple[str, ...]:
     """Names of results: keys and fields where there are some, else numbers."""
     names = [named("", path) for path in paths]
-    made = [f"out{k}" if not name or name.isdigit() else name for k, name in enumerate(names)]
-    return tuple(made if len(set(made)) == len(made) else (f"out{k}" for k in range(len(made))))
+    keys = [f"out{k}" if not name or name.isdigit() else name for k, name in enumerate(names)]
+    return tuple(keys if len(set(keys)) == len(keys) else (f"out{k}" for k in range(len(keys))))
 
 
 def _returned(path: str, leaf: Any) -> Node:

@@ -58,8 +58,8 @@ def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
         what = f"what cond gives for false{at(path)}"
         yes, no = of_one_type(what, a, b)
         need_like(what, no, yes)
-        made = weak_result(make("if", condition, yes, no), [operand_of(a), operand_of(b)])
-        chosen.append(wrap(made))
+        branch = weak_result(make("if", condition, yes, no), [operand_of(a), operand_of(b)])
+        chosen.append(wrap(branch))
     choose_states(condition, states, other_states)
     return unflatten(structure, chosen)
 
@@ -227,8 +227,8 @@ def scan(
         state, row = step(number, carry.wrapped(carried))
         out_structure, outs = flatten(row)
         shown[:] = [out_structure]
-        made = [node_of(leaf) for _, leaf in outs]
-        return Body(carry.following(state, carried), made)
+        rows = [node_of(leaf) for _, leaf in outs]
+        return Body(carry.following(state, carried), rows)
 
     carry.settle(lambda state: step(parameter((), INT64), state)[0])
     last, rows = _looped(_trips(trips), carry.nodes, build)
@@ -255,12 +255,12 @@ def _looped(
         states[:] = beside
         return _with_states(body, list(beside.values()), inside.unchanged())
 
-    made = growing(trips, initial, build_with_states, condition=condition, origins=ORIGINS)
+    results = growing(trips, initial, build_with_states, condition=condition, origins=ORIGINS)
     n, end = len(initial), len(initial) + len(states)
-    for state, node in zip(states, made[n:end], strict=True):
+    for state, node in zip(states, results[n:end], strict=True):
         assert outer is not None
         outer.current[state] = node
-    return made[:n], made[end:]
+    return results[:n], results[end:]
 
 
 def _with_states(body: Body, beside: list[Carried], outside: dict[Node, Node]) -> Body:

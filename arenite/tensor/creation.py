@@ -124,8 +124,8 @@ def arange(
     if _is_found(start) or _is_found(stop):
         if type(step) is not int or step == 0:
             raise InvalidArgument(f"arange: tensors go with a whole step, not with {step!r}")
-        made = counted(_counted(start), _counted(stop), step)
-        return wrap(cast(made, INT64 if dtype is None else dtype_of(dtype)))
+        numbers = counted(_counted(start), _counted(stop), step)
+        return wrap(cast(numbers, INT64 if dtype is None else dtype_of(dtype)))
     start, stop = _number(start), _number(stop)
     if step == 0:
         raise InvalidArgument("arange: the step is 0")

@@ -133,6 +133,6 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     if name in _OWN_FUNCTIONS:
         return getattr(tensor, name)(*args, **given)
     if name in _METHODS and args:
-        found = getattr(creation.asarray(args[0]), _METHODS[name])
-        return found(*args[1:], **given) if callable(found) else found
+        attribute = getattr(creation.asarray(args[0]), _METHODS[name])
+        return attribute(*args[1:], **given) if callable(attribute) else attribute
     raise NotSupported(f"numpy.{name} has no lazy form; call it on t.numpy()")

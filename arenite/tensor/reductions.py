@@ -121,12 +121,12 @@ class ReductionMethods(ElementwiseMethods):
         at = 0 if axis is None else axis_of(axis, self.ndim)
         if node.shape[at] == 0:
             raise ShapeMismatch(f"{op} of no elements: axis {at} of {described(node)}")
-        found = make(op, node, axis=at)
+        index = make(op, node, axis=at)
         if keepdims:
             gone = axes_of(axis, self.ndim)
             sizes = [1 if i in gone else size for i, size in enumerate(self.shape)]
-            found = basic.reshape(found, sizes)
-        return self._new(found)
+            index = basic.reshape(index, sizes)
+        return self._new(index)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The first place of the largest; NaN is the largest."""

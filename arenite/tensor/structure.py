@@ -61,8 +61,8 @@ def _apart(part: Any, path: str, leaves: Leaves) -> Any:
     if part is None:
         return None
     if isinstance(part, dict):
-        made = {key: _apart(part[key], f"{path}[{key!r}]", leaves) for key in _keys(part)}
-        return {key: made[key] for key in part}
+        parts = {key: _apart(part[key], f"{path}[{key!r}]", leaves) for key in _keys(part)}
+        return {key: parts[key] for key in part}
     if isinstance(part, tuple | list):
         names = getattr(part, "_fields", None) or [f"[{k}]" for k in range(len(part))]
         paths = [f"{path}{'.' * hasattr(part, '_fields')}{name}" for name in names]
@@ -85,8 +85,8 @@ def _together(part: Any, left: Iterator[Any]) -> Any:
     if part is LEAF:
         return next(left)
     if isinstance(part, dict):
-        made = {key: _together(part[key], left) for key in _keys(part)}
-        return {key: made[key] for key in part}
+        parts = {key: _together(part[key], left) for key in _keys(part)}
+        return {key: parts[key] for key in part}
     if isinstance(part, _Record):
         fields = {name: _together(inner, left) for name, inner in part.fields.items()}
         return part.kind(**fields, **part.static)

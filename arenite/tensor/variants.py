@@ -98,13 +98,13 @@ class VariantCache:
         """The variant for these values, compiled if it is not there."""
         # Text tells 1, 1.0 and True apart, and -0.0 from 0.0.
         key = repr(values)
-        found = self._find(key)
-        if found is None:
+        variant = self._find(key)
+        if variant is None:
             with self._compiling:
-                found = self._find(key)
-                if found is None:
-                    found = self._keep(key, self._compile_for(values))
-        return found
+                variant = self._find(key)
+                if variant is None:
+                    variant = self._keep(key, self._compile_for(values))
+        return variant
 
     def snapshot(self) -> Variants:
         with self._lock:
@@ -133,23 +133,23 @@ class VariantCache:
         with self._lock:
             if self._is_closed:
                 raise RunFailed("this function was closed; compile it again")
-            found = self._kept.get(key)
-            if found is not None:
+            variant = self._kept.get(key)
+            if variant is not None:
                 self._n_uses += 1
-                found.last_use = self._n_uses
-            return found
+                variant.last_use = self._n_uses
+            return variant
 
-    def _keep(self, key: str, made: Variant) -> Variant:
+    def _keep(self, key: str, variant: Variant) -> Variant:
         with self._lock:
             if self._is_closed:
-                made.executable.close()
+                variant.executable.close()
                 raise RunFailed("this function was closed while it was compiled")
             self._n_uses += 1
-            made.last_use = self._n_uses
-            self._kept[key] = made
+            variant.last_use = self._n_uses
+            self._kept[key] = variant
             self._n_compiled += 1
             if len(self._kept) > MAX_VARIANTS:
                 # Not closed: another thread may be about to run it. It goes with its last user.
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].last_use)]
                 self._n_dropped += 1
-        return made
+        return variant

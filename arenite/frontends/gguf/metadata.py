@@ -54,17 +54,17 @@ def text_ends(
 ) -> NDArray[np.int64]:
     """Where each of so many strings ends, from `start` on; without those that would end behind the
     data. A string is its length in 8 bytes, then its own."""
-    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    parts: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     while length:
-        ends = _short_text_ends(data, start, length) if order == "<" else found[0]
+        ends = _short_text_ends(data, start, length) if order == "<" else parts[0]
         if len(ends) < FEW_TEXTS:
             wanted = min(length, WALKED_TEXTS)
             ends = _walked_text_ends(data, start, wanted, order)
             if len(ends) < wanted:
-                return np.concatenate([*found, ends])
-        found.append(ends)
+                return np.concatenate([*parts, ends])
+        parts.append(ends)
         start, length = int(ends[-1]), length - len(ends)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _walked_text_ends(
@@ -123,12 +123,12 @@ class MetadataArray:
         _, code = SCALARS[self.kind]
         stored = np.dtype(self.source.order + code)
         section = self.source.section(self.start, self.start + self.length * stored.itemsize)
-        found = np.frombuffer(section, stored)
+        values = np.frombuffer(section, stored)
         if self.kind == BOOL:
-            if found.size and found.max() > 1:
+            if values.size and values.max() > 1:
                 self._cursor().fail(f"{self.place} holds a flag that is neither 0 nor 1")
-            return found.astype(np.bool_)
-        return found.astype(stored.newbyteorder("="), copy=False)
+            return values.astype(np.bool_)
+        return values.astype(stored.newbyteorder("="), copy=False)
 
     def texts(self) -> list[str]:
         """Strings, in order."""

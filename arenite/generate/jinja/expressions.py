@@ -93,10 +93,10 @@ class Expressions:
     # By kind of node.
 
     def _literal(self, node: nodes.Node, chars: str) -> Text:
-        found = self._literals.get(id(node))
-        if found is None:
-            found = self._literals[id(node)] = Text.of(chars, TEMPLATE, self._meter)
-        return found
+        text = self._literals.get(id(node))
+        if text is None:
+            text = self._literals[id(node)] = Text.of(chars, TEMPLATE, self._meter)
+        return text
 
     def _on_TemplateData(self, node: nodes.TemplateData, scope: Scope) -> Value:
         return self._literal(node, node.data)

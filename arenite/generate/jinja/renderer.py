@@ -96,13 +96,13 @@ class Renderer:
         self, node: nodes.For, values: Value, scope: Scope, out: list[Text], depth: int
     ) -> None:
         if node.test is not None:
-            found = []
+            chosen = []
             for item in as_list(self._meter, values):
                 inner = Scope(scope)
                 self._bind(node.target, item, inner)
                 if is_true(self._expressions.value(node.test, inner)):
-                    found.append(item)
-            values = Items(self._meter, found)
+                    chosen.append(item)
+            values = Items(self._meter, chosen)
 
         def again(values: Value, depth: int) -> Text:
             def run() -> Text:
@@ -163,12 +163,12 @@ class Renderer:
         return None
 
     def _macro_of(self, node: nodes.Macro | nodes.CallBlock, scope: Scope) -> Macro:
-        found = self._signatures.get(id(node))
-        if found is None:
+        signature = self._signatures.get(id(node))
+        if signature is None:
             used = {name.name for part in node.body for name in part.find_all(nodes.Name)}
             takes = frozenset(used & {"varargs", "kwargs", "caller"})
-            found = self._signatures[id(node)] = ([name.name for name in node.args], takes)
-        macro = Macro(node, scope, *found)
+            signature = self._signatures[id(node)] = ([name.name for name in node.args], takes)
+        macro = Macro(node, scope, *signature)
         self._meter.take(macro, FUNCTION_NBYTES)
         return macro
 
