@@ -8,164 +8,37 @@ package itself pulls in nothing but this file, so that `import arenite` is quick
 names below load on first use.
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arenite import (
-        codegen,
-        device,
-        dtype,
-        errors,
-        fetch,
-        frontends,
-        generate,
-        hazards,
-        ir,
-        memory,
-        passes,
-        pipeline,
-        runtime,
-        schedule,
-        tensor,
+        codegen as codegen,
+        device as device,
+        dtype as dtype,
+        errors as errors,
+        fetch as fetch,
+        frontends as frontends,
+        generate as generate,
+        hazards as hazards,
+        ir as ir,
+        memory as memory,
+        passes as passes,
+        pipeline as pipeline,
+        runtime as runtime,
+        schedule as schedule,
+        tensor as tensor,
     )
-    from arenite.exporting import export
-    from arenite.generate import LanguageModel
-    from arenite.ir import Var
-    from arenite.loading import load
-    from arenite.tensor import (
-        Generator,
-        State,
-        Tensor,
-        TensorSpec,
-        abs,  # noqa: A004
-        add,
-        all,  # noqa: A004
-        allclose,
-        any,  # noqa: A004
-        any_size,
-        arange,
-        arccos,
-        arcsin,
-        arctan,
-        argmax,
-        argmin,
-        argsort,
-        array_equal,
-        asarray,
-        broadcast_arrays,
-        broadcast_to,
-        cat,
-        ceil,
-        clip,
-        concat,
-        concatenate,
-        cond,
-        cos,
-        cosh,
-        cumprod,
-        cumsum,
-        diagonal,
-        diff,
-        divide,
-        dot,
-        einsum,
-        equal,
-        exp,
-        exp2,
-        expand_dims,
-        expm1,
-        eye,
-        flip,
-        floor,
-        floor_divide,
-        fori_loop,
-        from_dlpack,
-        from_numpy,
-        full,
-        full_like,
-        greater,
-        greater_equal,
-        gru,
-        host_call,
-        hstack,
-        inner,
-        isclose,
-        isfinite,
-        isinf,
-        isnan,
-        less,
-        less_equal,
-        linspace,
-        log,
-        log1p,
-        log2,
-        log10,
-        logical_not,
-        lstm,
-        matmul,
-        max,  # noqa: A004
-        maximum,
-        mean,
-        median,
-        meshgrid,
-        min,  # noqa: A004
-        minimum,
-        moveaxis,
-        multiply,
-        nan_to_num,
-        nonzero,
-        not_equal,
-        ones,
-        ones_like,
-        outer,
-        pad,
-        power,
-        prod,
-        ravel,
-        remainder,
-        repeat,
-        reshape,
-        roll,
-        round,  # noqa: A004
-        scan,
-        sign,
-        sin,
-        sinh,
-        sort,
-        spec,
-        specialize,
-        split,
-        sqrt,
-        square,
-        squeeze,
-        stack,
-        static,
-        std,
-        subtract,
-        sum,  # noqa: A004
-        swapaxes,
-        take,
-        take_along_axis,
-        tan,
-        tanh,
-        tensordot,
-        tile,
-        transpose,
-        tril,
-        triu,
-        trunc,
-        var,
-        vdot,
-        vstack,
-        where,
-        while_loop,
-        zeros,
-        zeros_like,
-    )
-    from arenite.tensor.compile import compile  # noqa: A004
-    from arenite.tensor.tune import tune
+    from arenite.exporting import export as export
+    from arenite.generate import LanguageModel as LanguageModel
+    from arenite.ir import Var as Var
+    from arenite.loading import load as load
+    from arenite.tensor import *  # noqa: F403
+    from arenite.tensor.compile import compile as compile  # noqa: A004
+    from arenite.tensor.tune import tune as tune
 
 __version__ = "0.1.0"
 
@@ -173,8 +46,8 @@ _ROOMS = (
     "codegen device dtype errors fetch frontends generate hazards ir memory passes pipeline "
     "runtime schedule tensor"
 ).split()
-#: What a user reaches for first, and the module it lives in; the imports above say the same to
-#: those who read the types.
+#: What a user reaches for first, and the module it lives in;
+#: what is here from `tensor` is all that it offers.
 _NAMES = {
     name: module
     for module, names in {
@@ -191,10 +64,10 @@ _NAMES = {
             "greater_equal gru host_call hstack inner isclose isfinite isinf isnan less "
             "less_equal linspace log log10 log1p log2 logical_not lstm matmul max maximum "
             "mean median meshgrid min minimum moveaxis multiply nan_to_num nonzero not_equal "
-            "ones ones_like outer pad power prod ravel remainder repeat reshape roll round "
-            "scan sign sin sinh sort spec specialize split sqrt square squeeze stack static "
-            "std subtract sum swapaxes take take_along_axis tan tanh tensordot tile transpose "
-            "tril triu trunc var vdot vstack where while_loop zeros zeros_like"
+            "ones ones_like outer pad power prod ravel realize_all remainder repeat reshape roll "
+            "round scan sign sin sinh sort spec specialize split sqrt square squeeze stack "
+            "static std subtract sum swapaxes take take_along_axis tan tanh tensordot tile "
+            "transpose tril triu trunc var vdot vstack where while_loop zeros zeros_like"
         ),
         "tensor.compile": "compile",
         "tensor.tune": "tune",
@@ -202,161 +75,10 @@ _NAMES = {
     for name in names.split()
 }
 
-__all__ = [
-    "Generator",
-    "LanguageModel",
-    "State",
-    "Tensor",
-    "TensorSpec",
-    "Var",
-    "abs",
-    "add",
-    "all",
-    "allclose",
-    "any",
-    "any_size",
-    "arange",
-    "arccos",
-    "arcsin",
-    "arctan",
-    "argmax",
-    "argmin",
-    "argsort",
-    "array_equal",
-    "asarray",
-    "broadcast_arrays",
-    "broadcast_to",
-    "cat",
-    "ceil",
-    "clip",
-    "codegen",
-    "compile",
-    "concat",
-    "concatenate",
-    "cond",
-    "cos",
-    "cosh",
-    "cumprod",
-    "cumsum",
-    "device",
-    "diagonal",
-    "diff",
-    "divide",
-    "dot",
-    "dtype",
-    "einsum",
-    "equal",
-    "errors",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expm1",
-    "export",
-    "eye",
-    "fetch",
-    "flip",
-    "floor",
-    "floor_divide",
-    "fori_loop",
-    "from_dlpack",
-    "from_numpy",
-    "frontends",
-    "full",
-    "full_like",
-    "generate",
-    "greater",
-    "greater_equal",
-    "gru",
-    "hazards",
-    "host_call",
-    "hstack",
-    "inner",
-    "ir",
-    "isclose",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "linspace",
-    "load",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logical_not",
-    "lstm",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "median",
-    "memory",
-    "meshgrid",
-    "min",
-    "minimum",
-    "moveaxis",
-    "multiply",
-    "nan_to_num",
-    "nonzero",
-    "not_equal",
-    "ones",
-    "ones_like",
-    "outer",
-    "pad",
-    "passes",
-    "pipeline",
-    "power",
-    "prod",
-    "ravel",
-    "remainder",
-    "repeat",
-    "reshape",
-    "roll",
-    "round",
-    "runtime",
-    "scan",
-    "schedule",
-    "sign",
-    "sin",
-    "sinh",
-    "sort",
-    "spec",
-    "specialize",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "static",
-    "std",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "tensor",
-    "tensordot",
-    "tile",
-    "transpose",
-    "tril",
-    "triu",
-    "trunc",
-    "tune",
-    "var",
-    "vdot",
-    "vstack",
-    "where",
-    "while_loop",
-    "zeros",
-    "zeros_like",
-]
-
 logging.getLogger("arenite").addHandler(logging.NullHandler())
 
 if not TYPE_CHECKING:  # else every name that is not there would be Any
+    __all__ = sorted([*_ROOMS, *_NAMES])
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS:
@@ -365,6 +87,5 @@ if not TYPE_CHECKING:  # else every name that is not there would be Any
             return getattr(import_module(f"arenite.{_NAMES[name]}"), name)
         raise AttributeError(f"module 'arenite' has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+    def __dir__() -> list[str]:
+        return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -10,9 +10,9 @@ from typing import Any
 
 def names_of(
     package: str, places: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package; `places` are the modules in it, each with its
-    names. No name may be that of a module: an import of the module would take its place."""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package; `places` are the modules in it, each
+    with its names. No name may be that of a module: an import of that would take its place."""
     modules = {name: module for module, names in places.items() for name in names.split()}
 
     def find(name: str) -> Any:
@@ -22,7 +22,7 @@ def names_of(
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lister(package)
+    return find, lister(package), sorted(modules)
 
 
 def lister(package: str) -> Callable[[], list[str]]:
@@ -33,3 +33,12 @@ def lister(package: str) -> Callable[[], list[str]]:
         return sorted([*module.__all__, *(name for name in vars(module) if name.startswith("__"))])
 
     return names
+
+
+def public_names(names: Mapping[str, object]) -> list[str]:
+    """The `__all__` of a package: the classes and functions of its own that it imports."""
+    return sorted(
+        name
+        for name, value in names.items()
+        if (getattr(value, "__module__", None) or "").startswith(f"{names['__name__']}.")
+    )

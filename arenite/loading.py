@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from arenite.frontends.language import LanguageFile
-from arenite.generate.apart import prepare_apart
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK
+from arenite.generate.child_process import prepare_in_child
 from arenite.generate.model import LanguageModel, Settings
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def load(
     kv: str = "float16",
     block: int = DEFAULT_BLOCK,
     sessions: int = 1,
+    device: str = "cpu",
     on_progress: OnProgress | None = None,
 ) -> LanguageModel:
     """A language model from a GGUF file or a Hugging Face folder. What is no path is a name as the
@@ -33,7 +34,8 @@ def load(
     counts everything the model needs ("1GiB", or bytes). A budget is honoured, or refused with
     DoesNotFit before any weight is read. `kv` is what keys and values are kept as, `block` how many
     tokens of a prompt are read at once, `sessions` of how many texts keys and values are kept at
-    the same time. `on_progress(what, done, total)` hears of long work.
+    the same time. `device` is what the model runs on; NotSupported, with the reason, where that
+    can't do it yet. `on_progress(what, done, total)` hears of long work.
 
         lm = arenite.load("model.gguf", context=2048, memory="1GiB", threads=2)
         print("".join(lm.generate("Once upon a time", max_tokens=50)))
@@ -47,8 +49,9 @@ def load(
         "kv": kv,
         "block": block,
         "sessions": sessions,
+        "device": device,
     }
-    prepare_apart(file, options, on_progress)
+    prepare_in_child(file, options, on_progress)
     return LanguageModel(Settings(file, **options), threads=threads, on_progress=on_progress)
 
 

@@ -23,12 +23,12 @@ from arenite.generate.model import Settings
 from arenite.hazards import order
 from arenite.ir.graph import Graph
 from arenite.memory import ValueId
-from arenite.pipeline.build import draft
+from arenite.pipeline.build import plan_program
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import blocks_of
 from arenite.program.launch import Launch
 from arenite.program.options import Options
-from arenite.program.touched import apart
+from arenite.program.touched import data_hazards
 from arenite.tensor.state import State
 from arenite.tensor.tracing import tracing
 from bench.hazards import table
@@ -119,7 +119,7 @@ def concurrency(program: Lowered, launches: Sequence[Launch]) -> Concurrency:
     n_edges = n_pairs = depth = 0
     for first, stop, _ in blocks_of(program):
         earlier, level = [0] * (stop - first), [1] * (stop - first)
-        for edge in order(apart(launches[first:stop], targets)):
+        for edge in order(data_hazards(launches[first:stop], targets)):
             earlier[edge.after] |= earlier[edge.before] | 1 << edge.before
             level[edge.after] = max(level[edge.after], level[edge.before] + 1)
             n_edges += 1
@@ -133,7 +133,7 @@ def main() -> None:
         ("graph", "launches", "parts", "edges", "pairs side by side", "depth")
     ]
     for name, make in GRAPHS.items():
-        program = draft(make(), Options(plan="concurrency")).program
+        program = plan_program(make(), Options(plan="concurrency")).program
         whole = concurrency(program, [one._replace(parts=()) for one in program.launches])
         parts = concurrency(program, program.launches)
         rows.append(

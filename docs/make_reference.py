@@ -75,7 +75,7 @@ def top(names: str) -> dict[str, Any]:
 
 def top_names() -> dict[str, Any]:
     """All that the package itself offers, rooms not counted."""
-    found = {name: getattr(arenite, name) for name in arenite.__all__}
+    found = {name: getattr(arenite, name) for name in import_module("arenite").__all__}
     return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
 
 
@@ -293,7 +293,7 @@ _FUNCTIONS = {
     ),
     "Indexing and sorting": "argsort nonzero sort take take_along_axis where",
     "Products and networks": "dot einsum gru inner lstm matmul outer tensordot vdot",
-    "Branches, loops, structure": "cond fori_loop host_call scan specialize while_loop",
+    "Branches, loops, structure": "cond fori_loop host_call realize_all scan specialize while_loop",
 }
 
 _COMPILE_NAMES = "compile spec static any_size Var TensorSpec State tune export"
@@ -358,7 +358,7 @@ def index(made: Mapping[str, Page], titles: Mapping[str, str]) -> str:
         "| room | what it is |",
         "|---|---|",
     ]
-    for name in arenite.__all__:
+    for name in import_module("arenite").__all__:
         room = getattr(arenite, name)
         if isinstance(room, ModuleType) and name not in _ROOMS_WITH_PAGES:
             lines.append(f"| `arenite.{name}` | {first_paragraph(room)} |")

@@ -14,6 +14,7 @@ import pytest
 
 import arenite
 from arenite.generate.sampling import Sampling, SamplingOptions
+from arenite.tensor import functions
 
 ROOMS = (
     "device dtype errors fetch frontends.gguf frontends.language frontends.safetensors generate "
@@ -40,8 +41,16 @@ def imported_for_types(module: str) -> set[str]:
 
 
 def test_checkers_see_every_name_at_the_top() -> None:
-    assert imported_for_types("arenite") == {*arenite._NAMES, *arenite._ROOMS}
-    assert set(arenite.__all__) == {*arenite._NAMES, *arenite._ROOMS}
+    tensor = set(import_module("arenite.tensor").__all__)
+    assert imported_for_types("arenite") - {"*"} | tensor == {*arenite._NAMES, *arenite._ROOMS}
+    assert set(import_module("arenite").__all__) == {*arenite._NAMES, *arenite._ROOMS}
+    imported = ast.parse(Path(arenite.tensor.__file__).read_text()).body
+    names = [node.names for node in imported if isinstance(node, ast.ImportFrom)]
+    defined = ast.parse(Path(functions.__file__).read_text()).body
+    own = {node.name for node in defined if isinstance(node, ast.FunctionDef)}
+    own |= {ast.unparse(node.targets[0]) for node in defined if isinstance(node, ast.Assign)}
+    public = {name for name in own if not name.startswith("_")}
+    assert tensor == {alias.name for some in names for alias in some if alias.asname} | public
 
 
 @pytest.mark.parametrize("room", ["generate", "hazards", "ir"])
@@ -62,7 +71,7 @@ def test_dir_shows_what_is_public(room: str) -> None:
 def test_everything_can_be_imported_with_a_star() -> None:
     found: dict[str, object] = {}
     exec("from arenite import *", found)
-    assert set(arenite.__all__) <= set(found)
+    assert set(import_module("arenite").__all__) <= set(found)
 
 
 def test_help_lists_functions() -> None:

@@ -47,7 +47,11 @@ def test_a_page_that_differs_would_be_seen(tmp_path: Path) -> None:
 
 
 def public_names() -> list[str]:
-    names = [n for n in arenite.__all__ if not isinstance(getattr(arenite, n), ModuleType)]
+    names = [
+        n
+        for n in import_module("arenite").__all__
+        if not isinstance(getattr(arenite, n), ModuleType)
+    ]
     found = [f"arenite.{name}" for name in names]
     for room in ("device", "fetch", "generate", "hazards", "memory"):
         found += [f"{room}.{name}" for name in import_module(f"arenite.{room}").__all__]

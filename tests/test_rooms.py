@@ -87,7 +87,7 @@ def test_every_import_goes_to_the_same_room_or_one_above() -> None:
         "import arenite.memory",
         "from arenite import memory",
         "from arenite.memory.plan import Slot",
-        "def f():\n    from arenite.cli import manner",
+        "def f():\n    from arenite.cli import output",
     ],
 )
 def test_an_import_downwards_would_be_seen(line: str) -> None:

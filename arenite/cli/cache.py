@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.cli.help import Command, Group
 from arenite.device.allocator import readable_nbytes
 
 app = typer.Typer(
     cls=Group,
     help="Compiled code kept on disk, so that a model starts without a compiler.",
-    epilog=manner.EXIT_CODES,
+    epilog=output.EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-@app.command("info", cls=Command, short_help="Say how much it has.", epilog=manner.EXIT_CODES)
+@app.command("info", cls=Command, short_help="Say how much it has.", epilog=output.EXIT_CODES)
 def info(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -35,7 +35,7 @@ def info(
     store = cache.kernels()
     kernels = CacheInfo(None, 0, 0, 0) if store is None else store.info()
     if json:
-        manner.print_json(
+        output.print_json(
             "cache",
             {
                 "folder": None if found.folder is None else str(found.folder),
@@ -48,9 +48,9 @@ def info(
                 "kernels_cap_nbytes": kernels.cap_nbytes,
             },
         )
-        return manner.EXIT_DONE
+        return output.EXIT_DONE
     where = f"in memory only: {found.why_in_memory}" if found.folder is None else str(found.folder)
-    manner.print_pairs(
+    output.print_pairs(
         "cache",
         {
             "folder": where,
@@ -61,10 +61,10 @@ def info(
             f"{readable_nbytes(kernels.cap_nbytes)}",
         },
     )
-    return manner.EXIT_DONE
+    return output.EXIT_DONE
 
 
-@app.command("clear", cls=Command, short_help="Remove it all.", epilog=manner.EXIT_CODES)
+@app.command("clear", cls=Command, short_help="Remove it all.", epilog=output.EXIT_CODES)
 def clear() -> int:
     """Remove every entry and kernel; models are compiled again when they are next used."""
     from arenite.program import cache
@@ -74,4 +74,4 @@ def clear() -> int:
     n_entries, *n_kernels = (store.clear() for store in stores)
     beside = "".join(f" and {n} kernels" for n in n_kernels)
     print(f"{n_entries} entries{beside} removed, {readable_nbytes(nbytes)}")
-    return manner.EXIT_DONE
+    return output.EXIT_DONE

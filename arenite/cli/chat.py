@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arenite.cli import language, lines, manner
+from arenite.cli import language, lines, output
 from arenite.cli.options import (
     OPTIONS,
     AnyModelName,
@@ -61,20 +61,20 @@ def chat(
     """
     from arenite.program.cache import default_folder
 
-    manner.check_text("--system", system)
-    manner.check_text("--stop", *(choosing.stop or ()))
+    output.check_text("--system", system)
+    output.check_text("--stop", *(choosing.stop or ()))
     with spelled(OPTIONS):
         sampling_of(choosing.given())
     path = language.obtain(model, loading.offline)
     name = language.title(model, path)
-    with lines.opened(default_folder() / "chat_history", complete) as typed:
+    with lines.open_lines(default_folder() / "chat_history", complete) as typed:
         with typed.unheard():
             loaded = language.load(path, name, loading, wanted="text")
         with loaded:
             talk = Talk(loaded, typed, name, choosing.given(), system, markdown=not plain)
             talk.greet()
             talk.go_on()
-    return manner.EXIT_DONE
+    return output.EXIT_DONE
 
 
 class Talk:
@@ -108,7 +108,7 @@ class Talk:
         self.stats: Stats | None = None
 
     def greet(self) -> None:
-        manner.note(
+        output.note(
             f"{self.name}, context {self.model.context} tokens",
             language.plan_line(self.model.plan),
             "/help says what can be typed; Ctrl-C ends an answer, Ctrl-D leaves",
@@ -137,9 +137,9 @@ class Talk:
                     return
                 # What was typed is gone, the talk is not: only two in a row mean to leave.
                 is_warned = not typed.took_text()
-                manner.note("Ctrl-C once more leaves" if is_warned else "(Ctrl-D leaves)")
+                output.note("Ctrl-C once more leaves" if is_warned else "(Ctrl-D leaves)")
             except AreniteError as error:
-                manner.say(str(error))
+                output.say(str(error))
 
     def answer(self, message: str) -> None:
         """Say what the model says, and keep both; an answer that was ended early is kept as is."""
@@ -164,7 +164,7 @@ class Talk:
         self.stats = piece.stats
         reason = ENDS.get(piece.finish or "", "" if said else "the model said nothing")
         if reason:
-            manner.note(f"({reason})")
+            output.note(f"({reason})")
 
     def tokens(self) -> list[int]:
         """What the model reads: as much of the conversation as leaves place for an answer."""
@@ -172,7 +172,7 @@ class Talk:
         place = context - min(ANSWER_TOKENS, context // ANSWER_SHARE)
         tokens, n_left_out = self.conversation.fitting(self.model.chat_tokens, place)
         if n_left_out > self.n_left_out:
-            manner.note(
+            output.note(
                 f"(the context is full: the first {n_left_out} messages are left out from now on)"
             )
         self.n_left_out = n_left_out
@@ -183,7 +183,7 @@ class Answer:
     """An answer on standard output: as it is where a program reads it, set for a terminal."""
 
     def __init__(self, markdown: bool) -> None:
-        console = manner.out
+        console = output.out
         is_styled = markdown and console.is_terminal and not console.is_dumb_terminal
         self._set = Typesetter(console, markdown=is_styled) if console.is_terminal else None
 

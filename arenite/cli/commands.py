@@ -16,8 +16,8 @@ from arenite.cli import (
     embed,
     export,
     generate,
-    manner,
     models,
+    output,
     pack,
     plan,
     tune,
@@ -27,7 +27,7 @@ from arenite.cli.help import Command, Group
 app = typer.Typer(
     cls=Group,
     help="Plan, compile and run models: one native program over one planned block of memory.",
-    epilog=manner.EXIT_CODES,
+    epilog=output.EXIT_CODES,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -54,7 +54,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     doctor.doctor: "Say what there is here.",
 }
 for command, about in COMMANDS.items():
-    app.command(command.__name__, cls=Command, short_help=about, epilog=manner.EXIT_CODES)(command)
+    app.command(command.__name__, cls=Command, short_help=about, epilog=output.EXIT_CODES)(command)
 app.add_typer(cache.app, name="cache", short_help="Compiled code on disk.")
 
 
@@ -78,7 +78,7 @@ def options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
     ] = False,
 ) -> None:
-    manner.log_to_stderr(verbose)
+    output.log_to_stderr(verbose)
 
 
 def _usage(error: Any) -> str:
@@ -99,10 +99,10 @@ def called() -> int:
     try:
         code = app(prog_name="arenite", standalone_mode=False)
     except UsageError as error:
-        manner.say(_usage(error))
-        return manner.EXIT_BAD_INPUT
+        output.say(_usage(error))
+        return output.EXIT_BAD_INPUT
     except typer.Abort:
         raise KeyboardInterrupt from None
-    if code == manner.EXIT_INTERRUPTED:  # what the library makes of Ctrl-C; say so ourselves
+    if code == output.EXIT_INTERRUPTED:  # what the library makes of Ctrl-C; say so ourselves
         raise KeyboardInterrupt
-    return code if isinstance(code, int) else manner.EXIT_DONE
+    return code if isinstance(code, int) else output.EXIT_DONE

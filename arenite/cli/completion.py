@@ -29,14 +29,14 @@ def paths(incomplete: str, suffixes: tuple[str, ...] = ("",)) -> list[str]:
         entries = sorted(Path(folder or ".").expanduser().iterdir())
     except OSError:
         return []
-    found = []
+    names = []
     for entry in entries:
         is_meant = entry.name.startswith(begun) and (begun or not entry.name.startswith("."))
         if not is_meant or not entry.name.isprintable():
             continue
         shown = os.path.join(folder, entry.name)
         if entry.is_dir():
-            found.append(shown + "/")
+            names.append(shown + "/")
         elif entry.name.endswith(suffixes):
-            found.append(shown)
-    return found
+            names.append(shown)
+    return names

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from arenite import __version__
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.device.allocator import readable_nbytes
 
 #: What a plain install brings along.
@@ -35,12 +35,12 @@ def doctor(
     measured = measure() if speed and "cpu" in facts else None
     if json:
         told = {} if measured is None else {"speed": asdict(measured)}
-        manner.print_json("doctor", {"facts": facts, "missing": missing, **told})
+        output.print_json("doctor", {"facts": facts, "missing": missing, **told})
     else:
-        manner.print_pairs("doctor", facts | ({} if measured is None else measured.facts()))
+        output.print_pairs("doctor", facts | ({} if measured is None else measured.facts()))
         for problem in missing:
-            manner.err.print(f"missing: {problem}")
-    return manner.EXIT_NO if missing else manner.EXIT_DONE
+            output.err.print(f"missing: {problem}")
+    return output.EXIT_NO if missing else output.EXIT_DONE
 
 
 def examine() -> tuple[dict[str, str], list[str]]:
@@ -98,7 +98,7 @@ def measure() -> Speed:
     from arenite.backends.cpu.driver.limits import limits
     from arenite.program.threads import default_n_threads
 
-    with manner.working("measuring"):
+    with output.working("measuring"):
         alone, n_cores = limits(), default_n_threads()
         of_all = n_cores * limits(n_cores).read_gbytes
     reads = {one.name: one.read_gbytes for one in alone.caches} | {"memory": alone.read_gbytes}
@@ -130,6 +130,6 @@ def _examine_target(facts: dict[str, str], missing: list[str]) -> None:
 def _examine_cache(facts: dict[str, str]) -> None:
     from arenite.program import cache
 
-    found = cache.default().info()
-    where = found.why_in_memory if found.folder is None else str(found.folder)
-    facts["cache"] = f"{where}, {found.n_entries} entries, {readable_nbytes(found.nbytes)}"
+    store = cache.default().info()
+    where = store.why_in_memory if store.folder is None else str(store.folder)
+    facts["cache"] = f"{where}, {store.n_entries} entries, {readable_nbytes(store.nbytes)}"

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from arenite.cli import language, manner, texts
+from arenite.cli import language, output, texts
 from arenite.cli.options import EmbeddingLoading, ModelName, spread
 from arenite.errors import InvalidArgument
 
@@ -49,7 +49,7 @@ def embed(
     Without --json or --out a table shows how each vector begins and how much its text is like the
     first.
     """
-    manner.check_text("TEXT", *(text or ()))
+    output.check_text("TEXT", *(text or ()))
     given = list(text or ())
     if file is not None and str(file) != "-":
         given += _lines(texts.read(file).removesuffix("\n"))
@@ -70,12 +70,12 @@ def embed(
             for one, count, vector in zip(given, counts, vectors, strict=True)
         ]
         shown = {"model": name, "width": vectors.shape[1], "texts": rows}
-        manner.print_json("embed", shown | {"out": None if out is None else str(out)})
+        output.print_json("embed", shown | {"out": None if out is None else str(out)})
     elif out is None:
         _print_table(given, counts, vectors)
     else:
-        manner.note(f"{len(vectors)} vectors of {vectors.shape[1]} numbers are in {out}")
-    return manner.EXIT_DONE
+        output.note(f"{len(vectors)} vectors of {vectors.shape[1]} numbers are in {out}")
+    return output.EXIT_DONE
 
 
 def _lines(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def _counts(model: LanguageModel, given: Sequence[str], truncate: bool) -> list[
 
 
 def _vectors(model: LanguageModel, given: Sequence[str]) -> NDArray[np.float32]:
-    if not manner.err.is_terminal or len(given) < 2:
+    if not output.err.is_terminal or len(given) < 2:
         return model.embed(given, truncate=True)
     from rich.progress import MofNCompleteColumn
 
@@ -129,4 +129,4 @@ def _print_table(given: Sequence[str], counts: Sequence[int], vectors: NDArray[n
         for text, count, vector in zip(given, counts, vectors, strict=True)
     ]
     titles = ("tokens", "like the first", f"vector of {vectors.shape[1]}", "text")
-    manner.print_table(titles, rows, right=titles[:2])
+    output.print_table(titles, rows, right=titles[:2])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arenite.cli import language, manner
+from arenite.cli import language, output
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP
 from arenite.device.allocator import readable_nbytes
@@ -71,7 +71,7 @@ def export(
             if on_progress is not None:
                 on_progress("writing kernels", done, total)
 
-        made = arenite.export(
+        exported = arenite.export(
             path,
             out,
             name=name or called,
@@ -82,8 +82,8 @@ def export(
             context=context,
             on_progress=told,
         )
-    _report(made, out, json)
-    return manner.EXIT_DONE
+    _report(exported, out, json)
+    return output.EXIT_DONE
 
 
 def _program(model: str) -> tuple[Any, str]:
@@ -93,28 +93,28 @@ def _program(model: str) -> tuple[Any, str]:
         return None, Path(model.rpartition(":")[2]).stem.lower()
     if not Path(file).is_file():
         raise InvalidArgument(f"{model} was asked for, and there is no file {file}")
-    found = runpy.run_path(file).get(wanted)
-    if found is None:
+    program = runpy.run_path(file).get(wanted)
+    if program is None:
         raise InvalidArgument(f"{model} was asked for, and {file} defines no {wanted}")
-    return found, wanted
+    return program, wanted
 
 
-def _report(made: Exported, folder: Path, json: bool) -> None:
+def _report(exported: Exported, folder: Path, json: bool) -> None:
     if json:
         files = [
             {"path": str(file.path), "nbytes": file.nbytes, "about": file.about}
-            for file in made.files
+            for file in exported.files
         ]
         fields: dict[str, object] = {
-            "name": made.name,
+            "name": exported.name,
             "folder": str(folder),
             "files": files,
-            "arena_nbytes": made.arena_nbytes,
-            "weights_nbytes": made.weights_nbytes,
+            "arena_nbytes": exported.arena_nbytes,
+            "weights_nbytes": exported.weights_nbytes,
         }
-        manner.print_json("export", fields)
+        output.print_json("export", fields)
         return
-    rows = [(file.path.name, f"{file.nbytes:,}", file.about) for file in made.files]
-    manner.print_table(("file", "bytes", "what it is"), rows, right=("bytes",), console=manner.out)
-    arena, weights = map(readable_nbytes, (made.arena_nbytes, made.weights_nbytes))
-    manner.out.print(f"\n{made.name} runs in an arena of {arena}, beside weights of {weights}.")
+    rows = [(file.path.name, f"{file.nbytes:,}", file.about) for file in exported.files]
+    output.print_table(("file", "bytes", "what it is"), rows, right=("bytes",), console=output.out)
+    arena, weights = map(readable_nbytes, (exported.arena_nbytes, exported.weights_nbytes))
+    output.out.print(f"\n{exported.name} runs in an arena of {arena}, beside weights of {weights}.")

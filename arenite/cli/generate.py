@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arenite.cli import language, manner, texts
+from arenite.cli import language, output, texts
 from arenite.cli.options import (
     OPTIONS,
     Choosing,
@@ -66,9 +66,9 @@ def generate(
         "grammar": None if grammar is None else texts.read(grammar),
         "regex": regex,
     }
-    manner.check_text("PROMPT", prompt)
-    manner.check_text("--system", system)
-    manner.check_text("--stop", *(choosing.stop or ()))
+    output.check_text("PROMPT", prompt)
+    output.check_text("--system", system)
+    output.check_text("--stop", *(choosing.stop or ()))
     names = OPTIONS | {"json_schema": f"--schema {schema}", "regex": "--regex"}
     names["grammar"] = "--grammar" if grammar is None else f"--grammar {grammar}"
     with spelled(names):
@@ -88,20 +88,20 @@ def generate(
         else:
             tokens = words.encode(text, special=special)
         language.check_prompt(loaded, len(tokens))
-        made = ""
+        answer = ""
         for piece in generate(loaded.session(), tokens, sampling, words):
-            made += piece.text
+            answer += piece.text
             if not json:
                 sys.stdout.write(piece.text)
                 sys.stdout.flush()
         assert piece.stats is not None
         if json:
-            result = {"model": name, "text": made, "finish": piece.finish}
-            manner.print_json("generate", result | asdict(piece.stats))
-        elif not made.endswith("\n"):
+            result = {"model": name, "text": answer, "finish": piece.finish}
+            output.print_json("generate", result | asdict(piece.stats))
+        elif not answer.endswith("\n"):
             print()
     logger.info("%s", piece.stats)
     if any(part is not None for part in shape.values()) and piece.finish != "stop":
-        manner.say(f"the text ended ({piece.finish}) before it was whole")
-        return manner.EXIT_NO
-    return manner.EXIT_DONE
+        output.say(f"the text ended ({piece.finish}) before it was whole")
+        return output.EXIT_NO
+    return output.EXIT_DONE

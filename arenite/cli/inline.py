@@ -34,36 +34,36 @@ def runs(text: str, style: Style, before: str, is_whole: bool) -> tuple[list[Run
 
     `before` is the character in front of it, or nothing; `is_whole`: nothing comes any more.
     """
-    found: list[Run] = []
+    styled: list[Run] = []
     at = 0
     while at < len(text):
         mark = _MARK.search(text, at)
         if mark is None:
-            found.append(Run(text[at:], style))
+            styled.append(Run(text[at:], style))
             break
         if mark.start() > at:
-            found.append(Run(text[at : mark.start()], style))
+            styled.append(Run(text[at : mark.start()], style))
         at = mark.start()
         if mark.end() == len(text) and not is_whole:
-            return found, text[at:]  # the mark may be longer than it is so far
+            return styled, text[at:]  # the mark may be longer than it is so far
         if mark[0].startswith("\\"):
-            found.append(Run(mark[0][1:] or mark[0], style))
+            styled.append(Run(mark[0][1:] or mark[0], style))
             at = mark.end()
             continue
         closing = _closing(text, mark, text[at - 1] if at else before, is_whole)
         if closing == _UNDECIDED and not is_whole and len(text) - at < MOST_HELD:
-            return found, text[at:]
+            return styled, text[at:]
         if closing < 0:
-            found.append(Run(mark[0], style))
+            styled.append(Run(mark[0], style))
             at = mark.end()
             continue
         inner = text[mark.end() : closing]
         if mark[0].startswith("`"):
-            found.append(Run(inner, style + CODE))
+            styled.append(Run(inner, style + CODE))
         else:
-            found += runs(inner, style + _EMPHASIS[len(mark[0])], mark[0], True)[0]
+            styled += runs(inner, style + _EMPHASIS[len(mark[0])], mark[0], True)[0]
         at = closing + len(mark[0])
-    return found, ""
+    return styled, ""
 
 
 def _closing(text: str, mark: re.Match[str], ahead: str, is_whole: bool) -> int:
@@ -75,8 +75,8 @@ def _closing(text: str, mark: re.Match[str], ahead: str, is_whole: bool) -> int:
         opens = not (text[start : start + 1].isspace() or start == len(text) or ahead.isalnum())
         if len(kind) not in _EMPHASIS or not opens:
             return _NONE
-    for found in re.finditer(re.escape(kind[0]) + "+", text[start : start + MOST_HELD]):
-        at, n_marks = start + found.start(), len(found[0])
+    for closer in re.finditer(re.escape(kind[0]) + "+", text[start : start + MOST_HELD]):
+        at, n_marks = start + closer.start(), len(closer[0])
         if at + n_marks == len(text) and not is_whole:
             return _UNDECIDED
         if is_code:

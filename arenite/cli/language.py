@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from arenite.cli import manner, models
+from arenite.cli import models, output
 from arenite.cli.options import EmbeddingLoading, Loading, Planning
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import AreniteError, InvalidArgument, NotSupported
@@ -125,11 +125,11 @@ def plan_line(plan: MemoryPlan) -> str:
 @contextmanager
 def showing_steps(name: str) -> Iterator[OnProgress | None]:
     """The step that is being done, on a terminal; nothing elsewhere."""
-    if not manner.err.is_terminal:
+    if not output.err.is_terminal:
         yield None
         return
     name = printable(name)
-    with manner.working(f"opening {name}") as show:
+    with output.working(f"opening {name}") as show:
 
         def on_progress(step: str, done: int, total: int | None) -> None:
             share = f" {done}/{total}" if total else ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.errors import InvalidArgument
 
 QUOTES = '"""'
@@ -133,8 +133,8 @@ class Lines:
     def mark_pastes(self, is_on: bool) -> None:
         """Have the terminal mark what is pasted, also while nobody reads: it waits, marked."""
         if self._marks_pastes:
-            manner.out.file.write(_MARK_PASTES if is_on else _NO_MARKS)
-            manner.out.file.flush()
+            output.out.file.write(_MARK_PASTES if is_on else _NO_MARKS)
+            output.out.file.flush()
 
 
 def _piped_line() -> str:
@@ -150,7 +150,7 @@ def _piped_line() -> str:
 
 
 @contextmanager
-def opened(history: Path, complete: Complete | None = None) -> Iterator[Lines]:
+def open_lines(history: Path, complete: Complete | None = None) -> Iterator[Lines]:
     """Lines from standard input. On a terminal those typed inside are kept in a file for the next
     time."""
     lines = Lines(complete)
@@ -172,7 +172,7 @@ def _remembered(editor: ModuleType | None, history: Path) -> Iterator[None]:
         history.touch(mode=0o600)
         _read_history(editor, history)
     except (OSError, ValueError) as error:
-        manner.warn(f"messages from before are not at hand, and none are kept: {history}: {error}")
+        output.warn(f"messages from before are not at hand, and none are kept: {history}: {error}")
         yield
         return
     try:
@@ -206,8 +206,8 @@ def _bind(editor: ModuleType, complete: Complete | None) -> bool:
 def _completer(editor: ModuleType, complete: Complete) -> Callable[[str, int], str | None]:
     def completion(word: str, number: int) -> str | None:
         before = editor.get_line_buffer()[: editor.get_begidx()]
-        found = complete(before, word)
-        return found[number] if number < len(found) else None
+        candidates = complete(before, word)
+        return candidates[number] if number < len(candidates) else None
 
     return completion
 
@@ -226,7 +226,7 @@ def _write_history(editor: ModuleType, file: Path) -> None:
     last = editor.get_current_history_length()
     kept = [editor.get_history_item(k) for k in range(max(last - MAX_MESSAGES, 0) + 1, last + 1)]
     text = "".join(_escape(message) + "\n" for message in kept if message is not None)
-    manner.write_file(file, text)
+    output.write_file(file, text)
 
 
 def _escape(message: str) -> str:

@@ -15,13 +15,13 @@ def run() -> None:
     is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_heard:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from arenite.cli import commands, manner
+    from arenite.cli import commands, output
 
     if is_heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    manner.prepare_streams()
-    code = manner.exit_code_of(commands.called, debug="--debug" in sys.argv[1:])
-    manner.let_go_of_streams()
+    output.prepare_streams()
+    code = output.exit_code_of(commands.called, debug="--debug" in sys.argv[1:])
+    output.let_go_of_streams()
     sys.exit(code)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.cli.options import AnyModelName, ModelName
 from arenite.device.allocator import readable_nbytes
 
@@ -34,10 +34,10 @@ def pull(
     with showing() as on_progress:
         path = fetch.obtain(name, offline=offline, hash_all=True, on_progress=on_progress)
     if json:
-        manner.print_json("pull", {"model": name, "path": str(path)})
+        output.print_json("pull", {"model": name, "path": str(path)})
     else:
-        manner.put(str(path))
-    return manner.EXIT_DONE
+        output.put(str(path))
+    return output.EXIT_DONE
 
 
 def models(
@@ -49,7 +49,7 @@ def models(
     """
     from arenite import fetch
 
-    found = fetch.models()
+    known = fetch.models()
     if json:
         rows = [
             {
@@ -60,10 +60,10 @@ def models(
                 "path": None if info.path is None else str(info.path),
                 "is_default": info.name == fetch.DEFAULT,
             }
-            for info in found
+            for info in known
         ]
-        manner.print_json("models", {"models": rows})
-        return manner.EXIT_DONE
+        output.print_json("models", {"models": rows})
+        return output.EXIT_DONE
     titles = ("model", "size", "licence", "fetched", "what it is")
     cells = [
         (
@@ -73,24 +73,24 @@ def models(
             "no" if info.path is None else "yes",
             f"default: {info.about}" if info.name == fetch.DEFAULT else info.about,
         )
-        for info in found
+        for info in known
     ]
-    manner.print_table(titles, cells, right=("size",))
-    return manner.EXIT_DONE
+    output.print_table(titles, cells, right=("size",))
+    return output.EXIT_DONE
 
 
 def rm(model: ModelName) -> int:
     """Remove a fetched model."""
     from arenite import fetch
 
-    manner.put(f"{model} removed, {readable_nbytes(fetch.remove(model))}")
-    return manner.EXIT_DONE
+    output.put(f"{model} removed, {readable_nbytes(fetch.remove(model))}")
+    return output.EXIT_DONE
 
 
 @contextmanager
 def showing() -> Iterator[OnProgress | None]:
     """A progress bar on a terminal; nothing elsewhere."""
-    if not manner.err.is_terminal:
+    if not output.err.is_terminal:
         yield None
         return
     from rich.progress import DownloadColumn, TransferSpeedColumn

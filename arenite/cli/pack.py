@@ -13,7 +13,7 @@ from typing import Annotated, cast
 import typer
 
 from arenite import memory
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import DoesNotFit
 from arenite.memory import MemoryPlan, Progress, csv_problems
@@ -57,17 +57,17 @@ def pack(
     if out is not None:
         csv_problems.write_csv(file, plan, out)
     if svg is not None:
-        manner.write_file(svg, plan.to_svg())
+        output.write_file(svg, plan.to_svg())
     _report(file, plan, json)
     if refusal is not None:
         raise refusal
-    return manner.EXIT_DONE
+    return output.EXIT_DONE
 
 
 def _report(file: Path, plan: MemoryPlan, json: bool) -> None:
     fits = plan.capacity is None or plan.peak_nbytes <= plan.capacity
     if json:
-        manner.print_json(
+        output.print_json(
             "pack",
             {
                 "file": str(file),
@@ -97,7 +97,7 @@ def _report(file: Path, plan: MemoryPlan, json: bool) -> None:
         "found by": plan.method,
         "time": f"{plan.seconds:.2f} s",
     }
-    manner.print_pairs(str(file), rows)
+    output.print_pairs(str(file), rows)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _searching(time_limit: float | None) -> Iterator[Callable[[Progress], bool]]
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        with manner.working("placing") as show:
+        with output.working("placing") as show:
 
             def on_progress(now: Progress) -> bool:
                 seconds = time.monotonic() - began

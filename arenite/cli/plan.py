@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arenite.cli import language, manner
+from arenite.cli import language, output
 from arenite.cli.options import AnyModelName, Planning, spread
 from arenite.device.allocator import readable_nbytes
 
@@ -78,12 +78,12 @@ def plan(
         *(made.peak_nbytes, made.lower_bound, made.method, readable_nbytes(made.reused_nbytes)),
     )
     if svg is not None:
-        manner.write_file(svg, made.to_svg())
+        output.write_file(svg, made.to_svg())
     if json:
-        manner.print_json("plan", _fields(settings, made))
+        output.print_json("plan", _fields(settings, made))
     else:
         _print_tables(settings, made, title)
-    return manner.EXIT_DONE
+    return output.EXIT_DONE
 
 
 def _sizes(made: MemoryPlan) -> Mapping[str, int]:
@@ -149,9 +149,9 @@ def _print_tables(settings: Settings, made: MemoryPlan, title: str) -> None:
         "kind": f"{d.architecture}, {d.n_layers} layers of {d.width:,}",
         "context": texts,
     }
-    manner.print_pairs(title, ({"name inside": d.name} if d.name else {}) | facts)
-    manner.out.print()
-    print_memory(manner.out, made, settings.memory)
+    output.print_pairs(title, ({"name inside": d.name} if d.name else {}) | facts)
+    output.out.print()
+    print_memory(output.out, made, settings.memory)
 
 
 def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) -> None:
@@ -184,7 +184,7 @@ def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) 
     ]
     if not is_wide:
         titles, rows = (titles[0], titles[-1]), [(row[0], row[-1]) for row in rows]
-    manner.print_table(titles, rows, right=("size", "count"), console=console)
+    output.print_table(titles, rows, right=("size", "count"), console=console)
 
 
 def _percent(share: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
-from arenite.cli import manner
+from arenite.cli import output
 from arenite.memory.tables import printable
 
 
@@ -21,7 +21,7 @@ def bar(*amounts: ProgressColumn) -> Progress:
     # What others print goes where it is meant to: standard output is none of this console.
     return Progress(
         *(StepColumn(), BarColumn(), *amounts),
-        console=manner.err,
+        console=output.err,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -77,11 +77,11 @@ def _escaped_text(text: Text) -> Text:
     acting = [at for at, character in enumerate(text.plain) if _is_acting(character)]
     if not acting:
         return text
-    made = text.blank_copy()
+    copy = text.blank_copy()
     for part in text.divide(sorted({*acting, *(at + 1 for at in acting)})):
         part.plain = escaped(part.plain)
-        made.append_text(part)
-    return made
+        copy.append_text(part)
+    return copy
 
 
 class GuardedStream:

@@ -68,10 +68,10 @@ def _conv(image: str, kernel: str, *options: str) -> Layer:
     out, *taps = _ints(kernel)
     chosen = {"s": 1, "g": 1}
     for option in options:
-        found = _OPTION.fullmatch(option)
-        if found is None:
+        match = _OPTION.fullmatch(option)
+        if match is None:
             raise ValueError
-        chosen[found[1]] = int(found[2])
+        chosen[match[1]] = int(match[2])
     stride, groups = chosen["s"], chosen["g"]
     if len(taps) != 2 or channels % groups or out % groups:
         raise ValueError

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from arenite.cli import manner, plan
+from arenite.cli import output, plan
 from arenite.cli.completion import paths
 from arenite.cli.options import Choosing, sampling_of, spelled
 from arenite.errors import InvalidArgument, InvalidFile
@@ -70,12 +70,12 @@ class Slash:
             case "/help":
                 forms = {f"{name} {given}": about for name, (given, about) in COMMANDS.items()}
                 width = max(map(len, forms)) + 1
-                manner.note(*(f"{form:<{width}} {about}" for form, about in forms.items()))
-                manner.note(*HINTS)
+                output.note(*(f"{form:<{width}} {about}" for form, about in forms.items()))
+                output.note(*HINTS)
             case "/plan":
-                plan.print_memory(manner.err, talk.model.plan)
+                plan.print_memory(output.err, talk.model.plan)
             case "/stats":
-                manner.note("nothing was said yet" if talk.stats is None else str(talk.stats))
+                output.note("nothing was said yet" if talk.stats is None else str(talk.stats))
             case "/set":
                 self._set(rest)
             case "/system":
@@ -83,13 +83,13 @@ class Slash:
             case "/reset":
                 talk.conversation.clear()
                 talk.n_left_out = 0
-                manner.note("all is forgotten")
+                output.note("all is forgotten")
             case "/save" | "/save!":
                 self._save(rest, is_forced=name.endswith("!"))
             case "/load":
                 self._load(rest)
             case _:
-                manner.note(
+                output.note(
                     f"{name} is none of {' '.join(COMMANDS)}; a message that begins with a slash "
                     'stands between """ and """'
                 )
@@ -101,14 +101,14 @@ class Slash:
         name, _, value = rest.partition(" ")
         name, value = name.removeprefix("--").replace("_", "-"), value.strip()
         if not name:
-            manner.note(*(f"{name:<20}{self._value(name)}" for name in NAMES))
+            output.note(*(f"{name:<20}{self._value(name)}" for name in NAMES))
         elif name not in NAMES:
-            manner.note(f"{name} can't be set; there are {', '.join(NAMES)}")
+            output.note(f"{name} can't be set; there are {', '.join(NAMES)}")
         elif not value:
-            manner.note(f"{name}  {self._value(name)}")
+            output.note(f"{name}  {self._value(name)}")
         else:
             self._change(name, value)
-            manner.note(f"{name}  {self._value(name)}")
+            output.note(f"{name}  {self._value(name)}")
 
     def _value(self, name: str) -> str:
         if name == "markdown":
@@ -144,57 +144,57 @@ class Slash:
             except BaseException:
                 conversation.system = before
                 raise
-        manner.note(f"the model is told first: {conversation.system or 'nothing'}")
+        output.note(f"the model is told first: {conversation.system or 'nothing'}")
 
     # Files.
 
     def _save(self, name: str, *, is_forced: bool) -> None:
         if not name:
-            manner.note("/save needs the name of a file")
+            output.note("/save needs the name of a file")
             return
         file = Path(name).expanduser()
         messages = self._talk.conversation.messages
         said = {"model": self._talk.name, "messages": messages}
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
         try:
-            manner.write_file(file, text, is_new=not is_forced)
+            output.write_file(file, text, is_new=not is_forced)
         except FileExistsError:
-            manner.note(f"{file} is there already; `/save! {name}` writes in its place")
+            output.note(f"{file} is there already; `/save! {name}` writes in its place")
             return
         except OSError as error:
-            manner.say(manner.told(error))
+            output.say(output.told(error))
             return
-        manner.note(f"{len(messages)} messages are in {file}")
+        output.note(f"{len(messages)} messages are in {file}")
 
     def _load(self, name: str) -> None:
         from arenite.generate.history import Conversation
 
         if not name:
-            manner.note("/load needs the name of a file")
+            output.note("/load needs the name of a file")
             return
         talk, file = self._talk, Path(name).expanduser()
         try:
             messages = _read_messages(file)
         except OSError as error:
-            manner.say(manner.told(error))
+            output.say(output.told(error))
             return
         is_told = bool(messages) and messages[0]["role"] == "system"
         system = messages.pop(0)["content"] if is_told else None
         is_asked = bool(messages) and messages[-1]["role"] == "user"  # and was not answered
         asked = messages.pop()["content"] if is_asked else None
-        made = Conversation(system)
-        made.turns += messages
-        talk.model.chat_tokens([*made.messages, {"role": "user", "content": asked or "?"}])
-        talk.conversation, talk.n_left_out = made, 0
-        manner.note(f"{len(made.messages) + (asked is not None)} messages are loaded from {file}")
+        loaded = Conversation(system)
+        loaded.turns += messages
+        talk.model.chat_tokens([*loaded.messages, {"role": "user", "content": asked or "?"}])
+        talk.conversation, talk.n_left_out = loaded, 0
+        output.note(f"{len(loaded.messages) + (asked is not None)} messages are loaded from {file}")
         if asked is not None:
-            manner.note(f"> {asked}")
+            output.note(f"> {asked}")
             talk.answer(asked)
 
 
 def _read_messages(file: Path) -> list[dict[str, str]]:
     """Messages as /save writes them, checked."""
-    with manner.regular_file(file) as opened:
+    with output.regular_file(file) as opened:
         content = opened.read(MOST_NBYTES + 1)
     if len(content) > MOST_NBYTES:
         raise InvalidFile(f"{file} has more than the {MOST_NBYTES} bytes that are read")

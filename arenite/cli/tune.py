@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.cells import cell_len
 
-from arenite.cli import language, manner, shapes
+from arenite.cli import language, output, shapes
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP, Planning, spread
 from arenite.errors import InvalidArgument
@@ -58,31 +58,31 @@ def tune(
     from arenite.pipeline.tune import tune_graph
 
     wanted = [_parse_sizes(text) for text in sizes or ()]
-    left, exit_code = seconds, manner.EXIT_DONE
+    left, exit_code = seconds, output.EXIT_DONE
     _check_cache()
     graphs = [  # of all, so that what is no model or layer is said before anything is measured
         _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
         for name in what
     ]
-    made = []
+    results = []
     for name, graph in zip(what, graphs, strict=True):
         try:
             with _showing() as on_progress:
-                found = tune_graph(
+                tuning = tune_graph(
                     graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
                 )
         except KeyboardInterrupt:
             # What was measured is kept, and shown; nothing more is measured.
-            found = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
-            exit_code = manner.EXIT_INTERRUPTED
-        left = None if left is None else max(0.0, left - found.spent_seconds)
-        made.append({"name": name, **found.fields()})
+            tuning = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
+            exit_code = output.EXIT_INTERRUPTED
+        left = None if left is None else max(0.0, left - tuning.spent_seconds)
+        results.append({"name": name, **tuning.fields()})
         if not json:
-            _print(name, found)
-        if exit_code != manner.EXIT_DONE:
+            _print(name, tuning)
+        if exit_code != output.EXIT_DONE:
             break
     if json:
-        manner.print_json("tune", {"tuned": made})
+        output.print_json("tune", {"tuned": results})
     _check_cache()  # which may have become one in memory
     return exit_code
 
@@ -118,7 +118,7 @@ def _layer_graph(text: str) -> Graph:
 @contextmanager
 def _showing() -> Iterator[OnProgress | None]:
     """A bar on a terminal; nothing elsewhere."""
-    if not manner.err.is_terminal:
+    if not output.err.is_terminal:
         yield None
         return
     from rich.progress import MofNCompleteColumn
@@ -135,22 +135,22 @@ def _showing() -> Iterator[OnProgress | None]:
         yield on_progress
 
 
-def _print(name: str, found: Tuning) -> None:
+def _print(name: str, tuning: Tuning) -> None:
     """What was tried: a table, or where a terminal is too narrow for it one for each kernel."""
-    text = str(found)
+    text = str(tuning)
     table, _, last = text.rpartition("\n\n")
     widest = max(map(cell_len, table.splitlines()), default=0)
-    manner.out.print(printable(name), "", sep="\n", style="bold", soft_wrap=True)
-    if not manner.out.is_terminal or widest <= manner.out.width:
-        manner.out.print(text, "", sep="\n", soft_wrap=True)
+    output.out.print(printable(name), "", sep="\n", style="bold", soft_wrap=True)
+    if not output.out.is_terminal or widest <= output.out.width:
+        output.out.print(text, "", sep="\n", soft_wrap=True)
         return
-    titles = ("choice", *(f"µs, {condition}" for condition in found.conditions), "of limit", "")
-    for kernel, tried in groupby(found.tried, lambda one: (one.kernel, one.n_uses)):
+    titles = ("choice", *(f"µs, {condition}" for condition in tuning.conditions), "of limit", "")
+    for kernel, tried in groupby(tuning.tried, lambda one: (one.kernel, one.n_uses)):
         uses = "once" if kernel[1] == 1 else f"{kernel[1]} times"
-        manner.out.print(f"{kernel[0]}, used {uses}", style="bold", soft_wrap=True)
+        output.out.print(f"{kernel[0]}, used {uses}", style="bold", soft_wrap=True)
         rows = [
-            (one.choice, *one.micros(len(found.conditions)), one.share, one.note) for one in tried
+            (one.choice, *one.micros(len(tuning.conditions)), one.share, one.note) for one in tried
         ]
-        manner.print_table(titles, rows, right=titles[1:-2])
-        manner.out.print()
-    manner.out.print(last, "", sep="\n")
+        output.print_table(titles, rows, right=titles[1:-2])
+        output.out.print()
+    output.out.print(last, "", sep="\n")

@@ -122,31 +122,31 @@ class Typesetter:
         lead = ""
         if not self._markdown:
             return
-        if found := _HEADING.match(line):
+        if match := _HEADING.match(line):
             self._style = HEADING
-        elif found := _BULLET.match(line):
-            lead = f"{found[1]}{self._mark('•', '*')} "
-        elif found := _NUMBER.match(line):
-            lead = found[0].rstrip() + " "
-        elif found := _QUOTE.match(line):
+        elif match := _BULLET.match(line):
+            lead = f"{match[1]}{self._mark('•', '*')} "
+        elif match := _NUMBER.match(line):
+            lead = match[0].rstrip() + " "
+        elif match := _QUOTE.match(line):
             lead = self._mark("│", "|") + " "
             self._style = FAINT
-        elif found := _BLANKS.match(line):
-            lead = found[0].replace("\t", TAB)
-        if found:
-            self._pending = line[found.end() :]
+        elif match := _BLANKS.match(line):
+            lead = match[0].replace("\t", TAB)
+        if match:
+            self._pending = line[match.end() :]
             is_quote = self._style == FAINT
             self._lines.begin(lead, lead if is_quote else " " * cell_len(lead), self._style)
 
     def _show(self, is_whole: bool) -> None:
         if not self._markdown:
-            found, self._pending = [Run(self._pending, PLAIN)], ""
+            styled, self._pending = [Run(self._pending, PLAIN)], ""
         else:
             shown = self._pending
-            found, self._pending = runs(shown, self._style, self._before, is_whole)
+            styled, self._pending = runs(shown, self._style, self._before, is_whole)
             n_shown = len(shown) - len(self._pending)
             self._before = shown[n_shown - 1] if n_shown else self._before
-        for run in found:
+        for run in styled:
             self._lines.put(run)
         self._lines.flush()
 

@@ -39,10 +39,10 @@ def source_of(model: str | os.PathLike[str]) -> Source | Path:
         raise InvalidArgument(f"{quoted(name)} is no model: no path or name is so long")
     for kind, (pattern, form) in _FORMS.items():
         if name.startswith(f"{kind.value}:"):
-            found = pattern.fullmatch(name.removeprefix(f"{kind.value}:"))
-            if found is None:
+            match = pattern.fullmatch(name.removeprefix(f"{kind.value}:"))
+            if match is None:
                 raise InvalidArgument(f"{name!r} is no model name of the form {form}")
-            return _files_source(name, kind, found["origin"], found["version"], found["file"])
+            return _files_source(name, kind, match["origin"], match["version"], match["file"])
     short = CATALOGUE.get(name.casefold())
     if short is not None:
         return short

@@ -125,10 +125,10 @@ def _check(source: Source, target: Path, on_progress: OnProgress) -> None:
     for file in source.files:
         if file.sha256 is None:
             continue
-        found = sha256_of(target / file.name, f"checking {file.name}", on_progress)
-        if found != file.sha256:
+        digest = sha256_of(target / file.name, f"checking {file.name}", on_progress)
+        if digest != file.sha256:
             raise InvalidFile(
-                f"{source.name}: {file.name} has SHA-256 {found}; {file.sha256} was recorded. "
+                f"{source.name}: {file.name} has SHA-256 {digest}; {file.sha256} was recorded. "
                 "What was fetched is not the file that was checked, or it was damaged on the way"
             )
 

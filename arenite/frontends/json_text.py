@@ -34,13 +34,13 @@ def parsed_object(
                 f"{where} has some {n_values} values and {n_keys} keys; at most {max_values} and "
                 f"{max_keys} are read"
             )
-        found = json.loads(text, object_pairs_hook=of_pairs, parse_constant=of_constant)
+        parsed = json.loads(text, object_pairs_hook=of_pairs, parse_constant=of_constant)
     except InvalidFile:
         raise
     except RecursionError:
         raise InvalidFile(f"{where} is not JSON that is read: it nests too deep") from None
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         raise InvalidFile(f"{where} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise InvalidFile(f"{where} is no JSON object")
-    return found
+    return parsed

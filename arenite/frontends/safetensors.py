@@ -39,31 +39,14 @@ MAX_AXES = 32
 MAX_BITS = 2**63  # of one tensor, sizes of zero counted as one
 IS_SWAPPED = sys.byteorder == "big"  # data is little-endian
 
-DTYPES = {
-    name: dtypes.of(spelled)
-    for name, spelled in {
-        "BOOL": "bool",
-        "F4": "float4_e2m1fn",
-        "F6_E2M3": "float6_e2m3fn",
-        "F6_E3M2": "float6_e3m2fn",
-        "U8": "uint8",
-        "I8": "int8",
-        "F8_E5M2": "float8_e5m2",
-        "F8_E4M3": "float8_e4m3fn",
-        "F8_E8M0": "float8_e8m0fnu",
-        "I16": "int16",
-        "U16": "uint16",
-        "F16": "float16",
-        "BF16": "bfloat16",
-        "I32": "int32",
-        "U32": "uint32",
-        "F32": "float32",
-        "C64": "complex64",
-        "F64": "float64",
-        "I64": "int64",
-        "U64": "uint64",
-    }.items()
-}
+#: Types as the format and as we spell them.
+_SPELLINGS = (
+    "BOOL=bool F4=float4_e2m1fn F6_E2M3=float6_e2m3fn F6_E3M2=float6_e3m2fn U8=uint8 I8=int8 "
+    "F8_E5M2=float8_e5m2 F8_E4M3=float8_e4m3fn F8_E8M0=float8_e8m0fnu I16=int16 U16=uint16 "
+    "F16=float16 BF16=bfloat16 I32=int32 U32=uint32 F32=float32 C64=complex64 F64=float64 "
+    "I64=int64 U64=uint64"
+).split()
+DTYPES = {name: dtypes.of(ours) for name, ours in (pair.split("=") for pair in _SPELLINGS)}
 
 
 _FIELDS = {"dtype", "shape", "data_offsets"}
@@ -96,11 +79,11 @@ class SafetensorsFile:
             metadata, tensors = _read_file(given, DiskAllocator(given).file())
             return cls(given, metadata, tensors, (given,))
         name = _in_folder(given)
-        found, file = os.path.join(given, name), map_inside(given, name).file()
+        full, file = os.path.join(given, name), map_inside(given, name).file()
         if name == INDEX:
-            return _open_shards(found, file)
-        metadata, tensors = _read_file(found, file)
-        return cls(given, metadata, tensors, (found,))
+            return _open_shards(full, file)
+        metadata, tensors = _read_file(full, file)
+        return cls(given, metadata, tensors, (full,))
 
     @property
     def nbytes(self) -> int:
@@ -140,13 +123,13 @@ def _open_shards(index: str, opened: Buffer) -> SafetensorsFile:
     paths = []
     for file in sorted(by_file):
         path = os.path.join(folder, file)
-        found = _read_file(path, _shard(index, folder, file))
-        metadata = metadata or found[0]
+        shard = _read_file(path, _shard(index, folder, file))
+        metadata = metadata or shard[0]
         paths.append(path)
         for name in by_file[file]:
-            if name not in found[1]:
+            if name not in shard[1]:
                 raise InvalidFile(f"{where} places tensor {quoted(name)} in {file}: not there")
-            tensors[name] = found[1][name]
+            tensors[name] = shard[1][name]
     return SafetensorsFile(index, metadata, tensors, tuple(paths))
 
 
@@ -215,16 +198,16 @@ def _parsed(raw: memoryview, where: str, max_values: int, max_keys: int) -> dict
         return kept.setdefault(value, value) if len(kept) < MAX_SHARED else value
 
     def of_pairs(pairs: Pairs) -> Any:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        values = dict(pairs)
+        if len(values) != len(pairs):
             twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise ValueError(f"{quoted(twice)} is there twice")
-        if found.keys() != _FIELDS or any(isinstance(v, _Entry) for v in found.values()):
+        if values.keys() != _FIELDS or any(isinstance(v, _Entry) for v in values.values()):
             for key, value in pairs:
                 if isinstance(value, str):
-                    found[key] = same(value)
-            return found
-        dtype, shape, places = (found[field] for field in ("dtype", "shape", "data_offsets"))
+                    values[key] = same(value)
+            return values
+        dtype, shape, places = (values[field] for field in ("dtype", "shape", "data_offsets"))
         if isinstance(dtype, str):
             dtype = same(dtype)
         if _is_sizes(shape):

@@ -4,18 +4,20 @@ lm = arenite.load("model.gguf", context=2048, sessions=2)
 print("".join(lm.chat([{"role": "user", "content": "Why is the sky blue?"}], seed=1)))
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenite.generate.generation import Piece, Stats
-    from arenite.generate.model import LanguageModel, Settings
-    from arenite.generate.sampling import Sampling, SamplingOptions
-    from arenite.generate.session import Session
-    from arenite.generate.tokenizer import Tokenizer
+    from arenite.generate.generation import Piece as Piece, Stats as Stats
+    from arenite.generate.model import LanguageModel as LanguageModel, Settings as Settings
+    from arenite.generate.sampling import Sampling as Sampling, SamplingOptions as SamplingOptions
+    from arenite.generate.session import Session as Session
+    from arenite.generate.tokenizer import Tokenizer as Tokenizer
 else:
     from arenite.lazy import names_of
 
-    __getattr__, __dir__ = names_of(
+    __getattr__, __dir__, __all__ = names_of(
         "arenite.generate",
         {
             "generation": "Piece Stats",
@@ -25,14 +27,3 @@ else:
             "tokenizer": "Tokenizer",
         },
     )
-
-__all__ = [
-    "LanguageModel",
-    "Piece",
-    "Sampling",
-    "SamplingOptions",
-    "Session",
-    "Settings",
-    "Stats",
-    "Tokenizer",
-]

@@ -13,16 +13,16 @@ SHOWN = 60
 
 def number(name: str, value: object, least: float, most: float) -> float:
     """A finite number within bounds; NumPy's are numbers too, flags are none."""
-    found = math.nan
+    as_float = math.nan
     if isinstance(value, Real) and not isinstance(value, bool):
         try:
-            found = float(value)
+            as_float = float(value)
         except OverflowError:
-            found = math.inf
-    if not math.isfinite(found) or not least <= found <= most:
+            as_float = math.inf
+    if not math.isfinite(as_float) or not least <= as_float <= most:
         wanted = _bounds("a number", least, most)
         raise InvalidArgument(f"{name} is {_shown(value)}; {wanted} is needed")
-    return found
+    return as_float
 
 
 def whole(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> int:

@@ -95,8 +95,8 @@ class BytePairs:
         tokens, n_tokens = [], len(self._vocabulary)
         for character in word:
             token = self._vocabulary.find(character.encode())
-            found = [self._bytes[byte] for byte in character.encode()] if token is None else [token]
-            tokens += found if max(found) < n_tokens else []
+            parts = [self._bytes[byte] for byte in character.encode()] if token is None else [token]
+            tokens += parts if max(parts) < n_tokens else []
         return tokens
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import cache as remembered
 
 from arenite.device.allocator import readable_nbytes
@@ -17,7 +18,8 @@ from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
-from arenite.pipeline.outlines import outline_of
+from arenite.pipeline.interface_cache import interface_of
+from arenite.program.options import USUAL, Options
 
 #: The longest context where nothing is asked for.
 DEFAULT_CONTEXT = 4096
@@ -29,7 +31,12 @@ STEP = 32
 
 
 def chosen_context(
-    file: LanguageFile, memory: int | None, kv: DType, block: int, sessions: int = 1
+    file: LanguageFile,
+    memory: int | None,
+    kv: DType,
+    block: int,
+    sessions: int = 1,
+    options: Options = USUAL,
 ) -> int:
     """The longest context, up to the model's own, of which `sessions` fit `memory` bytes; without a
     budget up to DEFAULT_CONTEXT."""
@@ -37,15 +44,19 @@ def chosen_context(
     if memory is None:
         return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
-    outline = outline_of(
+    interface = interface_of(
         file.recipe(context=least, block=min(block, least), kv=kv, sessions=sessions)
     )
     wanted = json.dumps(["context", memory, most, str(kv), block, sessions])
 
     def find() -> str:
-        return str(_search(file, memory, kv, block, sessions, least, most))
+        def planned(file: LanguageFile, context: int) -> MemoryPlan:
+            sizes = {"context": context, "block": min(block, context), "sessions": sessions}
+            return plan_graph(interface_of(file.recipe(kv=kv, **sizes)), options)
 
-    return int(cached_fact(outline, wanted, find))
+        return str(_search(file, planned, memory, kv, least, most))
+
+    return int(cached_fact(interface, wanted, find, options))
 
 
 def check_fits(
@@ -83,14 +94,15 @@ def _advice(file: LanguageFile, plan: MemoryPlan, memory: int, kv: DType) -> str
 
 
 def _search(
-    file: LanguageFile, memory: int, kv: DType, block: int, sessions: int, least: int, most: int
+    file: LanguageFile,
+    planned: Callable[[LanguageFile, int], MemoryPlan],
+    memory: int,
+    kv: DType,
+    least: int,
+    most: int,
 ) -> int:
     n_layers = min(2, file.description.n_layers)
     small = file._replace(description=file.description._replace(n_layers=n_layers))
-
-    def planned(file: LanguageFile, context: int) -> MemoryPlan:
-        recipe = file.recipe(context=context, block=min(block, context), kv=kv, sessions=sessions)
-        return plan_graph(outline_of(recipe))
 
     @remembered
     def work(context: int) -> int:

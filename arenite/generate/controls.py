@@ -43,14 +43,14 @@ def _pieces(
     tokens may lie across borders, so they are looked for again."""
     names = {token: text for text, token in specials.tokens}
     shown = iter(hidden)
-    found: list[str | int] = []
+    pieces: list[str | int] = []
     plain: list[str] = []
 
     def flush() -> None:
         text = "".join(plain)
-        if found and found[-1] in specials.swallowing:
+        if pieces and pieces[-1] in specials.swallowing:
             text = text.lstrip(_SPACES)
-        found.extend(specials.split(text, controls=False))
+        pieces.extend(specials.split(text, controls=False))
         plain.clear()
 
     at = 0
@@ -61,7 +61,7 @@ def _pieces(
             end = end if space is None else space.end()
         if isinstance(piece, int) and piece in specials.controls:
             flush()
-            found.append(piece)
+            pieces.append(piece)
         else:
             first, *others = searched[at:end].split(border)
             plain.append(first)
@@ -69,7 +69,7 @@ def _pieces(
                 plain += [next(shown), other]
         at = end
     flush()
-    return found
+    return pieces
 
 
 def _border(chars: str, specials: Specials) -> str:

@@ -104,8 +104,8 @@ def read_folder(given: str | os.PathLike[str]) -> Parts:
 def _listed_ends(folder: str, n_tokens: int) -> set[int]:
     """Tokens that end an answer by the settings of generation: one or a list."""
     path = os.path.join(folder, "generation_config.json")
-    found = _object(folder, "generation_config.json").get("eos_token_id")
-    listed = found if isinstance(found, list) else [] if found is None else [found]
+    ends = _object(folder, "generation_config.json").get("eos_token_id")
+    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
     for token in listed:
         if type(token) is not int or not 0 <= token < n_tokens:
             raise InvalidFile(f"{path}: eos_token_id {token!r:.80} is no token of {n_tokens}")

@@ -116,7 +116,7 @@ class _Vocabulary:
 
     def _longest_first(self, content: bytes) -> list[int]:
         """Tokens that make exactly these bytes, each as long as can be; up to where there are."""
-        found: list[int] = []
+        tokens: list[int] = []
         at = 0
         while at < len(content):
             length = min(self._longest, len(content) - at)
@@ -124,9 +124,9 @@ class _Vocabulary:
                 length -= 1
             if not length:
                 break
-            found.append(self._ids[content[at : at + length]])
+            tokens.append(self._ids[content[at : at + length]])
             at += length
-        return found
+        return tokens
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:

@@ -28,11 +28,11 @@ def read_pairs(metadata: Metadata, texts: Texts, others: Mapping[bytes, int]) ->
     """The file's merges by the numbers of tokens; `others` has numbers for texts that may be merged
     without being tokens."""
     raw, starts = metadata.array(_KEY).packed_texts()
-    found = [np.empty((0, 3), np.int32)]
+    pairs = [np.empty((0, 3), np.int32)]
     for first, part, places in blocks(raw, starts):
-        found.append(_pairs(part, places[:-1], places[1:], texts, others))
-        _refuse(metadata, found[-1] < 0, first)
-    return np.concatenate(found)
+        pairs.append(_pairs(part, places[:-1], places[1:], texts, others))
+        _refuse(metadata, pairs[-1] < 0, first)
+    return np.concatenate(pairs)
 
 
 def _pairs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from arenite import locks
 from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import InvalidArgument, NotSupported
+from arenite.errors import InvalidArgument, NotCompiled, NotSupported
 from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
 from arenite.generate.slots import Slots
 from arenite.pipeline import compile_graph, plan_graph, saved_program
-from arenite.pipeline.outlines import outline_of
+from arenite.pipeline.interface_cache import interface_of
+from arenite.program.backend import backend_of
 from arenite.program.closing import Closing
-from arenite.program.options import parse_nbytes
+from arenite.program.options import USUAL, Options, parse_nbytes
 from arenite.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from arenite.generate.sampling import SamplingOptions
     from arenite.generate.tokenizer import Tokenizer
     from arenite.ir.graph import Graph
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.memory.plan import MemoryPlan
 
 #: What keys and values may be kept as.
@@ -61,9 +62,12 @@ class Settings:
         kv: str = "float16",
         block: int = DEFAULT_BLOCK,
         sessions: int = 1,
+        device: str = "cpu",
     ) -> None:
         self.file = file
         self.memory = parse_nbytes(memory)
+        self.options = Options(device=device)
+        backend_of(device)  # what there is none of is told now
         self.kv = _kv_dtype(kv)
         self.sessions = whole("sessions", sessions, 1, MAX_SESSIONS)
         if file.is_embedding and self.sessions > 1:
@@ -77,7 +81,10 @@ class Settings:
         elif file.is_embedding:
             context = file.description.context
         else:
-            context = chosen_context(file, self.memory, self.kv, block, self.sessions)
+            with self.refusals():
+                context = chosen_context(
+                    file, self.memory, self.kv, block, self.sessions, self.options
+                )
         if not 1 <= context <= file.description.context:
             raise InvalidArgument(
                 f"a context of {context} tokens was asked for; {file.path} was made for up to "
@@ -87,22 +94,36 @@ class Settings:
         self.block = context if file.is_embedding else min(block, context)
 
     @cached_property
-    def outline(self) -> Outline:
+    def interface(self) -> GraphInterface:
         """What a run needs to know of the graph; the graph is not built where it was once."""
         recipe = self.file.recipe(
             context=self.context, block=self.block, kv=self.kv, sessions=self.sessions
         )
-        return outline_of(recipe)
+        return interface_of(recipe)
 
     @property
     def graph(self) -> Graph:
         """The graph of the model for these settings."""
-        return self.outline.graph
+        return self.interface.graph
 
     @cached_property
     def plan(self) -> MemoryPlan:
         """Every byte that will be needed; DoesNotFit where that is over the budget."""
-        return self.checked(plan_graph(self.outline))
+        with self.refusals():
+            return self.checked(plan_graph(self.interface, self.options))
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Around what plans or compiles the model: what its device can't do, said of the model."""
+        try:
+            yield
+        except (NotCompiled, NotSupported) as problem:
+            if self.options.device == USUAL.device:
+                raise
+            raise NotSupported(
+                f"{self.file.path} can't run on device {self.options.device!r} yet: {problem}; "
+                f"load it with device={USUAL.device!r}"
+            ) from problem
 
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan; DoesNotFit where it is over the budget."""
@@ -125,18 +146,20 @@ class LanguageModel(Closing):
         self.file = settings.file
         tell = on_progress or (lambda what, done, total: None)
         tell("planning", 0, None)
-        found = saved_program(settings.outline, threads=threads)
-        if found is not None:
-            settings.checked(found.plan)
+        executable = saved_program(settings.interface, settings.options, threads=threads)
+        if executable is not None:
+            settings.checked(executable.plan)
         else:
             if settings.memory is not None:
                 _ = settings.plan
-            found = compile_graph(
-                settings.outline,
-                threads=threads,
-                on_progress=lambda done, total: tell(COMPILING, done, total),
-            )
-        self.executable: Executable = found
+            with settings.refusals():
+                executable = compile_graph(
+                    settings.interface,
+                    settings.options,
+                    threads=threads,
+                    on_progress=lambda done, total: tell(COMPILING, done, total),
+                )
+        self.executable: Executable = executable
         try:
             self.executable.pack(lambda done, total: tell(PACKING, done, total))
         except BaseException:
@@ -168,13 +191,13 @@ class LanguageModel(Closing):
         from arenite.generate.tokenizer import Tokenizer
 
         if self.file.gguf is not None:
-            made = Tokenizer.of_gguf(self.file.gguf.metadata)
+            result = Tokenizer.of_gguf(self.file.gguf.metadata)
             self.file.gguf.drop_headers()
         else:
             path = self.file.path
-            made = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
+            result = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
         give_back_heap()  # of what it was made from
-        return made
+        return result
 
     # Text.
 

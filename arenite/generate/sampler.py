@@ -49,17 +49,6 @@ class Sampler:
         at = self._pick(weights) if weights.size > 1 else 0
         return at if tokens is None else int(tokens[at])
 
-    def chances(
-        self,
-        logits: NDArray[np.float32],
-        recent: Sequence[int] = (),
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> tuple[Indices, NDArray[np.float64]]:
-        """The tokens that `choose` would choose from and how likely each is."""
-        tokens, weights = self._weights(logits, recent, allowed)
-        exact = weights.astype(np.float64)
-        return np.arange(weights.size) if tokens is None else tokens, exact / exact.sum()
-
     def _weights(
         self,
         logits: NDArray[np.float32],
@@ -92,12 +81,12 @@ class Sampler:
             window = recent if sampling.penalty_window < 0 else recent[-sampling.penalty_window :]
             seen = np.asarray(window, np.intp)
             tokens, counts = np.unique(seen[seen < values.size], return_counts=True)
-            found = values[tokens]
-            found = np.where(
-                found > 0, found / sampling.repetition_penalty, found * sampling.repetition_penalty
+            logit = values[tokens]
+            logit = np.where(
+                logit > 0, logit / sampling.repetition_penalty, logit * sampling.repetition_penalty
             )
-            found -= counts * sampling.frequency_penalty + sampling.presence_penalty
-            values[tokens] = found
+            logit -= counts * sampling.frequency_penalty + sampling.presence_penalty
+            values[tokens] = logit
         return values
 
     def _filtered(self, values: NDArray[np.float32]) -> tuple[Indices | None, Floats]:
@@ -153,8 +142,8 @@ def largest(values: NDArray[np.float32], count: int) -> Indices:
     if count >= pool.size:
         return _falling(values)[:count]
     bar = np.partition(pool, pool.size - count)[pool.size - count]
-    found = np.flatnonzero(values >= bar)
-    return found[_falling(values[found])[:count]]
+    above = np.flatnonzero(values >= bar)
+    return above[_falling(values[above])[:count]]
 
 
 def _falling(values: NDArray[np.float32]) -> Indices:

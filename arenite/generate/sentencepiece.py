@@ -24,8 +24,8 @@ _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 
 def piece_bytes(text: str, is_byte: bool) -> bytes:
     """The bytes a piece stands for."""
-    if is_byte and (found := _BYTE_TOKEN.fullmatch(text)):
-        return bytes([int(found[1], 16)])
+    if is_byte and (match := _BYTE_TOKEN.fullmatch(text)):
+        return bytes([int(match[1], 16)])
     return text.replace(SPACE, " ").encode()
 
 
@@ -96,9 +96,9 @@ class ScoredPieces:
 
     def _fall_back(self, character: str) -> list[int]:
         """Tokens of its bytes; one unknown token where the vocabulary has none for them."""
-        found = [self._bytes[byte] for byte in character.encode()]
-        tokens = [token for token in found if token is not None]
-        is_known = len(tokens) == len(found)
+        pieces = [self._bytes[byte] for byte in character.encode()]
+        tokens = [token for token in pieces if token is not None]
+        is_known = len(tokens) == len(pieces)
         return [self._unknown] if not is_known and self._unknown is not None else tokens
 
 

@@ -119,8 +119,8 @@ class Session:
 
         model = self._model
         chosen = Sampling(**sampling)
-        made = generate(self, tokens, chosen, model.tokenizer, cancelled=cancelled)
-        return model.claiming(self, made)
+        texts = generate(self, tokens, chosen, model.tokenizer, cancelled=cancelled)
+        return model.claiming(self, texts)
 
     def rewind(self, n_tokens: int) -> None:
         """Go back to the first `n_tokens`: nothing is computed."""

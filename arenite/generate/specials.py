@@ -53,7 +53,7 @@ class Specials:
     def split(self, text: str, *, controls: bool) -> list[str | int]:
         """The pieces of a text; none is an empty text."""
         is_taken = bytearray(len(text))
-        found: list[tuple[int, int, int]] = []  # start, end, token
+        spans: list[tuple[int, int, int]] = []  # start, end, token
         for rank in sorted(self._begun_in(text)):
             special, token = self.tokens[rank]
             if token in self.controls and not controls:
@@ -61,10 +61,10 @@ class Specials:
             places = _free_places(text, special, is_taken)
             if token in self.swallowing:
                 places = [(start, _swallowed(text, end, is_taken)) for start, end in places]
-            found += [(start, end, token) for start, end in places]
+            spans += [(start, end, token) for start, end in places]
         pieces: list[str | int] = []
         at = 0
-        for start, end, token in sorted(found):
+        for start, end, token in sorted(spans):
             pieces += [text[at:start], token] if at < start else [token]
             at = end
         return [*pieces, text[at:]] if at < len(text) else pieces

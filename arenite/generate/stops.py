@@ -20,11 +20,11 @@ class StopText:
         if self.stopped:
             return ""
         text = self._held + text
-        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
+        stops = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if stops:
             self.stopped = True
             self._held = ""
-            return text[: min(found)[1]]
+            return text[: min(stops)[1]]
         n_held = max((_n_begun(text, stop) for stop in self._stops), default=0)
         shown = len(text) - n_held
         self._held = text[shown:]

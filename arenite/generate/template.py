@@ -178,8 +178,8 @@ def _variables(messages: Sequence[Message], variables: Mapping[str, Any] | None)
             f"{type(messages).__name__} {messages!r:.80}"
         )
     given = {"tools": None, "documents": None, **(variables or {}), "messages": list(messages)}
-    found: dict[str, Any] = plain_data(given)
-    return found
+    plain: dict[str, Any] = plain_data(given)
+    return plain
 
 
 def _name_test(controls: Sequence[str]) -> Callable[[str], bool]:

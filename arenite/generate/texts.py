@@ -67,26 +67,26 @@ class Texts:
     def find_all(self, texts: Hashed) -> Places:
         """The token of each, -1 where there is none. Keys are taken for texts."""
         keys = texts.keys
-        found = np.full(len(keys), -1, np.int64)
+        tokens = np.full(len(keys), -1, np.int64)
         slot, sought = self._slot(keys), np.arange(len(keys))
         while sought.size:
             token = self._slots[slot]
             is_there = token < len(self)
             same = is_there.copy()
             same[is_there] = self._keys[token[is_there]] == keys[sought[is_there]]
-            found[sought[same]] = token[same]
+            tokens[sought[same]] = token[same]
             goes_on = is_there & ~same
             sought, slot = sought[goes_on], (slot[goes_on] + 1) & self._last
-        return found
+        return tokens
 
     def n_characters(self) -> Places:
         """The length of each."""
-        found = np.empty(len(self), np.int64)
+        lengths = np.empty(len(self), np.int64)
         for first, part, places in blocks(self._raw, np.asarray(self._starts, np.int64)):
             before = np.zeros(len(part) + 1, np.int64)
             np.cumsum(np.frombuffer(part, np.uint8) & 0xC0 != 0x80, out=before[1:])
-            found[first : first + len(places) - 1] = np.diff(before[places])
-        return found
+            lengths[first : first + len(places) - 1] = np.diff(before[places])
+        return lengths
 
     def _slot(self, keys: Keys) -> Places:
         return (keys & np.uint64(self._last)).astype(np.int64)
@@ -101,8 +101,8 @@ class Texts:
             other = slots[slot].astype(np.int64)
             goes_on = other != token
             token, other, slot = token[goes_on], other[goes_on], (slot[goes_on] + 1) & self._last
-            if (self._keys[other] == self._keys[token]).any() and (found := self._repeated()):
-                return found
+            if (self._keys[other] == self._keys[token]).any() and (pair := self._repeated()):
+                return pair
         return None
 
     def _repeated(self) -> tuple[int, int] | None:

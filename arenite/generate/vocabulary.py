@@ -128,11 +128,11 @@ class Vocabulary:
 
 def end_tokens(ids: dict[str, int]) -> set[int]:
     """Tokens of a vocabulary that are called what ends an answer."""
-    found = END_NAMES & ids.keys()
+    names = END_NAMES & ids.keys()
     for name, companies in _NO_END.items():
         if any(company <= ids.keys() for company in companies):
-            found -= {name}
-    return {ids[name] for name in found}
+            names -= {name}
+    return {ids[name] for name in names}
 
 
 def special_id(
@@ -151,8 +151,8 @@ def special_id(
 
 
 def special_ids(metadata: Metadata, n_tokens: int, names: str) -> set[int]:
-    found = (special_id(metadata, n_tokens, name) for name in names.split())
-    return {token for token in found if token is not None}
+    tokens = (special_id(metadata, n_tokens, name) for name in names.split())
+    return {token for token in tokens if token is not None}
 
 
 def _kinds(metadata: Metadata, n_tokens: int) -> _Kinds:

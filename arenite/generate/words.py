@@ -41,12 +41,12 @@ def category(character: str) -> str:
     """Which of the categories a character belongs to."""
     if character in _SPACES:
         return "space"
-    found = unicodedata.category(character)
-    if found == "Cn":
+    name = unicodedata.category(character)
+    if name == "Cn":
         return _young(ord(character))
-    if found.startswith("L"):
-        return found
-    return found[0] if found[0] in "MNPS" else "other"
+    if name.startswith("L"):
+        return name
+    return name[0] if name[0] in "MNPS" else "other"
 
 
 def _young(code: int) -> str:
@@ -89,8 +89,8 @@ def _cut(
     pattern: re.Pattern[str], text: str, spans: Iterator[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     for start, end in spans:
-        for found in pattern.finditer(text, start, end):
-            first, last = found.span()
+        for match in pattern.finditer(text, start, end):
+            first, last = match.span()
             if first > start:
                 yield start, first
             yield first, last

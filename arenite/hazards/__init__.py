@@ -6,17 +6,31 @@ the next one must wait, and for whom; `order` hands it a whole sequence and give
 storages alone.
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenite.hazards.ordering import Edge
-    from arenite.hazards.proof import Loop, Order, Race, find_race, verify
-    from arenite.hazards.ranges import BufferRange, ByteView, HazardKind, Launch, Role
-    from arenite.hazards.tracker import HazardTracker, order
+    from arenite.hazards.ordering import Edge as Edge
+    from arenite.hazards.proof import (
+        Loop as Loop,
+        Order as Order,
+        Race as Race,
+        find_race as find_race,
+        verify as verify,
+    )
+    from arenite.hazards.ranges import (
+        BufferRange as BufferRange,
+        ByteView as ByteView,
+        HazardKind as HazardKind,
+        Launch as Launch,
+        Role as Role,
+    )
+    from arenite.hazards.tracker import HazardTracker as HazardTracker, order as order
 else:
     from arenite.lazy import names_of
 
-    __getattr__, __dir__ = names_of(
+    __getattr__, __dir__, __all__ = names_of(
         "arenite.hazards",
         {
             "ordering": "Edge",
@@ -25,19 +39,3 @@ else:
             "tracker": "HazardTracker order",
         },
     )
-
-__all__ = [
-    "BufferRange",
-    "ByteView",
-    "Edge",
-    "HazardKind",
-    "HazardTracker",
-    "Launch",
-    "Loop",
-    "Order",
-    "Race",
-    "Role",
-    "find_race",
-    "order",
-    "verify",
-]

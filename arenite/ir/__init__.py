@@ -5,43 +5,51 @@ the oracle all devices are judged by. All of it loads on first use: a program fr
 without ops.
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenite.ir.data import BufferSource, ConstantData
+    from arenite.ir.data import BufferSource as BufferSource, ConstantData as ConstantData
     from arenite.ir.dim import (
-        Dim,
-        Expr,
-        Var,
-        bounds,
-        ceildiv,
-        known_le,
-        maximum,
-        minimum,
-        product,
-        variables,
+        Dim as Dim,
+        Expr as Expr,
+        Var as Var,
+        bounds as bounds,
+        ceildiv as ceildiv,
+        known_le as known_le,
+        maximum as maximum,
+        minimum as minimum,
+        product as product,
+        variables as variables,
     )
-    from arenite.ir.graph import Graph, topological
-    from arenite.ir.node import Node, Origin, Origins, nbytes_of, typed
+    from arenite.ir.graph import Graph as Graph, topological as topological
+    from arenite.ir.node import (
+        Node as Node,
+        Origin as Origin,
+        Origins as Origins,
+        nbytes_of as nbytes_of,
+        typed as typed,
+    )
     from arenite.ir.ops import (
-        OPS,
-        OpDef,
-        Region,
-        buffer,
-        constant,
-        full,
-        graph_input,
-        make,
-        parameter,
-        size,
+        OPS as OPS,
+        OpDef as OpDef,
+        Region as Region,
+        buffer as buffer,
+        constant as constant,
+        full as full,
+        graph_input as graph_input,
+        make as make,
+        parameter as parameter,
+        size as size,
     )
-    from arenite.ir.printed import text
-    from arenite.ir.reference import evaluate
-    from arenite.ir.verifier import verify
+    from arenite.ir.printed import text as text
+    from arenite.ir.reference import evaluate as evaluate
+    from arenite.ir.verifier import verify as verify
 else:
     from arenite.lazy import names_of
 
-    __getattr__, __dir__ = names_of(
+    __getattr__, __dir__, __all__ = names_of(
         "arenite.ir",
         {
             "data": "BufferSource ConstantData",
@@ -54,38 +62,3 @@ else:
             "verifier": "verify",
         },
     )
-
-__all__ = [
-    "OPS",
-    "BufferSource",
-    "ConstantData",
-    "Dim",
-    "Expr",
-    "Graph",
-    "Node",
-    "OpDef",
-    "Origin",
-    "Origins",
-    "Region",
-    "Var",
-    "bounds",
-    "buffer",
-    "ceildiv",
-    "constant",
-    "evaluate",
-    "full",
-    "graph_input",
-    "known_le",
-    "make",
-    "maximum",
-    "minimum",
-    "nbytes_of",
-    "parameter",
-    "product",
-    "size",
-    "text",
-    "topological",
-    "typed",
-    "variables",
-    "verify",
-]

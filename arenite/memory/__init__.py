@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     from arenite.lazy import names_of
 
-    __getattr__, __dir__ = names_of(
+    __getattr__, __dir__, _ = names_of(
         "arenite.memory",
         {
             "arena": "Arena",

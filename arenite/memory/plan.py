@@ -21,12 +21,12 @@ from arenite.memory.values import (
     ValueId,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 #: The device whose memory the host has.
 HOST = "cpu"
 #: What a plan is made for: few bytes, where reuse makes launches wait for one another, or launches
 #: side by side, where only data does.
-MADE_FOR = (MEMORY, CONCURRENCY) = ("memory", "concurrency")
+OBJECTIVES = (MEMORY, CONCURRENCY) = ("memory", "concurrency")
 #: Regions of the arena start at multiples of this, or of a larger alignment inside.
 REGION_ALIGNMENT = 64
 
@@ -88,7 +88,7 @@ class MemoryPlan:
     method: str = ""  # what placed the work region
     work: int = 0  # neighbours looked at while placing
     seconds: float = field(default=0.0, compare=False)
-    made_for: str = MEMORY
+    objective: str = MEMORY
     reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
     instead: Price | None = None  # of the plan for memory, where this is not it
     #: What else is known of values, for people: dtype and shape, where they come from.
@@ -174,7 +174,7 @@ class MemoryPlan:
             "method": self.method,
             "work": self.work,
             "seconds": self.seconds,
-            "made_for": self.made_for,
+            "objective": self.objective,
             "reuse_edges": self.reuse_edges,
             "instead": None if self.instead is None else self.instead._asdict(),
             "regions": [region._asdict() for region in self.regions.values()],
@@ -204,7 +204,7 @@ class MemoryPlan:
             method=top.text("method"),
             work=top.number("work"),
             seconds=top.seconds("seconds"),
-            made_for=top.choice("made_for", MADE_FOR),
+            objective=top.choice("objective", OBJECTIVES),
             reuse_edges=top.number("reuse_edges"),
             instead=_price(data.get("instead")),
             details={

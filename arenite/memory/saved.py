@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
-from arenite.memory.plan import MADE_FOR, MemoryPlan, Price, Region
+from arenite.memory.plan import OBJECTIVES, MemoryPlan, Price, Region
 from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
 
-_ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "made_for", "reuse_edges")
+_ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "objective", "reuse_edges")
 
 
 def plan_to_bytes(plan: MemoryPlan) -> bytes:
@@ -87,8 +87,8 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InvalidPlan(f"a saved plan that cannot be read: {error!r}") from None
-    if not set(regions) <= set(REGIONS) or plan.made_for not in MADE_FOR:
-        raise InvalidPlan(f"a saved plan of regions {list(regions)}, made for {plan.made_for!r}")
+    if not set(regions) <= set(REGIONS) or plan.objective not in OBJECTIVES:
+        raise InvalidPlan(f"a saved plan of regions {list(regions)}, made for {plan.objective!r}")
     return plan
 
 

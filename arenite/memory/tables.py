@@ -50,7 +50,7 @@ def aligned(rows: list[list[str]], right: set[int]) -> str:
 def price_line(plan: MemoryPlan) -> str:
     """What the plan was made for, and what that costs."""
     waits = "no launch waits" if not plan.reuse_edges else f"{plan.reuse_edges} waits are there"
-    line = f"made for {plan.made_for}: {waits} for reuse alone"
+    line = f"made for {plan.objective}: {waits} for reuse alone"
     if plan.instead is None:
         return line
     more = plan.peak_nbytes - plan.instead.peak_nbytes

@@ -15,11 +15,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from arenite.errors import DamagedCache, NotSupported
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory.plan import MemoryPlan
 from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
-from arenite.pipeline.outlines import fits
+from arenite.pipeline.interface_cache import fits
 from arenite.program import cache
 from arenite.program.compiled import Compiled
 from arenite.program.options import USUAL, Options
@@ -36,7 +36,7 @@ log = logging.getLogger("arenite.pipeline")
 
 
 def compile_graph(
-    graph: Graph | Outline,
+    graph: Graph | GraphInterface,
     options: Options = USUAL,
     *,
     threads: int | None = None,
@@ -44,35 +44,35 @@ def compile_graph(
 ) -> Executable:
     """An Executable for a device of this machine: from the cache, where it has been compiled
     before. While code is made, `on_progress(done, total)` hears of kernels."""
-    outline = Outline.of(graph)
-    found = saved_program(outline, options, threads=threads)
-    if found is not None:
-        return found
-    if outline.kept_as is not None:
-        outline = Outline.of(outline.graph)
+    interface = GraphInterface.of(graph)
+    saved = saved_program(interface, options, threads=threads)
+    if saved is not None:
+        return saved
+    if interface.kept_as is not None:
+        interface = GraphInterface.of(interface.graph)
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
         from arenite.pipeline.garbage import collected_less_often
 
         with collected_less_often():
-            built.append(compile_anew(outline.graph, options, on_progress))
+            built.append(compile_anew(interface.graph, options, on_progress))
             return built[0].sections()
 
-    sections = cache.default().obtain(_key("model", outline, options), build_sections)
+    sections = cache.default().obtain(_key("model", interface, options), build_sections)
     try:
         program = built[0] if built else Compiled.from_sections(sections)
     except DamagedCache:
-        program = compile_anew(outline.graph, options)
-    return Executable(outline, program, threads)
+        program = compile_anew(interface.graph, options)
+    return Executable(interface, program, threads)
 
 
 def saved_program(
-    graph: Graph | Outline, options: Options = USUAL, *, threads: int | None = None
+    graph: Graph | GraphInterface, options: Options = USUAL, *, threads: int | None = None
 ) -> Executable | None:
     """What `compile_graph` makes, where the cache has it; what there is of no use is dropped."""
-    outline = Outline.of(graph)
-    key = _key("model", outline, options)
+    interface = GraphInterface.of(graph)
+    key = _key("model", interface, options)
     store = cache.default()
     sections = store.get(key)
     if sections is None:
@@ -83,46 +83,48 @@ def saved_program(
         log.info("a damaged program is compiled anew: %s", damage)
         store.drop(key)
         return None
-    if outline.kept_as is not None and not fits(outline, program):
+    if interface.kept_as is not None and not fits(interface, program):
         log.info("what was kept of a graph does not fit its program, and is dropped")
-        store.drop(outline.kept_as)
+        store.drop(interface.kept_as)
         return None
-    return Executable(outline, program, threads)
+    return Executable(interface, program, threads)
 
 
-def plan_graph(graph: Graph | Outline, options: Options = USUAL) -> MemoryPlan:
+def plan_graph(graph: Graph | GraphInterface, options: Options = USUAL) -> MemoryPlan:
     """The plan an Executable would have, without making its code; kept in the cache too."""
-    outline = Outline.of(graph)
+    interface = GraphInterface.of(graph)
     store = cache.default()
-    compiled = store.get(_key("model", outline, options))
+    compiled = store.get(_key("model", interface, options))
     if compiled is not None:
         with suppress(DamagedCache):  # which compiling drops
             return Compiled.from_sections(compiled).plan
-    key = _key("plan", outline, options)
-    made: list[MemoryPlan] = []
+    key = _key("plan", interface, options)
+    plans: list[MemoryPlan] = []
 
     def build_sections() -> dict[str, bytes]:
-        from arenite.pipeline.build import draft
+        from arenite.pipeline.build import plan_program
         from arenite.pipeline.garbage import collected_less_often
 
         with collected_less_often():
-            made.append(draft(outline.graph, options).plan)
-            return {"plan": made[0].to_json().encode()}
+            plans.append(plan_program(interface.graph, options).plan)
+            return {"plan": plans[0].to_json().encode()}
 
     sections = store.obtain(key, build_sections, needs=("plan",))
-    return made[0] if made else MemoryPlan.from_json(bytes(sections["plan"]).decode())
+    return plans[0] if plans else MemoryPlan.from_json(bytes(sections["plan"]).decode())
 
 
-def cached_fact(graph: Graph | Outline, question: str, find: Callable[[], str]) -> str:
+def cached_fact(
+    graph: Graph | GraphInterface, question: str, find: Callable[[], str], options: Options = USUAL
+) -> str:
     """The answer to a question about a graph, found once and kept in the cache."""
-    key = cache.key_of(_key("fact", Outline.of(graph), USUAL), question)
+    key = cache.key_of(_key("fact", GraphInterface.of(graph), options), question)
     sections = cache.default().obtain(key, lambda: {"fact": find().encode()}, needs=("fact",))
     return bytes(sections["fact"]).decode()
 
 
-def _key(kind: str, outline: Outline, options: Options) -> str:
-    chosen = choices_of(outline, options)
-    return cache.key_of(kind, outline.digest(), repr(options), str(chosen), *identity(options))
+def _key(kind: str, interface: GraphInterface, options: Options) -> str:
+    chosen = choices_of(interface, options)
+    return cache.key_of(kind, interface.digest(), repr(options), str(chosen), *identity(options))
 
 
 def compile_anew(

@@ -35,7 +35,7 @@ _Way: TypeAlias = tuple[tuple[Pass, ...], Graph, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlannedProgram:
     """A program with its plan, before any code is made; `passes` are those its graph went
     through."""
 
@@ -45,13 +45,13 @@ class Draft:
     plan: MemoryPlan
 
 
-def draft(graph: Graph, options: Options = USUAL) -> Draft:
+def plan_program(graph: Graph, options: Options = USUAL) -> PlannedProgram:
     """Everything of a program but its code."""
     refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
     refusal: DoesNotFit | None = None
     for way, simplified, choices in _ways(graph, options):
         try:
-            return _drafted(graph, way, simplified, choices, options)
+            return _planned(graph, way, simplified, choices, options)
         except DoesNotFit as problem:
             refusal = problem
     assert refusal is not None
@@ -78,13 +78,13 @@ def _ways(graph: Graph, options: Options) -> Iterator[_Way]:
             yield way, simplified, {}
 
 
-def _drafted(
+def _planned(
     graph: Graph,
     way: tuple[Pass, ...],
     simplified: Graph,
     choices: Mapping[str, str],
     options: Options,
-) -> Draft:
+) -> PlannedProgram:
     backend = backend_of(options.device)
     schedule = fuse(simplified)
     built = build_all(schedule.kernels, backend.build, choices)
@@ -107,7 +107,7 @@ def _drafted(
 
     program = lowered(graph, schedule, scratch, record, load_kernels(schedule, built), given)
     plan = planned(program, shared_of(program.launches), options, backend.memory)
-    return Draft(way, built, program, plan)
+    return PlannedProgram(way, built, program, plan)
 
 
 def build(
@@ -115,21 +115,21 @@ def build(
 ) -> Compiled:
     """Compile; `on_progress(done, total)` hears how many kernels are compiled."""
     backend = backend_of(options.device)
-    drafted = draft(graph, options)
-    built, program = drafted.built, drafted.program
+    planned = plan_program(graph, options)
+    built, program = planned.built, planned.program
     code = backend.compile(built, on_progress)
 
     def ready(launch: Launch, kernel: Kernel) -> CachedKernel:
         part = code.kernels[kernel.number]
         values = [program.values[int(value)] for value in launch.arrays]
-        found = launch._replace(entry=part.entry)
-        return _cached(found, kernel, built[kernel.number], part, code, values, options.device)
+        bound = launch._replace(entry=part.entry)
+        return _cached(bound, kernel, built[kernel.number], part, code, values, options.device)
 
     at_load = [ready(*one) for one in zip(program.load, program.load_kernels, strict=True)]
     in_runs = [ready(*one) for one in zip(program.launches, program.kernels, strict=True)]
     return Compiled(
         options=options,
-        passes=tuple(one.name for one in (*passes.NEUTRAL, *drafted.passes)),
+        passes=tuple(one.name for one in (*passes.NEUTRAL, *planned.passes)),
         image=code.image,
         load_kernels=tuple(at_load),
         load=tuple(kernel.launch for kernel in at_load),
@@ -138,7 +138,7 @@ def build(
         values=tuple(program.values),
         outputs=tuple(program.outputs),
         constants=tuple(program.book.constants),
-        plan=drafted.plan,
+        plan=planned.plan,
         steps=tuple(program.steps),
         cells=tuple(program.book.cells),
         found=program.book.found,

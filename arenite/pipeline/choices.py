@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.pipeline.identity import identity
 from arenite.program import cache
 from arenite.program.options import USUAL, Options
@@ -42,29 +42,29 @@ class KernelTimes(NamedTuple):
 def all_choices() -> dict[str, str]:
     """The choices that differ from the usual, by content of the kernel; none before any tuning."""
     key = _choices_key()
-    found = _read(key)
-    if found is None:
+    saved = _read(key)
+    if saved is None:
         return {}
-    if all(isinstance(choice, str) for choice in found.values()):
-        return found
+    if all(isinstance(choice, str) for choice in saved.values()):
+        return saved
     _drop(key, "a choice is a text")
     return {}
 
 
-def choices_of(graph: Graph | Outline, options: Options = USUAL) -> dict[str, str]:
+def choices_of(graph: Graph | GraphInterface, options: Options = USUAL) -> dict[str, str]:
     """Those of them that are about kernels of this graph."""
     chosen = all_choices()
     if not chosen:
         return {}
     asked = (repr(options), *identity(options))
     key = cache.key_of("kernels of a graph", graph.digest(), *asked)
-    found = _read(key)
-    if found is None:
+    saved = _read(key)
+    if saved is None:
         from arenite.pipeline.contents import contents_of
 
-        found = dict.fromkeys(contents_of(Outline.of(graph).graph, options), True)
-        _write(key, found)
-    return {content: chosen[content] for content in found if content in chosen}
+        saved = dict.fromkeys(contents_of(GraphInterface.of(graph).graph, options), True)
+        _write(key, saved)
+    return {content: chosen[content] for content in saved if content in chosen}
 
 
 def keep_choice(content: str, choice: str | None) -> None:
@@ -84,19 +84,19 @@ def times_of(
 ) -> KernelTimes | None:
     """What was measured of a kernel with these choices; `about` names the conditions."""
     key = _kernel_key(content, about)
-    found = _read(key)
-    if found is None:
+    saved = _read(key)
+    if saved is None:
         return None
     try:
         times = {
             name: Times(tuple(map(_second, seconds)), bool(is_same))
-            for name, (seconds, is_same) in found["times"].items()
+            for name, (seconds, is_same) in saved["times"].items()
         }
         if {len(one.seconds) for one in times.values()} != {n_conditions}:
             raise ValueError("times are missing")
         if choices[0] not in times or not times.keys() <= set(choices):
             raise ValueError("times are of other choices")
-        chosen = found["chosen"]
+        chosen = saved["chosen"]
         if not times[chosen].is_same:
             raise ValueError("what was chosen gives other bits")
         return KernelTimes(chosen, times)
@@ -129,12 +129,12 @@ def _read(key: str) -> dict[str, Any] | None:
     if sections is None:
         return None
     try:
-        found = json.loads(bytes(sections[_SECTION]))
+        content = json.loads(bytes(sections[_SECTION]))
     except (KeyError, ValueError, RecursionError) as problem:
         _drop(key, str(problem))
         return None
-    if isinstance(found, dict):
-        return found
+    if isinstance(content, dict):
+        return content
     _drop(key, "it is no object")
     return None
 

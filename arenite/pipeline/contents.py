@@ -15,12 +15,12 @@ from arenite.schedule import Kernel, fuse
 
 def contents_of(graph: Graph, options: Options) -> list[str]:
     """What these kernels do, hashed, each once, in whichever way the graph is compiled."""
-    found: dict[str, None] = {}
+    contents: dict[str, None] = {}
     neutral, _ = passes.run(graph, passes.NEUTRAL)
     for way in backend_of(options.device).ways(options):
         simplified, _ = passes.run(neutral, way)
-        found |= dict.fromkeys(content for _, _, content in tunable(simplified, options))
-    return list(found)
+        contents |= dict.fromkeys(content for _, _, content in tunable(simplified, options))
+    return list(contents)
 
 
 def tunable(simplified: Graph, options: Options) -> Iterator[tuple[Kernel, Built, str]]:

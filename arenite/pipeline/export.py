@@ -19,7 +19,7 @@ from arenite.backends.c.header import header, weights_source
 from arenite.backends.c.layout import Layout, Memory, SourceOptions
 from arenite.backends.c.program import source
 from arenite.errors import InvalidArgument
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory.tables import aligned
 from arenite.pipeline import compile_anew
 from arenite.pipeline.program import refuse_cut
@@ -81,12 +81,12 @@ def export_graph(
     refuse_cut(graph, "exported: C has one plan, made before anything runs")
     name = identifier(name)
     compiled = compile_anew(graph, Options(device="c"), on_progress)
-    outline = Outline.of(graph)
+    interface = GraphInterface.of(graph)
     options = SourceOptions(name, memory, "file", openmp, freestanding)
-    layout = Layout(compiled, outline, options)
+    layout = Layout(compiled, interface, options)
     if weights == "array" or (weights == "auto" and layout.weights_nbytes <= ARRAY_NBYTES):
         options = SourceOptions(name, memory, "array", openmp, freestanding)
-        layout = Layout(compiled, outline, options)
+        layout = Layout(compiled, interface, options)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     files = [
@@ -130,4 +130,4 @@ def _constant(layout: Layout, number: int) -> NDArray[Any]:
     origin = layout.compiled.values[number].source
     if origin < 0:
         return layout.compiled.constants[-1 - origin]
-    return np.asarray(layout.outline.constants[origin].held())
+    return np.asarray(layout.interface.constants[origin].held())

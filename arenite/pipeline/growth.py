@@ -61,7 +61,7 @@ def growing_axes(node: Node) -> tuple[int | None, ...] | None:
     hidden = {size for one in inside for size in sizes_made(one)}
     if any(found_in(size) & (entering | hidden) for row in parts.rows for size in row.shape):
         return None
-    found: list[int | None] = []
+    grown: list[int | None] = []
     for one, following in zip(parts.carried, parts.following, strict=True):
         axes = [axis for axis, size in enumerate(one.shape) if size in entering]
         if len(axes) > 1 or any(found_in(following.shape[axis]) & hidden for axis in axes):
@@ -69,8 +69,8 @@ def growing_axes(node: Node) -> tuple[int | None, ...] | None:
         # The size is found where the value is read.
         if axes and one not in _reached(body):
             return None
-        found.append(axes[0] if axes else None)
-    return tuple(found)
+        grown.append(axes[0] if axes else None)
+    return tuple(grown)
 
 
 def _reached(body: Region) -> set[Node]:
@@ -143,13 +143,13 @@ class GrowthSizes:
         ]
         number = parameter((), INT64)
         body = _Body(self.segment, within, self._next, rooms)
-        made = body.built(number, binary("add", first, number), given[n:])
+        arrays = body.built(number, binary("add", first, number), given[n:])
         origins = body.origins
-        ends = [made.goes_on, *made.fits]
+        ends = [arrays.goes_on, *arrays.fits]
         trips: Node = left
         if parts.rows:
             trips = full((), n_rows, INT64)
-            ends.append(binary("lt", made.done, left))
+            ends.append(binary("lt", arrays.done, left))
         carries_on = ends[0]
         for one in ends[1:]:
             carries_on = binary("and", carries_on, one)
@@ -157,13 +157,13 @@ class GrowthSizes:
         results = loop(
             trips,
             initial,
-            ((number, *made.parameters), [*made.following, made.goes_on, made.done]),
-            rows=made.rows,
+            ((number, *arrays.parameters), [*arrays.following, arrays.goes_on, arrays.done]),
+            rows=arrays.rows,
             goes_on=carries_on,
             cut_rows=True,
             origins=origins,
         )
-        m = len(made.following)
+        m = len(arrays.following)
         outputs = [
             *body.left(results[:n], results[n:m]),
             *results[m + 2 :],
@@ -175,8 +175,8 @@ class GrowthSizes:
     def named(self, capacities: tuple[int, ...]) -> dict[str, int]:
         """Capacities by what they are of."""
         *room, n_rows = capacities
-        found = {size.name: c for size, c in zip(self.unbounded, room, strict=True)}
-        return found | ({"rows": n_rows} if n_rows else {})
+        sizes = {size.name: c for size, c in zip(self.unbounded, room, strict=True)}
+        return sizes | ({"rows": n_rows} if n_rows else {})
 
 
 @dataclass(frozen=True, eq=False, slots=True)

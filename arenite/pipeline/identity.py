@@ -53,7 +53,7 @@ def _sources(of: str) -> bytes:
 
 def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:
     """The sources in some folders, each with what tells one state of it from another."""
-    found = []
+    files = []
     pending = [*folders]
     while pending:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -61,7 +61,7 @@ def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:
                 if entry.name.endswith(".py"):
                     state = entry.stat()
                     times = (state.st_mtime_ns, state.st_ctime_ns)
-                    found.append((entry.path, state.st_ino, state.st_size, *times))
+                    files.append((entry.path, state.st_ino, state.st_size, *times))
                 elif entry.is_dir():
                     pending.append(entry.path)
-    return sorted(found)
+    return sorted(files)

@@ -23,7 +23,7 @@ def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[in
     if not schedule.inputs:
         return frozenset()
     fixed: set[Node] = set()
-    found: set[int] = set()
+    numbers: set[int] = set()
     outputs = set(schedule.results)
     # What a run writes over is made in every run.
     outputs |= {old for kernel in schedule.kernels for _, old in kernel.overwrites}
@@ -36,6 +36,6 @@ def load_kernels(schedule: Schedule, built: Mapping[int, Built]) -> frozenset[in
             and all(OPS[node.op].storage == "constant" or node in fixed for node in step.inputs)
             and outputs.isdisjoint(step.outputs)
         ):
-            found.add(step.number)
+            numbers.add(step.number)
             fixed.update(step.outputs)
-    return frozenset(found)
+    return frozenset(numbers)

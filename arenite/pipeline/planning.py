@@ -17,7 +17,7 @@ from arenite.errors import DoesNotFit, InvalidArgument
 from arenite.memory import MemoryPlan, Price, Slot, ValueId
 from arenite.memory import plan as plan_memory
 from arenite.memory.fit import NAMED_VALUES, within_capacity
-from arenite.memory.plan import CONCURRENCY, HOST, MADE_FOR
+from arenite.memory.plan import CONCURRENCY, HOST, OBJECTIVES
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
@@ -40,16 +40,18 @@ def planned(
 
 
 def _planned(
-    program: Lowered, is_shared: Sequence[bool], made_for: str, budget: Budget
+    program: Lowered, is_shared: Sequence[bool], objective: str, budget: Budget
 ) -> MemoryPlan:
-    if made_for not in MADE_FOR:
-        raise InvalidArgument(f"a plan is made for {' or '.join(MADE_FOR)}, not for {made_for!r}")
+    if objective not in OBJECTIVES:
+        raise InvalidArgument(
+            f"a plan is made for {' or '.join(OBJECTIVES)}, not for {objective!r}"
+        )
     windows = Windows(program, is_shared)
     with budget.refusals():
         small = budget.checked(plan_memory(program.lifetimes(), budget.arena_nbytes))
     details = _details(program)
     small = replace(small, reuse_edges=windows.added_edges(small), details=details)
-    if made_for != CONCURRENCY:
+    if objective != CONCURRENCY:
         return small
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
     wide = min(both, key=lambda plan: plan.peak_nbytes)
@@ -60,7 +62,7 @@ def _planned(
     with budget.refusals("planned for concurrency: ", instead):
         within_capacity(wide)
     price = Price(small.peak_nbytes, small.reuse_edges)
-    return replace(wide, made_for=CONCURRENCY, instead=price, details=details)
+    return replace(wide, objective=CONCURRENCY, instead=price, details=details)
 
 
 def _details(program: Lowered) -> dict[ValueId, str]:

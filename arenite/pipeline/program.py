@@ -12,13 +12,12 @@ from arenite.program.options import USUAL, Options
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.ir.node import Node
-    from arenite.pipeline.segmented import SegmentedExecutable
-    from arenite.runtime.executable import Executable
+    from arenite.runtime.compiled_program import CompiledProgram
 
 
 def compile_program(
     graph: Graph, options: Options = USUAL, *, threads: int | None = None
-) -> Executable | SegmentedExecutable:
+) -> CompiledProgram:
     """An Executable for this machine, or one in segments where no plan can be made before a run."""
     if _cutting(graph) is not None:
         from arenite.pipeline.segmented import SegmentedExecutable

@@ -29,18 +29,18 @@ class SegmentSizes:
         roots = (*segment.outputs, *(count for one in segment.found for count in one.counts))
         nodes = _until(roots, segment.inputs)
         self._ranges = [node for node in nodes if node.op == "arange"]
-        made = {size.name for node in nodes for size in sizes_made(node) if node.op == "cut"}
+        own = {size.name for node in nodes for size in sizes_made(node) if node.op == "cut"}
         known = [size for node in segment.inputs for size in node.shape]
         known += [one.rows for one in segment.found]
         mentioned = [set().union(*map(found_in, known)), *map(found_sizes, nodes)]
-        found = dict.fromkeys(
+        bounds = dict.fromkeys(
             size
             for sizes in mentioned
             for size in sorted(sizes, key=lambda size: size.name)
-            if size.name not in made
+            if size.name not in own
         )
         #: Found elsewhere, before the segment is entered.
-        self.outside = tuple(found)
+        self.outside = tuple(bounds)
         self.unbounded = tuple(size for size in self.outside if size.high >= NO_BOUND)
 
     def capacities(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ class SegmentSizes:
 def _until(roots: Iterable[Node], inputs: tuple[Node, ...]) -> list[Node]:
     """The nodes of a segment, those of bodies too."""
     given = set(inputs)
-    found: list[Node] = []
+    nodes: list[Node] = []
     pending = [*roots]
     seen = set(given)
     while pending:
@@ -98,10 +98,10 @@ def _until(roots: Iterable[Node], inputs: tuple[Node, ...]) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        found.append(node)
+        nodes.append(node)
         if node.op != "arange":
             pending += node.inputs
-    return [one for node in found for one in _with_bodies(node)]
+    return [one for node in nodes for one in _with_bodies(node)]
 
 
 def _with_bodies(node: Node) -> list[Node]:

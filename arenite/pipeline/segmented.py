@@ -19,9 +19,9 @@ from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
-from arenite.ir.outline import Port
-from arenite.pipeline.held import Held
-from arenite.pipeline.opened import Opened, OpenSegments
+from arenite.ir.interface import Port
+from arenite.pipeline.memory_use import MemoryUse
+from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
 from arenite.pipeline.segmented_plan import SegmentedPlan
 from arenite.pipeline.segmented_profile import joined
 from arenite.pipeline.segmented_run import SegmentedRun, Specializations
@@ -57,7 +57,7 @@ class SegmentedExecutable(Closing):
         self._options = options
         self._staging = Staging()
         self._frame = self._staging.frame(graph)
-        self._open = OpenSegments(self.threads, options)
+        self._open = SegmentCache(self.threads, options)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
         self._arguments = Arguments(ports, graph.vars)
@@ -77,9 +77,9 @@ class SegmentedExecutable(Closing):
         """Compile what needs no size to be found: what does not fit is refused before a run."""
         given = sum(bounds(node.nbytes)[1] for node in self.graph.inputs)
         states = sum(array.nbytes for array in self._states.values())
-        held = Held(self._options.memory, lambda: 0, given + states)
+        memory = MemoryUse(self._options.memory, lambda: 0, given + states)
         for segment in self._frame.segments:
-            self._open.compile_first(segment, held)
+            self._open.compile_first(segment, memory)
 
     # Calling.
 
@@ -89,14 +89,14 @@ class SegmentedExecutable(Closing):
         if out is not None:
             check_targets(out)
 
-        def enter(opened: Opened, given: list[Array], out: list[Array | None]) -> list[Array]:
+        def enter(program: OpenSegment, given: list[Array], out: list[Array | None]) -> list[Array]:
             if all(array is None for array in out):
-                return opened.executable(*given)
-            return opened.executable.run_into(given, out)
+                return program.executable(*given)
+            return program.executable.run_into(given, out)
 
         return self._run(arrays, enter, out=out)
 
-    def quickly(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
+    def fast_path(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
         """What an Executable does without any check is never done here."""
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
@@ -110,20 +110,22 @@ class SegmentedExecutable(Closing):
         """Run launch by launch, every byte watched: see Executable.run_checked. States are read,
         and stay as they are."""
         return self._run(
-            arrays, lambda opened, given, _: opened.executable.run_checked(*given), keep_states=True
+            arrays,
+            lambda program, given, _: program.executable.run_checked(*given),
+            keep_states=True,
         )
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times, over all segments. Each
         segment runs twice, of which one run is timed."""
-        made: list[tuple[int, Profile]] = []
+        profiles: list[tuple[int, Profile]] = []
 
-        def timed(opened: Opened, given: list[Array], _: list[Array | None]) -> list[Array]:
-            made.append((opened.segment.number, opened.executable.profile(*given)))
-            return opened.executable(*given)
+        def timed(program: OpenSegment, given: list[Array], _: list[Array | None]) -> list[Array]:
+            profiles.append((program.segment.number, program.executable.profile(*given)))
+            return program.executable(*given)
 
         self._run(arrays, timed)
-        return joined(made, backend_of(self._options.device).limits())
+        return joined(profiles, backend_of(self._options.device).limits())
 
     def _run(
         self,
@@ -139,13 +141,13 @@ class SegmentedExecutable(Closing):
             if out is not None:
                 outputs = [(node.shape, node.dtype) for node in self.graph.outputs]
                 check_room(out, outputs, sizes)
-            held = Held(self._options.memory, lambda: self._open.nbytes)
+            memory = MemoryUse(self._options.memory, lambda: self._open.nbytes)
             lent = [*given, *(self._states[node] for node in self.graph.states)]
-            self._running = SegmentedRun(self._open, self._special, held, enter)
+            self._running = SegmentedRun(self._open, self._special, memory, enter)
             try:
                 results = self._running.whole(self._frame, lent, sizes, out)
             finally:
-                self._peak_nbytes = max(self._peak_nbytes, held.peak_nbytes)
+                self._peak_nbytes = max(self._peak_nbytes, memory.peak_nbytes)
             n = len(self.graph.outputs)
             if not keep_states:
                 for (state, _), array in zip(self.graph.updates, results[n:], strict=True):
@@ -183,19 +185,19 @@ class SegmentedExecutable(Closing):
     @property
     def state(self) -> States:
         """What lives from run to run, by name."""
-        held = []
+        states = []
         for node, array in self._states.items():
             port = Port(node.attr("name"), node.shape, node.dtype)
-            held.append(HeldState(port, self._opener(array)))
-        return States(held)
+            states.append(HeldState(port, self._opener(array)))
+        return States(states)
 
     def _opener(self, array: Array) -> Any:
         @contextmanager
-        def opened() -> Iterator[NDArray[np.uint8]]:
+        def open_bytes() -> Iterator[NDArray[np.uint8]]:
             with self._turn():
                 yield array.reshape(-1).view(np.uint8)
 
-        return opened
+        return open_bytes
 
     def reset_state(self) -> None:
         """Make all states zero, as they were before the first run."""
@@ -205,7 +207,12 @@ class SegmentedExecutable(Closing):
     # What it shows.
 
     @property
-    def segments(self) -> tuple[Opened, ...]:
+    def device(self) -> str:
+        """What it runs on."""
+        return self._options.device
+
+    @property
+    def segments(self) -> tuple[OpenSegment, ...]:
         """Those that are compiled now."""
         return tuple(self._open)
 
@@ -230,9 +237,12 @@ class SegmentedExecutable(Closing):
     @property
     def kernels(self) -> Kernels:
         """Those of the segments that are compiled now."""
-        kernels = [one.kernels for one in self.executables]
-        reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
-        return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])
+        return _joined([one.kernels for one in self.executables])
+
+    @property
+    def load_kernels(self) -> Kernels:
+        """Of those, the ones that read constants alone."""
+        return _joined([one.load_kernels for one in self.executables])
 
     @property
     def passes(self) -> tuple[Record, ...]:
@@ -270,3 +280,8 @@ class SegmentedExecutable(Closing):
         """In a forked process: a run of another thread is another process's now."""
         if not locks.is_mine(self._lock):
             self._is_running, self._running = False, None
+
+
+def _joined(kernels: Sequence[Kernels]) -> Kernels:
+    reads = {id(kernel): some.named_reads(kernel) for some in kernels for kernel in some}
+    return Kernels(chain(*kernels), lambda kernel: reads[id(kernel)])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arenite.device.allocator import readable_nbytes
-from arenite.memory import MemoryPlan
+from arenite.memory import MemoryPlan, Region, Slot, ValueId
 from arenite.memory.html import html_table
 from arenite.memory.tables import NOTEBOOK_BOXES, aligned
 
@@ -26,8 +26,14 @@ class PlannedSegment:
     plan: MemoryPlan
 
     @property
+    def planned_for(self) -> str:
+        """The sizes it has room for, as text."""
+        return ", ".join(f"{name} up to {size}" for name, size in self.sizes.items())
+
+    @property
     def name(self) -> str:
-        return f"segment {self.number}"
+        """Its number, and what it was planned for: one segment may be there for several sizes."""
+        return f"segment {self.number}{', ' * bool(self.sizes)}{self.planned_for}:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,34 @@ class SegmentedPlan:
     n_segments: int  # known so far, compiled or not
     peak_nbytes: int  # arguments, states, arenas, and what is held between segments
     capacity: int | None  # the budget
+
+    @property
+    def total_nbytes(self) -> int:
+        """The same: arguments and states are counted with the arenas."""
+        return self.peak_nbytes
+
+    @property
+    def reuse_edges(self) -> int:
+        """Pairs of launches that only the sharing of bytes orders, in all segments."""
+        return sum(one.plan.reuse_edges for one in self.segments)
+
+    @property
+    def slots(self) -> dict[ValueId, Slot]:
+        """Those of all segments, each value called by its segment too: "segment 1: x"."""
+        return {
+            f"{one.name} {value}": slot
+            for one in self.segments
+            for value, slot in one.plan.slots.items()
+        }
+
+    @property
+    def regions(self) -> dict[str, Region]:
+        """Those of all segments, as slots are called: each segment has an arena of its own."""
+        return {
+            f"{one.name} {name}": region
+            for one in self.segments
+            for name, region in one.plan.regions.items()
+        }
 
     def verify(self) -> None:
         """InvalidPlan, where a segment's plan breaks a rule."""
@@ -68,7 +102,7 @@ class SegmentedPlan:
         rows += [
             [
                 str(one.number),
-                ", ".join(f"{name} up to {size}" for name, size in one.sizes.items()),
+                one.planned_for,
                 str(one.n_kernels),
                 amount(one.plan.peak_nbytes),
                 str(one.n_entered),

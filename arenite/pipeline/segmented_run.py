@@ -29,9 +29,9 @@ from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE
-from arenite.pipeline.held import Held, Rows
-from arenite.pipeline.opened import Opened, OpenSegments
-from arenite.pipeline.stages import AnySegment, Call, Frame, Segment, Staging
+from arenite.pipeline.memory_use import MemoryUse, Rows
+from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
+from arenite.pipeline.stages import AnySegment, Call, Segment, StagedGraph, Staging
 from arenite.pipeline.targets import Targets, room_in, targets_of
 
 Array = NDArray[Any]
@@ -47,27 +47,27 @@ MAX_VALUES = 16
 class Specializations:
     """Frames by the values of structure that they are for."""
 
-    def __init__(self, staging: Staging, segments: OpenSegments) -> None:
+    def __init__(self, staging: Staging, segments: SegmentCache) -> None:
         self._staging = staging
         self._segments = segments
-        self._frames: dict[Call, OrderedDict[object, Frame]] = {}
+        self._frames: dict[Call, OrderedDict[object, StagedGraph]] = {}
         self.n_made = 0
 
-    def obtain(self, call: Call, values: Sequence[Array]) -> Frame:
+    def obtain(self, call: Call, values: Sequence[Array]) -> StagedGraph:
         """What the function gives for these values, in stages; made when they come first."""
         known = self._frames.setdefault(call, OrderedDict())
         key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in values)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = self._staging.frame(self._graph(call.node, values))
+        frame = known.get(key)
+        if frame is None:
+            frame = known[key] = self._staging.frame(self._graph(call.node, values))
             self.n_made += 1
             if len(known) > MAX_VALUES:
                 _, gone = known.popitem(last=False)
                 self._forget(gone)
         known.move_to_end(key)
-        return found
+        return frame
 
-    def _forget(self, frame: Frame) -> None:
+    def _forget(self, frame: StagedGraph) -> None:
         """Give up a frame, and what was made for values inside it."""
         self._segments.forget(frame.segments)
         for call in frame.calls:
@@ -103,28 +103,21 @@ class SegmentedRun:
 
     def __init__(
         self,
-        segments: OpenSegments,
+        segments: SegmentCache,
         special: Specializations,
-        held: Held,
-        enter: Callable[[Opened, list[Array], list[Array | None]], list[Array]],
+        memory: MemoryUse,
+        enter: Callable[[OpenSegment, list[Array], list[Array | None]], list[Array]],
     ) -> None:
         self._segments = segments
         self._special = special
-        self._held = held
+        self._memory = memory
         self._enter = enter
         self._is_cancelled = False
-        self._inside: Opened | None = None  # what native code is in
-        self._calls = {
-            "arange": self._arange,
-            "branch": self._branch,
-            "growing_loop": self._growing_loop,
-            "loop": self._loop,
-            "specialize": self._specialize,
-        }
+        self._inside: OpenSegment | None = None  # what native code is in
 
     def whole(
         self,
-        frame: Frame,
+        frame: StagedGraph,
         arrays: Sequence[Array],
         sizes: Sizes,
         out: Sequence[Array] | None = None,
@@ -132,7 +125,7 @@ class SegmentedRun:
         """The results of the outermost frame, as arrays of their own; the first of them in `out`,
         where that is given."""
         for array in (*arrays, *(out or ())):
-            self._held.lend(array)
+            self._memory.lend(array)
         sizes = dict(sizes)
         if out is None:
             return _owned(self._frame(frame, arrays, sizes), arrays)
@@ -140,9 +133,9 @@ class SegmentedRun:
         results = self._frame(frame, arrays, sizes, targets.by_node, targets.check)
         n = len(out)
         # What is handed through is copied to `out` as it is, unless that comes to lie on it.
-        made = results[:n] if targets.is_apart else _owned(results[:n], arrays)
+        outputs = results[:n] if targets.is_apart else _owned(results[:n], arrays)
         others = _owned(results[n:], arrays)
-        return [*targets.write(made, sizes), *others]
+        return [*targets.write(outputs, sizes), *others]
 
     def cancel(self) -> None:
         """From another thread: end the segment that runs now, and enter no other."""
@@ -153,7 +146,7 @@ class SegmentedRun:
 
     def _frame(
         self,
-        frame: Frame,
+        frame: StagedGraph,
         arrays: Sequence[Array],
         sizes: Sizes,
         targets: Mapping[Node, Array] = NO_TARGETS,
@@ -171,18 +164,18 @@ class SegmentedRun:
                 if stage.segment is not None:
                     self._segment(stage.segment, values, sizes, targets)
                 for call in stage.calls:
-                    self._calls[call.node.op](call, values, sizes, targets)
+                    getattr(self, f"_on_{call.node.op}")(call, values, sizes, targets)
                 for node in stage.dropped:
                     if node in values:
-                        self._held.drop(values.pop(node))
+                        self._memory.drop(values.pop(node))
             return [values[node] for node in frame.results]
         finally:
             for array in values.values():
-                self._held.drop(array)
+                self._memory.drop(array)
 
     def _keep(self, values: Values, node: Node, array: Array, is_lent: bool = False) -> None:
         values[node] = array
-        self._held.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
+        self._memory.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
 
     def _segment(
         self, segment: Segment, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
@@ -207,16 +200,16 @@ class SegmentedRun:
         if self._is_cancelled:
             raise RunCancelled("the run was cancelled; the Executable can be called again")
         lent_nbytes = sum(room.nbytes for room in rooms if room is not None)
-        opened = self._segments.obtain(segment, sizes, self._held, lent_nbytes)
-        opened.n_entered += 1
-        self._inside = opened
+        program = self._segments.obtain(segment, sizes, self._memory, lent_nbytes)
+        program.n_entered += 1
+        self._inside = program
         try:
-            out = [*rooms, *[None] * (len(opened.sized.graph.outputs) - len(rooms))]
-            return self._enter(opened, [*given, *opened.sized.extra_inputs(sizes)], out)
+            out = [*rooms, *[None] * (len(program.sized.graph.outputs) - len(rooms))]
+            return self._enter(program, [*given, *program.sized.extra_inputs(sizes)], out)
         except MemoryError as problem:
             if isinstance(problem, AreniteError):
                 raise
-            room = ", ".join(f"{name} up to {size}" for name, size in opened.capacities.items())
+            room = ", ".join(f"{name} up to {size}" for name, size in program.capacities.items())
             raise OutOfMemory(
                 f"there is no memory for segment {segment.number}, planned for {room}: {problem}"
             ) from None
@@ -225,7 +218,7 @@ class SegmentedRun:
 
     # What is done between segments.
 
-    def _arange(
+    def _on_arange(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         """The range itself is made up where it is read."""
@@ -234,7 +227,7 @@ class SegmentedRun:
             raise BoundsError(f"arange: {count} elements are more than any memory has")
         sizes[call.node.attr("size").name] = max(0, count)
 
-    def _branch(
+    def _on_branch(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         condition, *given = (values[node] for node in call.node.inputs)
@@ -243,7 +236,7 @@ class SegmentedRun:
         results = self._frame(side, given, sizes, targets_of(call, side, targets))
         self._made(call, values, results, targets)
 
-    def _specialize(
+    def _on_specialize(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         given = [values[node] for node in call.node.inputs]
@@ -253,7 +246,7 @@ class SegmentedRun:
         self._learn(call.node, results, sizes)
         self._made(call, values, results, targets)
 
-    def _loop(
+    def _on_loop(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         """A plain loop with a cut in its body: rows of iterations that were left out are zero."""
@@ -261,33 +254,33 @@ class SegmentedRun:
         n = node.attr("carried")
         results = self._iterated(call, values, sizes, targets)
         for k, row in enumerate(loop_parts(node).rows):
-            made = results[n + k]
+            stacked = results[n + k]
             trips = max(0, int(values[node.inputs[0]]))
-            if made is None or len(made) < trips:
-                shape = [evaluate(size, sizes) for size in row.shape] if made is None else []
-                inner = tuple(shape) if made is None else made.shape[1:]
+            if stacked is None or len(stacked) < trips:
+                shape = [evaluate(size, sizes) for size in row.shape] if stacked is None else []
+                inner = tuple(shape) if stacked is None else stacked.shape[1:]
                 whole = np.zeros((trips, *inner), numpy_dtype(row.dtype))
-                if made is not None:
-                    whole[: len(made)] = made
+                if stacked is not None:
+                    whole[: len(stacked)] = stacked
                 results[n + k] = whole
         made_rows = [array for array in results if array is not None]
         self._made(call, values, made_rows, targets)
 
-    def _growing_loop(
+    def _on_growing_loop(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
     ) -> None:
         node = call.node
         n = node.attr("carried")
         results = self._iterated(call, values, sizes, targets)
         none = sizes | {size.name: 0 for size in sizes_made(node)}
-        made = [
+        arrays = [
             np.zeros([evaluate(size, none) for size in node.attr("shapes")[k]],
                      numpy_dtype(loop_parts(node).rows[k - n].dtype))
             if array is None else array
             for k, array in enumerate(results)
         ]  # fmt: skip
-        self._learn(node, made, sizes)
-        self._made(call, values, made, targets)
+        self._learn(node, arrays, sizes)
+        self._made(call, values, arrays, targets)
 
     def _iterated(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
@@ -299,10 +292,11 @@ class SegmentedRun:
         entering = sizes_entering(call.node)
         into = {node.attr("index"): targets.get(node) for node in call.nodes}
         rows = [
-            Rows(self._held, f"rows {k} of a loop", into.get(n + k)) for k in range(len(parts.rows))
+            Rows(self._memory, f"rows {k} of a loop", into.get(n + k))
+            for k in range(len(parts.rows))
         ]
         for k, array in enumerate(carried):
-            self._held.add(array, self._carried_name(k, array))
+            self._memory.add(array, self._carried_name(k, array))
         done = 0
         try:
             while done < int(trips) and goes_on:
@@ -313,17 +307,17 @@ class SegmentedRun:
                     bind_shape("a carried value", one.shape, array.shape, entering, inner)
                 given = [*carried, *captured]
                 step = self._once if call.growth is None else self._many
-                goes_on, n_done, made = step(call, given, (done, int(trips)), inner)
+                goes_on, n_done, results = step(call, given, (done, int(trips)), inner)
                 done += n_done
-                for k, array in enumerate(made[:n]):
-                    self._held.add(array, self._carried_name(k, array))
-                    self._held.drop(carried[k])
+                for k, array in enumerate(results[:n]):
+                    self._memory.add(array, self._carried_name(k, array))
+                    self._memory.drop(carried[k])
                     carried[k] = array
-                for stack, some in zip(rows, made[n:], strict=True):
+                for stack, some in zip(rows, results[n:], strict=True):
                     stack.extend(some)
         finally:
             for array in carried:
-                self._held.drop(array)
+                self._memory.drop(array)
         return [*carried, *(stack.take() for stack in rows)]
 
     def _once(
@@ -332,8 +326,8 @@ class SegmentedRun:
         """One iteration: whether to go on, 1, the carried values and the rows."""
         [body] = call.frames
         n = call.node.attr("carried")
-        goes_on, *made = self._frame(body, [np.asarray(at[0], np.int64), *given], sizes)
-        return goes_on, 1, [*made[:n], *(row[None] for row in made[n:])]
+        goes_on, *rows = self._frame(body, [np.asarray(at[0], np.int64), *given], sizes)
+        return goes_on, 1, [*rows[:n], *(row[None] for row in rows[n:])]
 
     def _many(
         self, call: Call, given: list[Array], at: tuple[int, int], sizes: Sizes
@@ -343,8 +337,8 @@ class SegmentedRun:
         done, trips = at
         left, first = np.asarray(trips - done, np.int64), np.asarray(done, np.int64)
         numbers = [left, np.asarray(True), first]
-        *made, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
-        return goes_on, int(n_done), made
+        *rows, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
+        return goes_on, int(n_done), rows
 
     def _carried_name(self, k: int, array: Array) -> str:
         return f"carried value {k}, {array.dtype}{list(array.shape)}"
@@ -372,8 +366,8 @@ class SegmentedRun:
 def _owned(results: Sequence[Array], lent: Sequence[Array]) -> list[Array]:
     """Results as arrays of their own: what was lent, and what comes a second time, as copies."""
     taken = set(map(id, lent))
-    made = []
+    copies = []
     for array in results:
-        made.append(array.copy() if id(array) in taken else array)
+        copies.append(array.copy() if id(array) in taken else array)
         taken.add(id(array))
-    return made
+    return copies

@@ -4,8 +4,8 @@
     stage 1   segment over the results   ...
 
 In: a graph with ops that no plan can be made for beforehand (`ir/ops/unbounded.py`), in regions
-too. Out: a Frame. What a segment makes is handed on as arrays; what takes nothing to make up again
-(constants, numbers, views) is made up where it is read.
+too. Out: a StagedGraph. What a segment makes is handed on as arrays; what takes nothing to make up
+again (constants, numbers, views) is made up where it is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.unbounded import CUTTING, sizes_made
 from arenite.ir.resize import needs, sized_order
 from arenite.pipeline.growth import Growth, growing_axes
-from arenite.schedule import outline
+from arenite.schedule import branches_of_ifs
 
 
 def _is_given(node: Node) -> bool:
@@ -65,7 +65,7 @@ class Call:
     """What ends a segment: nodes that differ in their index alone, with the frames of bodies."""
 
     nodes: tuple[Node, ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[StagedGraph, ...]
     growth: Growth | None = None  # the loop, where native code can run it, and there is no frame
 
     @property
@@ -83,7 +83,7 @@ class Stage:
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
+class StagedGraph:
     """A graph, a body or a branch, in stages."""
 
     inputs: tuple[Node, ...]
@@ -115,10 +115,10 @@ class Staging:
         self._n_segments = 0
         self._is_cut: dict[Region, bool] = {}
 
-    def frame(self, graph: Graph) -> Frame:
+    def frame(self, graph: Graph) -> StagedGraph:
         """The stages of a graph; its states are inputs, what they become are results."""
         if any(node.op == "if" for node in graph.nodes):
-            graph = outline(graph)
+            graph = branches_of_ifs(graph)
         return _Stages(self, graph).frame()
 
     def is_called(self, node: Node) -> bool:
@@ -171,7 +171,7 @@ class _Stages:
             stage_of[node] = stage + (node.op == "arange")
         return stage_of
 
-    def frame(self) -> Frame:
+    def frame(self) -> StagedGraph:
         for node in self._graph.results:
             self._want(node)
         groups: dict[object, list[Node]] = {}
@@ -190,7 +190,7 @@ class _Stages:
                 self._want_sizes(node, stage + 1)
         for stage in reversed(range(len(self._wanted))):
             self._trace(stage)
-        return Frame(self._inputs, self._graph.results, self._stages())
+        return StagedGraph(self._inputs, self._graph.results, self._stages())
 
     def _call(self, nodes: list[Node]) -> Call:
         node = nodes[0]

@@ -276,8 +276,8 @@ class _Lowering:
         for j in range(len(parts.initial)):
             self._carried(f"{name}.{j}", loop, j, (scope, inner), dying, (before, at_end))
         for row, node in zip(loop.rows, rows_of, strict=True):
-            made = parts.rows[row]
-            inner[made] = self._row(f"{name}.row{row}", made, scope[node], counter, at_start)
+            out = parts.rows[row]
+            inner[out] = self._row(f"{name}.row{row}", out, scope[node], counter, at_start)
         for k, (window, captured) in enumerate(loop.windows):
             number = inner[captured]
             inner[window] = self._row(f"{name}.in{k}", window, number, counter, at_start)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arenite.ir.dim import Dim, bounds, evaluate, found_in
 from arenite.ir.node import Node
-from arenite.pipeline.stages import Call, Frame
+from arenite.pipeline.stages import Call, StagedGraph
 from arenite.program.arguments import capacity_of, in_place, overlaps, unfitting, write_to
 
 Array = NDArray[Any]
@@ -26,7 +26,7 @@ UNCHANGED = "the run has ended, states are as they were, arrays of out= may be h
 class Targets:
     """`out` for the first results of a frame, in a run that reads `lent`."""
 
-    def __init__(self, frame: Frame, out: Sequence[Array], lent: Sequence[Array]) -> None:
+    def __init__(self, frame: StagedGraph, out: Sequence[Array], lent: Sequence[Array]) -> None:
         spans = [byte_bounds(array) for array in lent if array.size]
         self._out = out
         self._results = frame.results[: len(out)]
@@ -52,14 +52,14 @@ class Targets:
         return write_to(self._out, results, capacities, UNCHANGED)
 
 
-def targets_of(call: Call, frame: Frame, targets: Mapping[Node, Array]) -> dict[Node, Array]:
+def targets_of(call: Call, frame: StagedGraph, targets: Mapping[Node, Array]) -> dict[Node, Array]:
     """Those of a call for the results of the frame that is run for it."""
-    found: dict[Node, Array] = {}
+    targets_by_node: dict[Node, Array] = {}
     for node in call.nodes:
-        made = frame.results[node.attr("index")]
-        if node in targets and made not in frame.inputs:
-            found.setdefault(made, targets[node])
-    return found
+        result = frame.results[node.attr("index")]
+        if node in targets and result not in frame.inputs:
+            targets_by_node.setdefault(result, targets[node])
+    return targets_by_node
 
 
 def room_in(array: Array | None, node: Node, sizes: Mapping[str, int]) -> Array | None:

@@ -116,14 +116,14 @@ def tune_graph(
     for subject in subjects:
         if on_progress is not None:
             on_progress(subject.kernel.name, n_done, len(subjects))
-        found = _times(subject, backend, counts, program_nbytes, clock)
-        if found is None:
+        times = _times(subject, backend, counts, program_nbytes, clock)
+        if times is None:
             continue
-        is_usual = found.chosen == subject.choices[0]
-        keep_choice(subject.content, None if is_usual else found.chosen)
+        is_usual = times.chosen == subject.choices[0]
+        keep_choice(subject.content, None if is_usual else times.chosen)
         if not is_usual:
-            choices[subject.content] = found.chosen
-        tried += _rows(subject, backend, found)
+            choices[subject.content] = times.chosen
+        tried += _rows(subject, backend, times)
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
@@ -171,12 +171,12 @@ def _subjects(
     bindings: tuple[Bindings, ...],
 ) -> list[_Subject]:
     """Distinct kernels that can be cut in several ways, those that take longest first."""
-    found: dict[str, _Subject] = {}
+    subjects: dict[str, _Subject] = {}
     by_symbol = {var.symbol: var for var in variables}
     for kernel, built, content in tunable(simplified, options):
         own = {name: by_symbol[name] for name in built.loops.sizes}
-        before = found.get(content)
-        found[content] = _Subject(
+        before = subjects.get(content)
+        subjects[content] = _Subject(
             kernel if before is None else before.kernel,
             content,
             built.choices,
@@ -184,7 +184,7 @@ def _subjects(
             bindings if own else bindings[:1],
             1 if before is None else before.n_uses + 1,
         )
-    return sorted(found.values(), key=lambda subject: subject.work, reverse=True)
+    return sorted(subjects.values(), key=lambda subject: subject.work, reverse=True)
 
 
 def _times(
@@ -195,16 +195,16 @@ def _times(
     conditions = [(case, n) for case in range(len(subject.bindings)) for n in counts]
     names = [_condition(subject.bindings[case], used, n) for case, n in conditions]
     about = f"{names} {subject.choices}"
-    found = times_of(subject.content, about, subject.choices, len(conditions))
-    if found is not None or clock.is_over:
-        return found
+    times = times_of(subject.content, about, subject.choices, len(conditions))
+    if times is not None or clock.is_over:
+        return times
     kernel, variables, bindings = subject.kernel, subject.variables, subject.bindings
     with closing(backend.trial(kernel, variables, bindings, program_nbytes)) as trial:
         search = _Search(trial, subject.choices, conditions, clock)
-        found = search.result()
+        times = search.result()
     if search.is_whole:
-        keep_times(subject.content, about, found)
-    return found
+        keep_times(subject.content, about, times)
+    return times
 
 
 class _Search:

@@ -111,13 +111,13 @@ def joined(by_segment: Mapping[int, Tuning]) -> Tuning:
         for number, tuning in by_segment.items()
         for one in tuning.tried
     ]
-    made = by_segment.values()
-    columns = zip_longest(*(tuning.conditions for tuning in made))
+    tunings = by_segment.values()
+    columns = zip_longest(*(tuning.conditions for tuning in tunings))
     conditions = [" or ".join(dict.fromkeys(filter(None, names))) for names in columns]
     return Tuning(
         tuple(tried),
-        {content: choice for tuning in made for content, choice in tuning.choices.items()},
+        {content: choice for tuning in tunings for content, choice in tuning.choices.items()},
         tuple(conditions),
-        sum(tuning.n_left_out for tuning in made),
-        sum(tuning.spent_seconds for tuning in made),
+        sum(tuning.n_left_out for tuning in tunings),
+        sum(tuning.spent_seconds for tuning in tunings),
     )

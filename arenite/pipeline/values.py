@@ -178,7 +178,7 @@ class Book:
 
         With windows, a value lives while whoever touches it may run.
         """
-        found = []
+        spans = []
         owners = {} if windows is None else self._owners(windows)
         for number, spec in enumerate(self.values):
             nbytes = bounds(spec.nbytes)[1]
@@ -190,10 +190,10 @@ class Book:
                 is_read_once = bool(ticks) and ticks[-1] < load_end and not self._in_loops[number]
                 if spec.kind == "constant" and is_read_once:
                     region, until = "source", load_end
-                found.append(Value(spec.name, nbytes, Lifetime(0, until), region=region))
+                spans.append(Value(spec.name, nbytes, Lifetime(0, until), region=region))
                 if spec.kind == "state":
                     copies = range(1, self.states[spec.source].attr("copies"))
-                    found += [found[-1]._replace(id=copy_name(spec.name, k)) for k in copies]
+                    spans += [spans[-1]._replace(id=copy_name(spec.name, k)) for k in copies]
                 continue
             ticks = [*self._ticks[number]]
             if windows is not None:
@@ -206,8 +206,8 @@ class Book:
                 takes_over = tuple(self.values[k].name for k in self.takes_over.get(number, ()))
             owner = owners.get(number)
             alias = None if owner is None else Alias(self.values[owner].name)
-            found.append(Value(spec.name, nbytes, span, alias=alias, takes_over=takes_over))
-        return found
+            spans.append(Value(spec.name, nbytes, span, alias=alias, takes_over=takes_over))
+        return spans
 
     def _owners(self, windows: Windows) -> dict[int, int]:
         """Values that lie in the bytes of another, because all others who touch that one are over

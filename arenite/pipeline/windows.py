@@ -24,7 +24,7 @@ from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.program.steps import StepKind
-from arenite.program.touched import ARENA, apart, touched
+from arenite.program.touched import ARENA, data_hazards, touched
 
 #: Launches before a position: all below a floor, and floor + k for each bit k.
 _Earlier = tuple[int, int]
@@ -69,7 +69,7 @@ class Windows:
 
     def _block(self, first: int, stop: int, tick: int) -> _Block:
         befores: list[list[int]] = [[] for _ in range(first, stop)]
-        for edge in order(apart(self._launches[first:stop], self._targets)):
+        for edge in order(data_hazards(self._launches[first:stop], self._targets)):
             befores[edge.after].append(edge.before)
         alone = [k for k in range(stop - first) if not self._is_shared[first + k]]
         for one, other in pairwise(alone):
@@ -127,26 +127,26 @@ class Windows:
 
 def blocks_of(program: Lowered) -> list[tuple[int, int, int]]:
     """Launches that stand one behind the other: the first, the one behind the last, the tick."""
-    found: list[tuple[int, int, int]] = []
+    blocks: list[tuple[int, int, int]] = []
     is_open = False
     for k, step in enumerate(program.steps, len(program.load)):
         if step.kind is StepKind.LAUNCH:
             if is_open:
-                first, _, tick = found.pop()
-                found.append((first, step.a + 1, tick))
+                first, _, tick = blocks.pop()
+                blocks.append((first, step.a + 1, tick))
             else:
-                found.append((step.a, step.a + 1, k))
+                blocks.append((step.a, step.a + 1, k))
         is_open = step.kind is StepKind.LAUNCH
-    return found
+    return blocks
 
 
 def _closed(befores: Sequence[Sequence[int]]) -> list[_Earlier]:
     """All that comes before each position, from what comes directly before it."""
-    found: list[_Earlier] = []
+    earlier: list[_Earlier] = []
     for some in befores:
         floor = bits = 0
         for before in some:
-            other_floor, other = found[before]
+            other_floor, other = earlier[before]
             if other_floor > floor:
                 floor, bits = other_floor, bits >> (other_floor - floor) | other
             else:
@@ -154,5 +154,5 @@ def _closed(befores: Sequence[Sequence[int]]) -> list[_Earlier]:
             if before >= floor:
                 bits |= 1 << (before - floor)
         ones = (~bits & (bits + 1)).bit_length() - 1
-        found.append((floor + ones, bits >> ones))
-    return found
+        earlier.append((floor + ones, bits >> ones))
+    return earlier

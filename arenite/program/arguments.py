@@ -17,8 +17,8 @@ from arenite.dtype import DType, Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Var, bounds, evaluate, found_in
 from arenite.ir.element import in_native_order, numpy_dtype
+from arenite.ir.interface import Port
 from arenite.ir.node import Shape, typed
-from arenite.ir.outline import Port
 from arenite.program.size_reader import SizeReader
 
 Array = NDArray[Any]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Dim, Var
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
     from arenite.program.cached_kernel import CachedKernel, ModuleText
     from arenite.program.compiled import Compiled
@@ -108,7 +108,7 @@ class Backend(Protocol):
         """The code of these kernels."""
         ...
 
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
+    def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> Loaded:
         """A program in memory, to be run by so many workers where it is they that are counted."""
         ...
 

@@ -99,7 +99,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, compiled: Compiled) -> Frame:
-        from arenite.program.touched import apart, pointed_to
+        from arenite.program.touched import data_hazards, pointed_to
 
         values = compiled.values
         columns = SlotColumns.of(compiled.plan.slots)
@@ -118,9 +118,9 @@ class Frame(NamedTuple):
         ).skeleton()
         targets = {value: pointer.targets for value, pointer in pointers.items()}
         known: tuple[Waits, ...] = ()
-        if compiled.plan.made_for == CONCURRENCY:
+        if compiled.plan.objective == CONCURRENCY:
             # Data alone is waited for, wherever values lie.
-            known = (found_waits(skeleton, apart(compiled.launches, targets)),)
+            known = (found_waits(skeleton, data_hazards(compiled.launches, targets)),)
             moving = NOTHING_MOVES
         else:
             # Packed values and states keep their bytes, and so does what lies outside.

@@ -26,7 +26,7 @@ SpanOf: TypeAlias = Callable[[ValueId], tuple[int, int, int]]
 TargetsOf: TypeAlias = Callable[[ValueId], Sequence[ValueId]]
 
 
-def apart(
+def data_hazards(
     launches: Iterable[Launch], targets: Mapping[ValueId, Sequence[ValueId]]
 ) -> list[hazards.Launch]:
     """Every value in a storage of its own; `targets` is what pointers may point to."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory import MemoryPlan
 from arenite.program.arguments import Arguments, check_targets
 from arenite.program.backend import backend_of
@@ -43,13 +43,13 @@ class Executable(Closing):
     """Call it with arrays, in the order of the graph's inputs."""
 
     def __init__(
-        self, graph: Graph | Outline, compiled: Compiled, threads: int | None = None
+        self, graph: Graph | GraphInterface, compiled: Compiled, threads: int | None = None
     ) -> None:
-        self._outline = outline = Outline.of(graph)
+        self._interface = interface = GraphInterface.of(graph)
         self.compiled = compiled
         self.threads = chosen_n_threads(threads)
         self._loaded: Loaded = backend_of(compiled.options.device).load(
-            outline, compiled, self.threads
+            interface, compiled, self.threads
         )
         # A signal handler may run in the middle of a run, on its thread: it gets past the lock, and
         # is told.
@@ -57,12 +57,17 @@ class Executable(Closing):
         self._is_running = False
         self._is_closed = False
         locks.watch(self)
-        self._arguments = Arguments(outline.inputs, outline.vars)
+        self._arguments = Arguments(interface.inputs, interface.vars)
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """Itself alone: it has no segments."""
+        return (self,)
 
     @property
     def graph(self) -> Graph:
         """What was compiled."""
-        return self._outline.graph
+        return self._interface.graph
 
     @property
     def device(self) -> str:
@@ -136,14 +141,14 @@ class Executable(Closing):
         of a result is found by the run, `out` has as many, or as many as there may be at the most:
         then its first rows are returned, and what is behind them is anything.
         """
-        results = self.quickly(arrays, out)
+        results = self.fast_path(arrays, out)
         if results is not None:
             return results
         if out is not None:
             check_targets(out)
         return self._run([np.asarray(array) for array in arrays], out)
 
-    def quickly(
+    def fast_path(
         self, arrays: Sequence[Any], out: Sequence[Any] | None = None
     ) -> list[Array] | None:
         """Run, if these are arrays like those of the last run; else do nothing, and give None."""
@@ -165,7 +170,7 @@ class Executable(Closing):
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run with inputs by name."""
-        names = [port.name for port in self._outline.inputs]
+        names = [port.name for port in self._interface.inputs]
         if set(names) != set(inputs):
             raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
         return self(*[inputs[name] for name in names])
@@ -237,11 +242,11 @@ class Executable(Closing):
 
     def _held(self, number: int) -> HeldState:
         @contextmanager
-        def opened() -> Iterator[NDArray[np.uint8]]:
+        def open_bytes() -> Iterator[NDArray[np.uint8]]:
             with self._turn(), self._loaded.state(number) as content:
                 yield content
 
-        return HeldState(self._outline.states[self.compiled.values[number].source], opened)
+        return HeldState(self._interface.states[self.compiled.values[number].source], open_bytes)
 
     # What it shows.
 

@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.element import in_native_order, numpy_dtype, packed, unpacked
+from arenite.ir.interface import Port
 from arenite.ir.node import nbytes_of, typed
-from arenite.ir.outline import Port
 
 Array = NDArray[Any]
 #: Gives the bytes of a state while nothing runs, writable.
-Opened: TypeAlias = Callable[[], AbstractContextManager[NDArray[np.uint8]]]
+OpenBytes: TypeAlias = Callable[[], AbstractContextManager[NDArray[np.uint8]]]
 
 
 class HeldState:
     """One state: its type, and its elements between runs."""
 
-    def __init__(self, port: Port, opened: Opened) -> None:
+    def __init__(self, port: Port, open_bytes: OpenBytes) -> None:
         self.name = port.name
         self.shape = tuple(int(str(size)) for size in port.shape)
         self.dtype = port.dtype
-        self._opened = opened
+        self._open_bytes = open_bytes
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +37,7 @@ class HeldState:
 
     def numpy(self) -> Array:
         """The elements as they are now, in an array of the caller's."""
-        with self._opened() as content:
+        with self._open_bytes() as content:
             return unpacked(content[: self.nbytes], self.dtype, self.shape).copy()
 
     def load(self, array: Any) -> None:
@@ -52,12 +52,12 @@ class HeldState:
                 f"state {self.name!r} is {typed(self.shape, self.dtype)}, the array given has "
                 f"shape {given.shape}"
             )
-        with self._opened() as content:
+        with self._open_bytes() as content:
             content[: self.nbytes] = packed(given, self.dtype)
 
     def clear(self) -> None:
         """Make all elements zero."""
-        with self._opened() as content:
+        with self._open_bytes() as content:
             content[...] = 0
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """schedule/: a graph becomes kernels, fused with a reason for each border, in an order to run."""
 
 from arenite.lazy import lister
+from arenite.schedule.branches import branches_of_ifs
 from arenite.schedule.fuse import fuse
 from arenite.schedule.kernel import (
     Branch,
@@ -13,7 +14,6 @@ from arenite.schedule.kernel import (
     Stage,
     Step,
 )
-from arenite.schedule.outline import outline
 from arenite.schedule.roots import is_in_memory
 
 __all__ = [
@@ -26,9 +26,9 @@ __all__ = [
     "Schedule",
     "Stage",
     "Step",
+    "branches_of_ifs",
     "fuse",
     "is_in_memory",
-    "outline",
 ]
 
 __dir__ = lister("arenite.schedule")

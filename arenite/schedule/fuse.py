@@ -26,11 +26,11 @@ from arenite.ir.ops.access import (
 )
 from arenite.ir.ops.control import loop_parts, regions_of, trip_size
 from arenite.ir.ops.define import OPS
+from arenite.schedule.branches import branches_of_ifs, copied
 from arenite.schedule.constructs import construct
 from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of
 from arenite.schedule.kernel import Kernel, Role, Schedule, Stage, Step
 from arenite.schedule.order import in_order
-from arenite.schedule.outline import copied, outline
 from arenite.schedule.overwrite import Overwriting, aliases_of, overwriting
 from arenite.schedule.parts import parts_of
 from arenite.schedule.roots import choose_roots, computed_by, is_in_memory
@@ -40,7 +40,7 @@ def fuse(graph: Graph) -> Schedule:
     """The kernels of a graph, in order, with those of its bodies and branches in their places."""
     given = (*graph.inputs, *graph.constants, *graph.states)
     nbytes = sum(bounds(node.nbytes)[1] for node in given)
-    return _fused(outline(graph), count(), nbytes)
+    return _fused(branches_of_ifs(graph), count(), nbytes)
 
 
 def _fused(

@@ -18,7 +18,7 @@ from arenite.ir.ops.define import OPS
 from arenite.schedule.draft import Draft
 
 #: Where a draft stands: its number, or that of one it stands behind and how many are before it.
-Place: TypeAlias = tuple[int, ...]
+Rank: TypeAlias = tuple[int, ...]
 
 
 def in_order(
@@ -67,8 +67,8 @@ def _sooner(
         for read in draft.reads:
             readers.setdefault(read, []).append(draft)
     # A draft that comes sooner stands behind another one: its place begins with that one's.
-    places: dict[int, Place] = {}
-    n_behind: Counter[Place] = Counter()
+    places: dict[int, Rank] = {}
+    n_behind: Counter[Rank] = Counter()
     prepared: dict[int, list[Draft]] = {}  # of constants alone: whose results these read
     for number, draft in enumerate(drafts):
         makers = [by_node[read].final() for read in draft.reads if read in by_node]
@@ -95,7 +95,7 @@ def _sooner(
     return sorted(drafts, key=lambda draft: places[id(draft)])
 
 
-def _next_place(place: Place, n_behind: Counter[Place]) -> Place:
+def _next_place(place: Rank, n_behind: Counter[Rank]) -> Rank:
     """A place behind one and all that stand behind it; beside it where it is the last there."""
     *before, number = place
     beside = tuple(before)
@@ -106,10 +106,10 @@ def _next_place(place: Place, n_behind: Counter[Place]) -> Place:
 
 
 def _behind(
-    place: Place,
+    place: Rank,
     drafts: Sequence[Draft],
     makers: Mapping[int, Sequence[Draft]],
-    places: Mapping[int, Place],
+    places: Mapping[int, Rank],
 ) -> list[Draft]:
     """Of drafts and those that make what they read, the ones behind a place, in their order."""
     found: dict[int, Draft] = {}

@@ -53,9 +53,9 @@ class Base:
 
     def _new(self, node: Node) -> Self:
         record_origin(node)
-        made = type(self).__new__(type(self))
-        made._node = node
-        return made
+        tensor = type(self).__new__(type(self))
+        tensor._node = node
+        return tensor
 
     @property
     def node(self) -> Node:

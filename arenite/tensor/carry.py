@@ -28,7 +28,7 @@ from arenite.tensor.promote import (
     number_like,
     with_number,
 )
-from arenite.tensor.structure import need_same, put_together, taken_apart
+from arenite.tensor.structure import flatten, need_same, unflatten
 from arenite.tensor.tracing import replace_values, tracing_body
 
 
@@ -38,7 +38,7 @@ class Carry:
     def __init__(self, what: str, initial: Any, grows: bool) -> None:
         self.what = what
         self.grows = grows
-        self.structure, leaves = taken_apart(initial)
+        self.structure, leaves = flatten(initial)
         self.nodes = [node_of(leaf) for _, leaf in leaves]
         operands = [operand_of(leaf) for _, leaf in leaves]
         # A bool has one dtype only.
@@ -54,7 +54,7 @@ class Carry:
         while not is_settled:
             with tracing_body():
                 given = [parameter(node.shape, node.dtype) for node in self.nodes]
-                structure, leaves = taken_apart(body(self.wrapped(given)))
+                structure, leaves = flatten(body(self.wrapped(given)))
             if structure != self.structure:
                 return  # which is said when it is built
             is_settled = True
@@ -82,7 +82,7 @@ class Carry:
         for k in self._weak:
             if nodes[k].op not in ("constant", "full", "size"):  # which others have too
                 mark_weak(nodes[k])
-        return put_together(self.structure, [wrap(node) for node in nodes])
+        return unflatten(self.structure, [wrap(node) for node in nodes])
 
     def before(self, function: Callable[[Any], Node]) -> Node:
         """What a function gives for the state that the loop begins with."""
@@ -92,23 +92,23 @@ class Carry:
         for k in self._weak:
             given[k] = parameter(self.nodes[k].shape, self.nodes[k].dtype)
         mapping = {given[k]: self.nodes[k] for k in self._weak}
-        made = function(self.wrapped(given))
+        results = function(self.wrapped(given))
         replace_values(mapping)
-        return rebuilt([made], mapping)[made]
+        return rebuilt([results], mapping)[results]
 
     def following(self, returned: Any, carried: Sequence[Node]) -> list[Node]:
         """What the body makes of the state, of the types it had."""
-        structure, leaves = taken_apart(returned)
+        structure, leaves = flatten(returned)
         need_same(f"the state that the body of {self.what} returns", structure, self.structure)
-        made = []
+        nodes = []
         for (path, leaf), one in zip(leaves, carried, strict=True):
             what = f"the state{at(path)} that the body of {self.what} returns"
             node = as_type(what, leaf, one)
             # Which sizes change, and that the number of axes does not, is looked at by `growing`.
             if not self.grows or node.dtype != one.dtype:
                 need_like(what, node, one, "; with grows=True sizes may change")
-            made.append(node)
-        return made
+            nodes.append(node)
+        return nodes
 
 
 def at(path: str) -> str:

@@ -96,20 +96,20 @@ class ClosureNames:
 
 def _only_source(node: Node) -> Node | None:
     """The array that a tensor was made of, if it is one: `w.T`, `w * 2`."""
-    found: set[Node] = set()
+    sources: set[Node] = set()
     seen = {node}
     pending = [node]
     while pending:
         one = pending.pop()
         if one.op in _SOURCES:
-            found.add(one)
+            sources.add(one)
         for value in one.inputs:
             if value not in seen:
                 seen.add(value)
                 pending.append(value)
-        if len(found) > 1 or len(seen) > MAX_NODES:
+        if len(sources) > 1 or len(seen) > MAX_NODES:
             return None
-    return next(iter(found), None)
+    return next(iter(sources), None)
 
 
 def _shown(name: str) -> str:
@@ -208,13 +208,13 @@ def _meant(found: list[_Found], mentioned: dict[str, None]) -> Iterator[_Found]:
 
 def _mentioned(code: CodeType) -> dict[str, None]:
     """Names of globals and attributes in a function, and in those inside it."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     pending = [code]
-    while pending and len(found) < MAX_ITEMS:
+    while pending and len(names) < MAX_ITEMS:
         one = pending.pop()
-        found |= dict.fromkeys(one.co_names)
+        names |= dict.fromkeys(one.co_names)
         pending += [inner for inner in one.co_consts if type(inner) is CodeType]
-    return found
+    return names
 
 
 def _of_method(name: str, function: Any, owner: Any, depth: int) -> Iterator[_Found]:

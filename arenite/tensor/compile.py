@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from operator import is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import BoundsError, InvalidArgument
@@ -26,15 +26,15 @@ from arenite.program.size_reader import SizeReader
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.closure import ClosureNames
 from arenite.tensor.signature import Signature
-from arenite.tensor.structure import LEAF, named, need_same, put_together, taken_apart
+from arenite.tensor.structure import LEAF, flatten, named, need_same, unflatten
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.tracing import tracing
 from arenite.tensor.variant_states import VariantStates
 from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
-    from arenite.memory import MemoryPlan
     from arenite.program.cached_kernel import Kernels
+    from arenite.runtime.compiled_program import CompiledProgram, Plan
     from arenite.runtime.executable import Executable
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
@@ -99,7 +99,7 @@ class _Source:
         inputs, given = self.signature.traced(values)
         names_of_data = ClosureNames(self.function)
         with tracing() as states, names_of_data.listening():
-            structure, leaves = taken_apart(self.function(*given))
+            structure, leaves = flatten(self.function(*given))
         outputs = [_returned(path, leaf) for path, leaf in leaves]
         updates = states.updates
         nodes = everything([*outputs, *(value for _, value in updates)])
@@ -111,8 +111,7 @@ class _Source:
         if unknown:
             raise BoundsError(no_size(unknown[0]))
         executable = compile_program(graph, self.options, threads=self.threads)
-        # One in segments is called and looked at in the same way.
-        return Variant(values, cast("Executable", executable), structure)
+        return Variant(values, executable, structure)
 
 
 class CompiledFunction(Closing):
@@ -137,7 +136,7 @@ class CompiledFunction(Closing):
         results, targets = None, None
         is_leaf = out is None or (variant is not None and variant.structure is LEAF)
         if variant is not None and self._is_flat and is_leaf:
-            results = variant.executable.quickly(arguments, None if out is None else (out,))
+            results = variant.executable.fast_path(arguments, None if out is None else (out,))
         if variant is None or results is None:
             values, arrays = self._signature.sorted_out(arguments)
             variant = self.variant(*values)
@@ -147,7 +146,7 @@ class CompiledFunction(Closing):
         variant.count_call()
         if out is not None and (targets is None or all(map(is_, results, targets))):
             return out
-        return results[0] if variant.structure is LEAF else put_together(variant.structure, results)
+        return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
 
     def profile(self, *arguments: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
@@ -162,7 +161,7 @@ class CompiledFunction(Closing):
         variant = self.variant(*values)
         with self._states.lent_to(variant):
             results = variant.executable.run_checked(*arrays)
-        return put_together(variant.structure, results)
+        return unflatten(variant.structure, results)
 
     # Variants.
 
@@ -183,7 +182,7 @@ class CompiledFunction(Closing):
     # The one program of a function without static arguments.
 
     @property
-    def executable(self) -> Executable:
+    def executable(self) -> CompiledProgram:
         """The program; of a function with static arguments each value has one: `variant(...)`."""
         if self.is_static:
             raise InvalidArgument(
@@ -191,11 +190,15 @@ class CompiledFunction(Closing):
                 "variant(...) gives one, variants all there are"
             )
         [only] = self.variants
-        executable: Executable = only.executable
-        return executable
+        return only.executable
 
     @property
-    def plan(self) -> MemoryPlan:
+    def executables(self) -> tuple[Executable, ...]:
+        """The program, or where it is cut those of its segments that are compiled now."""
+        return self.executable.executables
+
+    @property
+    def plan(self) -> Plan:
         """Where every value lives, and what the program takes."""
         return self.executable.plan
 
@@ -247,8 +250,7 @@ class CompiledFunction(Closing):
         if self.is_static:
             return text + self.variants._repr_html_()
         plan = self.plan
-        nbytes = getattr(plan, "total_nbytes", plan.peak_nbytes)
-        memory = f"<p>{readable_nbytes(nbytes)} of memory in all</p>"
+        memory = f"<p>{readable_nbytes(plan.total_nbytes)} of memory in all</p>"
         return text + memory + self.kernels._repr_html_()
 
     def __repr__(self) -> str:
@@ -259,7 +261,7 @@ class CompiledFunction(Closing):
 
 def _targets(out: Any, wanted: Any) -> list[Any]:
     """The arrays in `out`, which has the structure of the results."""
-    structure, leaves = taken_apart(out)
+    structure, leaves = flatten(out)
     need_same("out", structure, wanted)
     targets = [leaf for _, leaf in leaves]
     check_targets(targets, [f"out{path}" for path, _ in leaves])
@@ -269,8 +271,8 @@ def _targets(out: Any, wanted: Any) -> list[Any]:
 def _output_names(paths: Sequence[str]) -> tuple[str, ...]:
     """Names of results: keys and fields where there are some, else numbers."""
     names = [named("", path) for path in paths]
-    made = [f"out{k}" if not name or name.isdigit() else name for k, name in enumerate(names)]
-    return tuple(made if len(set(made)) == len(made) else (f"out{k}" for k in range(len(made))))
+    keys = [f"out{k}" if not name or name.isdigit() else name for k, name in enumerate(names)]
+    return tuple(keys if len(set(keys)) == len(keys) else (f"out{k}" for k in range(len(keys))))
 
 
 def _returned(path: str, leaf: Any) -> Node:

@@ -28,7 +28,7 @@ from arenite.tensor.carry import Carry, at, need_like, of_one_type
 from arenite.tensor.creation import wrap
 from arenite.tensor.elementwise import arithmetic
 from arenite.tensor.promote import BOOL, INT64, INTEGERS, mark_weak, weak_result
-from arenite.tensor.structure import Leaves, need_same, put_together, taken_apart
+from arenite.tensor.structure import Leaves, flatten, need_same, unflatten
 from arenite.tensor.tracing import choose_states, scope, side, tracing_body, values_now
 
 if TYPE_CHECKING:
@@ -48,20 +48,20 @@ def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
     condition = _truth(predicate, "the predicate of cond")
     before = values_now()
     with side(before) as states:
-        structure, one = taken_apart(then(*operands) if callable(then) else then)
+        structure, one = flatten(then(*operands) if callable(then) else then)
     with side(before) as other_states:
         given = otherwise(*operands) if callable(otherwise) else otherwise
-        other_structure, other = taken_apart(given)
+        other_structure, other = flatten(given)
     need_same("what cond gives for false", other_structure, structure)
     chosen = []
     for (path, a), (_, b) in zip(one, other, strict=True):
         what = f"what cond gives for false{at(path)}"
         yes, no = of_one_type(what, a, b)
         need_like(what, no, yes)
-        made = weak_result(make("if", condition, yes, no), [operand_of(a), operand_of(b)])
-        chosen.append(wrap(made))
+        branch = weak_result(make("if", condition, yes, no), [operand_of(a), operand_of(b)])
+        chosen.append(wrap(branch))
     choose_states(condition, states, other_states)
-    return put_together(structure, chosen)
+    return unflatten(structure, chosen)
 
 
 @overload
@@ -209,14 +209,14 @@ def scan(
         arenite.scan(lambda s, x: (s + x, s), 0, xs)      # the sum, and the sums before each
     """
     carry = Carry("scan", initial, grows)
-    structure, leaves = taken_apart(xs)
+    structure, leaves = flatten(xs)
     arrays = [(path, node_of(leaf)) for path, leaf in leaves]
     trips = _length(arrays, length)
     shown: list[Any] = []
 
     def step(number: Node, state: Any) -> tuple[Any, Any]:
         rows = [wrap(make("gather", node, number, axis=0)) for _, node in arrays]
-        returned = body(state, put_together(structure, rows))
+        returned = body(state, unflatten(structure, rows))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise InvalidArgument(
                 f"the body of scan returns (state, y), not {type(returned).__name__}; y may be None"
@@ -225,14 +225,14 @@ def scan(
 
     def build(number: Node, carried: Sequence[Node]) -> Body:
         state, row = step(number, carry.wrapped(carried))
-        out_structure, outs = taken_apart(row)
+        out_structure, outs = flatten(row)
         shown[:] = [out_structure]
-        made = [node_of(leaf) for _, leaf in outs]
-        return Body(carry.following(state, carried), made)
+        rows = [node_of(leaf) for _, leaf in outs]
+        return Body(carry.following(state, carried), rows)
 
     carry.settle(lambda state: step(parameter((), INT64), state)[0])
     last, rows = _looped(_trips(trips), carry.nodes, build)
-    return carry.wrapped(last), put_together(shown[0], [wrap(node) for node in rows])
+    return carry.wrapped(last), unflatten(shown[0], [wrap(node) for node in rows])
 
 
 def _looped(
@@ -255,12 +255,12 @@ def _looped(
         states[:] = beside
         return _with_states(body, list(beside.values()), inside.unchanged())
 
-    made = growing(trips, initial, build_with_states, condition=condition, origins=ORIGINS)
+    results = growing(trips, initial, build_with_states, condition=condition, origins=ORIGINS)
     n, end = len(initial), len(initial) + len(states)
-    for state, node in zip(states, made[n:end], strict=True):
+    for state, node in zip(states, results[n:end], strict=True):
         assert outer is not None
         outer.current[state] = node
-    return made[:n], made[end:]
+    return results[:n], results[end:]
 
 
 def _with_states(body: Body, beside: list[Carried], outside: dict[Node, Node]) -> Body:

@@ -15,7 +15,7 @@ from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import Number, binary, cast
-from arenite.ir.compose.found import counted, filled
+from arenite.ir.compose.counted_sizes import counted, filled
 from arenite.ir.dim import Dim, Expr, ceildiv
 from arenite.ir.dim import maximum as larger_dim
 from arenite.ir.node import Node
@@ -31,7 +31,7 @@ from arenite.tensor.base import (
     record_origin,
     shape_of,
 )
-from arenite.tensor.elementwise import arithmetic, choose
+from arenite.tensor.elementwise import choose
 from arenite.tensor.linear import summed_products
 from arenite.tensor.movement import joined
 from arenite.tensor.promote import FLOAT64, INT64, INTEGERS
@@ -124,8 +124,8 @@ def arange(
     if _is_found(start) or _is_found(stop):
         if type(step) is not int or step == 0:
             raise InvalidArgument(f"arange: tensors go with a whole step, not with {step!r}")
-        made = counted(_counted(start), _counted(stop), step)
-        return wrap(cast(made, INT64 if dtype is None else dtype_of(dtype)))
+        numbers = counted(_counted(start), _counted(stop), step)
+        return wrap(cast(numbers, INT64 if dtype is None else dtype_of(dtype)))
     start, stop = _number(start), _number(stop)
     if step == 0:
         raise InvalidArgument("arange: the step is 0")
@@ -246,16 +246,6 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
     where(x > 0, x, 0)
     """
     return wrap(choose(condition, a, b))
-
-
-def maximum(a: Any, b: Any) -> Tensor:
-    """The larger of two, element by element; NaN where one is."""
-    return wrap(arithmetic("maximum", a, b))
-
-
-def minimum(a: Any, b: Any) -> Tensor:
-    """The smaller of two, element by element; NaN where one is."""
-    return wrap(arithmetic("minimum", a, b))
 
 
 def einsum(subscripts: str, *operands: Any) -> Tensor:

@@ -250,39 +250,39 @@ def clipped(x: object, low: object, high: object) -> Node:
     )
 
 
-def _float_method(op: str) -> Callable[[S], S]:
+def _float_method(op: str, about: str, name: str = "") -> Callable[[S], S]:
     def method(self: S) -> S:
         return self._new(floating(op, self))
 
-    method.__name__ = method.__qualname__ = op
-    method.__doc__ = f"Elementwise {op}; integers become floats."
+    method.__name__ = method.__qualname__ = name or op
+    method.__doc__ = f"{about}; integers become floats."
     return method
 
 
 class ElementwiseMethods(ComplexMethods):
     __slots__ = ()
 
-    exp = _float_method("exp")
-    exp2 = _float_method("exp2")
-    expm1 = _float_method("expm1")
-    log = _float_method("log")
-    log2 = _float_method("log2")
-    log1p = _float_method("log1p")
-    sqrt = _float_method("sqrt")
-    rsqrt = _float_method("rsqrt")
-    sin = _float_method("sin")
-    cos = _float_method("cos")
-    tan = _float_method("tan")
-    arcsin = asin = _float_method("asin")
-    arccos = acos = _float_method("acos")
-    arctan = atan = _float_method("atan")
-    sinh = _float_method("sinh")
-    cosh = _float_method("cosh")
-    tanh = _float_method("tanh")
-    arcsinh = asinh = _float_method("asinh")
-    arccosh = acosh = _float_method("acosh")
-    arctanh = atanh = _float_method("atanh")
-    erf = _float_method("erf")
+    exp = _float_method("exp", "e to the power of x")
+    exp2 = _float_method("exp2", "2 to the power of x")
+    expm1 = _float_method("expm1", "exp(x) - 1, exact near 0")
+    log = _float_method("log", "The natural logarithm")
+    log2 = _float_method("log2", "The logarithm to base 2")
+    log1p = _float_method("log1p", "log(1 + x), exact near 0")
+    sqrt = _float_method("sqrt", "The square root")
+    rsqrt = _float_method("rsqrt", "1 over the square root")
+    sin = _float_method("sin", "The sine, of radians")
+    cos = _float_method("cos", "The cosine, of radians")
+    tan = _float_method("tan", "The tangent, of radians")
+    arcsin = asin = _float_method("asin", "The inverse sine, in radians", "arcsin")
+    arccos = acos = _float_method("acos", "The inverse cosine, in radians", "arccos")
+    arctan = atan = _float_method("atan", "The inverse tangent, in radians", "arctan")
+    sinh = _float_method("sinh", "The hyperbolic sine")
+    cosh = _float_method("cosh", "The hyperbolic cosine")
+    tanh = _float_method("tanh", "The hyperbolic tangent")
+    arcsinh = asinh = _float_method("asinh", "The inverse hyperbolic sine", "arcsinh")
+    arccosh = acosh = _float_method("acosh", "The inverse hyperbolic cosine", "arccosh")
+    arctanh = atanh = _float_method("atanh", "The inverse hyperbolic tangent", "arctanh")
+    erf = _float_method("erf", "The error function")
 
     def astype(self, dtype: DTypeLike) -> Self:
         """Cast; see arenite.ir.element for how each pair of types rounds."""
@@ -293,7 +293,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(make("bitcast", self._node, dtype=dtype_of(dtype)))
 
     def log10(self) -> Self:
-        """Elementwise log10; integers become floats."""
+        """The logarithm to base 10; integers become floats."""
         if is_complex(self._node):
             return self._new(floating("log10", self))
         node = floating("log2", self)
@@ -331,7 +331,7 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(rounding("trunc", self))
 
     def round(self, decimals: int = 0) -> Self:
-        """Half to even."""
+        """Rounded to so many decimals, half to even."""
         if decimals == 0 or self.dtype.kind is not Kind.FLOAT:
             return self._new(rounding("round", self))
         scale = float(10 ** abs(decimals))

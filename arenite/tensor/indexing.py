@@ -11,7 +11,7 @@ from arenite.errors import IndexOutOfRange, NotSupported, ShapeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose import indexing as places
 from arenite.ir.compose.basic import cast
-from arenite.ir.compose.found import positions_on_axes
+from arenite.ir.compose.counted_sizes import positions_on_axes
 from arenite.ir.dim import Dim, Expr
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops import full, make

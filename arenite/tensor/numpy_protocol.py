@@ -11,70 +11,49 @@ from typing import Any
 
 import numpy as np
 
+from arenite import tensor
 from arenite.errors import NotSupported
 from arenite.ir.compose import basic
 from arenite.ir.node import Node
-from arenite.ir.ops import make
-from arenite.tensor import creation, elementwise, numpy_functions
+from arenite.tensor import creation, elementwise
 from arenite.tensor.base import node_of
 from arenite.tensor.creation import wrap
-from arenite.tensor.elementwise import arithmetic, floating, logical, rounding, truth
-from arenite.tensor.linear import product_of
+from arenite.tensor.elementwise import arithmetic, floating, logical
 from arenite.tensor.promote import float_dtype
 from arenite.tensor.tensor import Tensor
 
 
-def _binary(op: str) -> Callable[[Any, Any], Node]:
+def _arithmetic(op: str) -> Callable[[Any, Any], Node]:
     return lambda a, b: arithmetic(op, a, b)
 
 
-def _floating(op: str) -> Callable[[Any], Node]:
-    return lambda x: floating(op, x)
+def _method(name: str) -> Callable[[Any], Node]:
+    def call(x: Any) -> Node:
+        result: Tensor = getattr(creation.asarray(x), name)()
+        return result.node
 
-
-def _rounding(op: str) -> Callable[[Any], Node]:
-    return lambda x: rounding(op, x)
-
-
-def _method(name: str) -> Callable[..., Node]:
-    return lambda x, *args: _result(getattr(creation.asarray(x), name)(*args))
-
-
-def _result(tensor: Tensor) -> Node:
-    return tensor.node
+    return call
 
 
 def _scaled(factor: float) -> Callable[[Any], Node]:
-    def apply(x: Any) -> Node:
-        node = node_of(x)
-        return basic.mul(basic.cast(node, float_dtype(node.dtype)), factor)
-
-    return apply
+    return lambda x: basic.mul(floating_node(x), factor)
 
 
+#: Those that are functions of ours too, under the same name.
+_OWN_UFUNCS = (
+    "add arccos arcsin arctan ceil cos cosh divide equal exp exp2 expm1 floor floor_divide greater "
+    "greater_equal isfinite isinf isnan less less_equal log log10 log1p log2 logical_not matmul "
+    "maximum minimum multiply not_equal power remainder sign sin sinh sqrt square subtract tan "
+    "tanh trunc"
+).split()
 _UFUNCS: dict[str, Callable[..., Node]] = {
-    "add": _binary("add"),
-    "subtract": _binary("sub"),
-    "multiply": _binary("mul"),
-    "divide": _binary("div"),
-    "floor_divide": _binary("floordiv"),
-    "remainder": _binary("mod"),
-    "fmod": _binary("fmod"),
-    "power": _binary("pow"),
-    "maximum": _binary("maximum"),
-    "minimum": _binary("minimum"),
-    "bitwise_and": _binary("and"),
-    "bitwise_or": _binary("or"),
-    "bitwise_xor": _binary("xor"),
-    "left_shift": _binary("shift_left"),
-    "right_shift": _binary("shift_right"),
-    "equal": _binary("eq"),
-    "not_equal": _binary("ne"),
-    "less": _binary("lt"),
-    "less_equal": _binary("le"),
-    "greater": _binary("gt"),
-    "greater_equal": _binary("ge"),
-    "arctan2": _binary("atan2"),
+    "fmod": _arithmetic("fmod"),
+    "bitwise_and": _arithmetic("and"),
+    "bitwise_or": _arithmetic("or"),
+    "bitwise_xor": _arithmetic("xor"),
+    "left_shift": _arithmetic("shift_left"),
+    "right_shift": _arithmetic("shift_right"),
+    "arctan2": _arithmetic("atan2"),
     "fmax": lambda a, b: elementwise.ignoring_nan("maximum", a, b),
     "fmin": lambda a, b: elementwise.ignoring_nan("minimum", a, b),
     "hypot": elementwise.hypot,
@@ -83,44 +62,17 @@ _UFUNCS: dict[str, Callable[..., Node]] = {
     "logical_and": lambda a, b: logical("and", a, b),
     "logical_or": lambda a, b: logical("or", a, b),
     "logical_xor": lambda a, b: logical("xor", a, b),
-    "logical_not": lambda x: make("not", truth(x)),
-    "matmul": product_of,
-    "exp": _floating("exp"),
-    "exp2": _floating("exp2"),
-    "expm1": _floating("expm1"),
-    "log": _floating("log"),
-    "log2": _floating("log2"),
-    "log10": _method("log10"),
-    "log1p": _floating("log1p"),
-    "sqrt": _floating("sqrt"),
-    "sin": _floating("sin"),
-    "cos": _floating("cos"),
-    "tan": _floating("tan"),
-    "arcsin": _floating("asin"),
-    "arccos": _floating("acos"),
-    "arctan": _floating("atan"),
-    "sinh": _floating("sinh"),
-    "cosh": _floating("cosh"),
-    "tanh": _floating("tanh"),
-    "arcsinh": _floating("asinh"),
-    "arccosh": _floating("acosh"),
-    "arctanh": _floating("atanh"),
-    "rint": _floating("round"),
-    "floor": _rounding("floor"),
-    "ceil": _rounding("ceil"),
-    "trunc": _rounding("trunc"),
+    "arcsinh": _method("arcsinh"),
+    "arccosh": _method("arccosh"),
+    "arctanh": _method("arctanh"),
+    "rint": lambda x: floating("round", x),
     "absolute": elementwise.absolute,
     "conjugate": _method("conj"),
     "fabs": lambda x: basic.unary("abs", floating_node(x)),
     "negative": _method("__neg__"),
     "positive": _method("__pos__"),
-    "sign": _method("sign"),
-    "square": _method("square"),
     "reciprocal": _method("reciprocal"),
     "invert": _method("__invert__"),
-    "isnan": elementwise.is_nan,
-    "isinf": elementwise.is_inf,
-    "isfinite": elementwise.is_finite,
     "signbit": elementwise.sign_bit,
     "deg2rad": _scaled(math.pi / 180),
     "radians": _scaled(math.pi / 180),
@@ -148,52 +100,28 @@ def call_ufunc(
         raise NotSupported(f"numpy.{name} on tensors takes no {what}; tensors are never written to")
     if name == "divmod":
         return wrap(arithmetic("floordiv", *inputs)), wrap(arithmetic("mod", *inputs))
+    if name in _OWN_UFUNCS:
+        result: Tensor = getattr(tensor, name)(*inputs)
+        return result
     if name not in _UFUNCS:
         raise NotSupported(f"numpy.{name} has no lazy form; use numpy.{name}(t.numpy())")
     return wrap(_UFUNCS[name](*inputs))
 
 
-#: Functions that are a method of the first argument with the same arguments.
-_METHODS = (
-    "all any argmax argmin argsort broadcast_to clip count_nonzero cumprod cumsum diagonal dot "
-    "expand_dims flip max mean min moveaxis nonzero outer pad prod ptp ravel repeat reshape roll "
-    "round sort split squeeze std sum swapaxes take take_along_axis tensordot tile trace "
-    "transpose tril triu var"
+#: Functions of ours under the same name. One truth value is Python's, so `allclose` computes.
+_OWN_FUNCTIONS = (
+    "all allclose any argmax argmin argsort array_equal broadcast_arrays broadcast_to clip "
+    "concatenate cumprod cumsum diagonal diff dot einsum expand_dims flip full_like hstack inner "
+    "isclose max mean median meshgrid min moveaxis nan_to_num nonzero ones_like outer pad prod "
+    "ravel repeat reshape roll round sort split squeeze stack std sum swapaxes take "
+    "take_along_axis tensordot tile transpose tril triu var vdot vstack where zeros_like"
 ).split()
-
+#: Methods or properties of a tensor, some of another name; the last answer questions about types.
+_METHODS = {"amax": "max", "amin": "min", "around": "round"}
+_METHODS |= {n: n for n in "angle count_nonzero imag ndim ptp real shape size trace".split()}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    # One truth value is Python's, so these compute.
-    "allclose": numpy_functions.allclose,
-    "array_equal": numpy_functions.array_equal,
-    "amax": lambda x, *args, **kwargs: creation.asarray(x).max(*args, **kwargs),
-    "amin": lambda x, *args, **kwargs: creation.asarray(x).min(*args, **kwargs),
-    "angle": lambda x: creation.asarray(x).angle(),
-    "around": lambda x, *args, **kwargs: creation.asarray(x).round(*args, **kwargs),
-    "broadcast_arrays": creation.broadcast_arrays,
-    "concatenate": creation.concatenate,
-    "diff": numpy_functions.diff,
-    "einsum": creation.einsum,
     "fliplr": lambda x: creation.asarray(x).flip(1),
     "flipud": lambda x: creation.asarray(x).flip(0),
-    "full_like": creation.full_like,
-    "hstack": creation.hstack,
-    "imag": lambda x: creation.asarray(x).imag,
-    "inner": numpy_functions.inner,
-    "isclose": numpy_functions.isclose,
-    "median": numpy_functions.median,
-    "meshgrid": creation.meshgrid,
-    "nan_to_num": numpy_functions.nan_to_num,
-    "ones_like": creation.ones_like,
-    "real": lambda x: creation.asarray(x).real,
-    "stack": creation.stack,
-    "vdot": numpy_functions.vdot,
-    "vstack": creation.vstack,
-    "where": creation.where,
-    "zeros_like": creation.zeros_like,
-    # Questions about the type, answered without computing.
-    "ndim": lambda x: creation.asarray(x).ndim,
-    "shape": lambda x: creation.asarray(x).shape,
-    "size": lambda x: creation.asarray(x).size,
 }
 
 
@@ -202,6 +130,9 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     given = {key: value for key, value in kwargs.items() if value is not np._NoValue}
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*args, **given)
+    if name in _OWN_FUNCTIONS:
+        return getattr(tensor, name)(*args, **given)
     if name in _METHODS and args:
-        return getattr(creation.asarray(args[0]), name)(*args[1:], **given)
+        attribute = getattr(creation.asarray(args[0]), _METHODS[name])
+        return attribute(*args[1:], **given) if callable(attribute) else attribute
     raise NotSupported(f"numpy.{name} has no lazy form; call it on t.numpy()")

@@ -99,7 +99,7 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(self._variance(axis, ddof, keepdims))
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
-        """The standard deviation: the square root of `var`."""
+        """The standard deviation over an axis, several, or all: the square root of `var`."""
         return self._new(unary("sqrt", self._variance(axis, ddof, keepdims)))
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
@@ -121,12 +121,12 @@ class ReductionMethods(ElementwiseMethods):
         at = 0 if axis is None else axis_of(axis, self.ndim)
         if node.shape[at] == 0:
             raise ShapeMismatch(f"{op} of no elements: axis {at} of {described(node)}")
-        found = make(op, node, axis=at)
+        index = make(op, node, axis=at)
         if keepdims:
             gone = axes_of(axis, self.ndim)
             sizes = [1 if i in gone else size for i, size in enumerate(self.shape)]
-            found = basic.reshape(found, sizes)
-        return self._new(found)
+            index = basic.reshape(index, sizes)
+        return self._new(index)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The first place of the largest; NaN is the largest."""
@@ -177,7 +177,7 @@ class ReductionMethods(ElementwiseMethods):
         return self._new(make(op, node, axis=axis_of(axis, node.ndim), descending=descending))
 
     def sort(self, axis: int | None = -1, descending: bool = False) -> Self:
-        """Stable; NaN is greater than every number."""
+        """Sorted along an axis; stable, and NaN is greater than every number."""
         return self._sorted("sort", axis, descending)
 
     def argsort(self, axis: int | None = -1, descending: bool = False) -> Self:

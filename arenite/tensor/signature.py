@@ -17,7 +17,7 @@ from arenite.errors import InvalidArgument
 from arenite.ir.node import Node
 from arenite.tensor.base import array_of
 from arenite.tensor.specs import Static, TensorSpec, spec
-from arenite.tensor.structure import LEAF, is_record, leaves_like, named, put_together, taken_apart
+from arenite.tensor.structure import LEAF, flatten, is_record, leaves_like, named, unflatten
 from arenite.tensor.tensor import Tensor
 
 
@@ -66,7 +66,7 @@ class Signature:
                 tensor = kind.argument(name, len(inputs))
                 inputs.append(tensor.node)
                 leaves.append(tensor)
-            given.append(put_together(one.structure, leaves))
+            given.append(unflatten(one.structure, leaves))
         return inputs, given
 
     def sorted_out(self, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -88,7 +88,7 @@ class Signature:
 
 
 def _argument(name: str, given: Any) -> Argument:
-    structure, leaves = (LEAF, [("", given)]) if _is_array(given) else taken_apart(given)
+    structure, leaves = (LEAF, [("", given)]) if _is_array(given) else flatten(given)
     kinds = tuple((named(name, path), _kind(leaf, named(name, path))) for path, leaf in leaves)
     return Argument(name, structure, kinds)
 

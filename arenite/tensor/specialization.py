@@ -14,7 +14,7 @@ from arenite.ir.ops import unbounded
 from arenite.tensor.base import node_of
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.specs import TensorSpec, static
-from arenite.tensor.structure import need_same, put_together, taken_apart
+from arenite.tensor.structure import flatten, need_same, unflatten
 from arenite.tensor.tracing import without_states
 
 
@@ -33,7 +33,7 @@ def specialize(function: Callable[..., Any], result: Any, values: Any, *operands
     used last are kept. What the function gives must depend on its arguments alone; it has no
     states.
     """
-    structure, leaves = taken_apart(result)
+    structure, leaves = flatten(result)
     for path, leaf in leaves:
         if not isinstance(leaf, TensorSpec):
             raise InvalidArgument(
@@ -47,7 +47,7 @@ def specialize(function: Callable[..., Any], result: Any, values: Any, *operands
     def trace(arrays: Sequence[NDArray[Any]], nodes: Sequence[Node]) -> Sequence[Node]:
         known = [static.value(array, f"value {k}") for k, array in enumerate(arrays)]
         with without_states():
-            returned, made = taken_apart(function(*known, *map(wrap, nodes)))
+            returned, made = flatten(function(*known, *map(wrap, nodes)))
         need_same("what the function of specialize gives", returned, structure)
         return [node_of(leaf) for _, leaf in made]
 
@@ -58,4 +58,4 @@ def specialize(function: Callable[..., Any], result: Any, values: Any, *operands
         [node_of(asarray(one)) for one in operands],
         [(leaf.shape, leaf.dtype) for _, leaf in leaves],
     )
-    return put_together(structure, [wrap(node) for node in made])
+    return unflatten(structure, [wrap(node) for node in made])

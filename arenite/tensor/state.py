@@ -96,11 +96,11 @@ class State:
 
 def _traced(state: State) -> Scope:
     """What is being traced."""
-    found = scope()
-    if found is None:
+    tracer = scope()
+    if tracer is None:
         raise InvalidArgument(
             f"{state} has a value only in a function that is being compiled, not in one that "
             "specialize or host_call is given; between calls it is "
             f"compiled.state[{state.name!r}]"
         )
-    return found
+    return tracer

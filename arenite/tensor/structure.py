@@ -1,6 +1,6 @@
 """Structures of tensors: tuples, lists, dicts and dataclasses, one in another, and None.
 
-`taken_apart` gives the leaves with the path to each, and what puts others together the same way.
+`flatten` gives the leaves with the path to each, and what puts others together the same way.
 Leaves of a dict come in the order of its keys, however it was filled. A field of a dataclass with
 `metadata={"static": True}` is no leaf: it is a part of the structure.
 """
@@ -46,7 +46,7 @@ class _Record:
         return f"{self.kind.__name__}({', '.join(f'{name}={part!r}' for name, part in shown)})"
 
 
-def taken_apart(value: Any) -> tuple[Any, Leaves]:
+def flatten(value: Any) -> tuple[Any, Leaves]:
     """(structure, leaves) of anything; all but tuples, lists, dicts, dataclasses and None are
     leaves."""
     leaves: Leaves = []
@@ -61,8 +61,8 @@ def _apart(part: Any, path: str, leaves: Leaves) -> Any:
     if part is None:
         return None
     if isinstance(part, dict):
-        made = {key: _apart(part[key], f"{path}[{key!r}]", leaves) for key in _keys(part)}
-        return {key: made[key] for key in part}
+        parts = {key: _apart(part[key], f"{path}[{key!r}]", leaves) for key in _keys(part)}
+        return {key: parts[key] for key in part}
     if isinstance(part, tuple | list):
         names = getattr(part, "_fields", None) or [f"[{k}]" for k in range(len(part))]
         paths = [f"{path}{'.' * hasattr(part, '_fields')}{name}" for name in names]
@@ -76,7 +76,7 @@ def _apart(part: Any, path: str, leaves: Leaves) -> Any:
     return LEAF
 
 
-def put_together(structure: Any, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """The structure with these leaves in it, in order."""
     return _together(structure, iter(leaves))
 
@@ -85,8 +85,8 @@ def _together(part: Any, left: Iterator[Any]) -> Any:
     if part is LEAF:
         return next(left)
     if isinstance(part, dict):
-        made = {key: _together(part[key], left) for key in _keys(part)}
-        return {key: made[key] for key in part}
+        parts = {key: _together(part[key], left) for key in _keys(part)}
+        return {key: parts[key] for key in part}
     if isinstance(part, _Record):
         fields = {name: _together(inner, left) for name, inner in part.fields.items()}
         return part.kind(**fields, **part.static)
@@ -135,7 +135,7 @@ def _collect(part: Any, wanted: Any, path: str, leaves: list[Any]) -> None:
 
 def _refuse(path: str, part: Any, wanted: Any) -> NoReturn:
     try:
-        given = repr(taken_apart(part)[0])
+        given = repr(flatten(part)[0])
     except InvalidArgument:
         given = type(part).__name__
     raise InvalidArgument(f"{path} is of structure {given}, not {wanted!r}, where * is a tensor")

@@ -195,10 +195,10 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
 
 def _restored(kind: type[Tensor], array: NDArray[Any], dtype: str, name: str | None) -> Tensor:
     """The tensor that was pickled."""
-    made = kind.of_node(node_of_array(array))
-    if made.dtype != dtype_of(dtype):
-        raise TypeMismatch(f"a pickled tensor is {dtype}, and its numbers are {made.dtype}")
-    return made if name is None else made.named(name)
+    tensor = kind.of_node(node_of_array(array))
+    if tensor.dtype != dtype_of(dtype):
+        raise TypeMismatch(f"a pickled tensor is {dtype}, and its numbers are {tensor.dtype}")
+    return tensor if name is None else tensor.named(name)
 
 
 def realize_all(*tensors: Tensor) -> None:

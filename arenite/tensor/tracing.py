@@ -99,18 +99,18 @@ def _entered(made: Scope | None) -> Iterator[None]:
 @contextmanager
 def tracing() -> Iterator[Scope]:
     """Around the call of a function that is being traced."""
-    made = Scope()
-    with _entered(made):
-        yield made
+    inner = Scope()
+    with _entered(inner):
+        yield inner
 
 
 @contextmanager
 def tracing_body() -> Iterator[Scope | None]:
     """Around the call of a body; None where no function is traced, so that there are no states."""
     outer = scope()
-    made = None if outer is None else Scope(outer)
-    with _entered(made):
-        yield made
+    inner = None if outer is None else Scope(outer)
+    with _entered(inner):
+        yield inner
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from arenite import locks
 from arenite.errors import RunFailed
@@ -16,7 +16,7 @@ from arenite.memory.html import html_table
 from arenite.memory.tables import aligned
 
 if TYPE_CHECKING:
-    from arenite.runtime.executable import Executable
+    from arenite.runtime.compiled_program import CompiledProgram
 
 #: Sets of values for which a function is kept compiled.
 MAX_VARIANTS = 16
@@ -27,8 +27,8 @@ class Variant:
     """The program for one set of values."""
 
     values: tuple[Any, ...]
-    executable: Executable
-    structure: Any  # of what the function returned, for `structure.put_together`
+    executable: CompiledProgram
+    structure: Any  # of what the function returned, for `structure.unflatten`
     state_names: tuple[str, ...] = ()
     n_calls: int = 0
     last_use: int = 0  # counted over all variants
@@ -50,7 +50,11 @@ class Variants(Sequence[Variant]):
     def __len__(self) -> int:
         return len(self.kept)
 
-    def __getitem__(self, k: Any) -> Any:
+    @overload
+    def __getitem__(self, k: int) -> Variant: ...
+    @overload
+    def __getitem__(self, k: slice) -> tuple[Variant, ...]: ...
+    def __getitem__(self, k: int | slice) -> Variant | tuple[Variant, ...]:
         return self.kept[k]
 
     def __iter__(self) -> Iterator[Variant]:
@@ -94,13 +98,13 @@ class VariantCache:
         """The variant for these values, compiled if it is not there."""
         # Text tells 1, 1.0 and True apart, and -0.0 from 0.0.
         key = repr(values)
-        found = self._find(key)
-        if found is None:
+        variant = self._find(key)
+        if variant is None:
             with self._compiling:
-                found = self._find(key)
-                if found is None:
-                    found = self._keep(key, self._compile_for(values))
-        return found
+                variant = self._find(key)
+                if variant is None:
+                    variant = self._keep(key, self._compile_for(values))
+        return variant
 
     def snapshot(self) -> Variants:
         with self._lock:
@@ -129,23 +133,23 @@ class VariantCache:
         with self._lock:
             if self._is_closed:
                 raise RunFailed("this function was closed; compile it again")
-            found = self._kept.get(key)
-            if found is not None:
+            variant = self._kept.get(key)
+            if variant is not None:
                 self._n_uses += 1
-                found.last_use = self._n_uses
-            return found
+                variant.last_use = self._n_uses
+            return variant
 
-    def _keep(self, key: str, made: Variant) -> Variant:
+    def _keep(self, key: str, variant: Variant) -> Variant:
         with self._lock:
             if self._is_closed:
-                made.executable.close()
+                variant.executable.close()
                 raise RunFailed("this function was closed while it was compiled")
             self._n_uses += 1
-            made.last_use = self._n_uses
-            self._kept[key] = made
+            variant.last_use = self._n_uses
+            self._kept[key] = variant
             self._n_compiled += 1
             if len(self._kept) > MAX_VARIANTS:
                 # Not closed: another thread may be about to run it. It goes with its last user.
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].last_use)]
                 self._n_dropped += 1
-        return made
+        return variant

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from arenite.cli import lines, main, manner
+from arenite.cli import lines, main, output
 from tests.cli import fake_model
 from tests.cli.fake_model import FakeModel
 from tests.cli.terminal import Terminal
@@ -503,7 +503,7 @@ def test_steps_are_shown_on_a_terminal(
 ) -> None:
     screen = io.StringIO()
     shown = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
-    monkeypatch.setattr(manner, "err", shown)
+    monkeypatch.setattr(output, "err", shown)
     pipe(monkeypatch, "")
     assert arenite(monkeypatch, "chat", str(model_file)) == 0
     assert "packing 3/7, parrot.gguf" in screen.getvalue()

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import arenite
-from arenite.cli import main, manner
+from arenite.cli import main, output
 from arenite.errors import InvalidArgument
 from tests.generate.gguf_models import write_tiny
 
@@ -98,7 +98,7 @@ def test_a_bar_is_shown_on_a_terminal(
 ) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
-    monkeypatch.setattr(manner, "err", terminal)
+    monkeypatch.setattr(output, "err", terminal)
     assert embed(monkeypatch, bert, "a", "b", "--json") == 0
     assert "embedding" in screen.getvalue()
     assert len(json.loads(capsys.readouterr().out)["texts"]) == 2

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 import arenite
-from arenite.cli import main, manner
+from arenite.cli import main, output
 from arenite.cli.screen import escaped
 from arenite.fetch.store import RECORD, folder_name
 from arenite.memory import csv_problems
@@ -245,7 +245,7 @@ def test_what_python_and_libraries_print_themselves(monkeypatch: pytest.MonkeyPa
         logging.getLogger("elsewhere").warning("logged elsewhere")
         print(f"printed {HOSTILE}", file=sys.stderr)
         sys.stderr.writelines([HOSTILE, "\n"])
-        manner.out.print(f"[bold]{HOSTILE}")
+        output.out.print(f"[bold]{HOSTILE}")
         Console(force_terminal=True).print(HOSTILE)  # of somebody else
         raise ZeroDivisionError(HOSTILE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from arenite.cli import main, manner
+from arenite.cli import main, output
 from arenite.fetch import DEFAULT, wheels
 from arenite.fetch.catalogue import CATALOGUE
 from tests.fetch.fakes import CONTENT, TINY, FakePip
@@ -24,7 +24,7 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     monkeypatch.setitem(CATALOGUE, TINY.name, TINY)
     fake = FakePip()
     monkeypatch.setattr(wheels, "run_pip", fake)
-    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: None)
+    monkeypatch.setattr(wheels, "wheel_url_of", lambda requirement, scratch, on_progress: None)
     return fake
 
 
@@ -125,7 +125,7 @@ def test_no_word_is_cut_on_narrow_screens(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, width: int
 ) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(manner, "out", Console(file=screen, width=width))
+    monkeypatch.setattr(output, "out", Console(file=screen, width=width))
     assert arenite(monkeypatch, "models") == 0
     words = {word.strip(",") for word in screen.getvalue().split()}
     for source in CATALOGUE.values():
@@ -147,7 +147,7 @@ def test_rm_removes_what_was_fetched(monkeypatch: pytest.MonkeyPatch, capsys: Ca
 def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=80, _environ={"TERM": "xterm"})
-    monkeypatch.setattr(manner, "err", terminal)
+    monkeypatch.setattr(output, "err", terminal)
     assert arenite(monkeypatch, "pull", "tiny") == 0
     assert "checking tiny.gguf" in screen.getvalue()
     assert capsys.readouterr().out.endswith("tiny.gguf\n")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from arenite.cli import main, manner
+from arenite.cli import main, output
 from arenite.cli.plan import REGIONS, _bar, _percent
 from arenite.frontends.language import LanguageFile
 from arenite.generate import Settings
@@ -101,7 +101,7 @@ def test_on_narrow_screens_every_size_has_its_name(
 ) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, width=width, force_terminal=True, color_system=None)
-    monkeypatch.setattr(manner, "out", terminal)
+    monkeypatch.setattr(output, "out", terminal)
     assert plan(path, "--context", 96, "--memory", "1GiB") == 0
     words = screen.getvalue().split()
     largest = "token_embd.weight blk.*.attn_output.weight k*"

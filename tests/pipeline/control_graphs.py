@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.ir.compose.basic import broadcast_to, slice_axis
-from arenite.ir.compose.found import nonzero
+from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.graph import Graph
 from arenite.ir.growing import Body, growing

@@ -43,7 +43,7 @@ def check(
 
 
 def in_segments(function: Callable[..., Any], *specs: Any, threads: int) -> SegmentedExecutable:
-    executable: Any = arenite.compile(function, *specs, threads=threads).executable
+    executable = arenite.compile(function, *specs, threads=threads).executable
     assert isinstance(executable, SegmentedExecutable)
     return executable
 
@@ -72,6 +72,6 @@ def repeated(step: Callable[[int, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def segments_of(program: CompiledFunction) -> SegmentedExecutable:
     """What a function that is cut was compiled to."""
-    executable: object = program.executable
+    executable = program.executable
     assert isinstance(executable, SegmentedExecutable)
     return executable

@@ -128,7 +128,7 @@ def test_a_byte_left_unwritten_is_named() -> None:
 
 def test_it_says_which_line_a_kernel_comes_from() -> None:
     with arenite.compile(lambda x: x.cumsum(0).sort(), GIVEN) as program:
-        executable = program.executable
+        [executable] = program.executables
         hidden = with_launch(
             executable.compiled, "cumsum", lambda launch: launch._replace(writes=())
         )
@@ -207,7 +207,7 @@ def test_loops_and_branches_are_walked(n: int, flag: bool) -> None:
 def test_a_wrong_declaration_in_a_loop_is_named(name: str) -> None:
     given = SQUARE, np.array(3), np.array(True)
     with arenite.compile(power, *given) as program:
-        executable = program.executable
+        [executable] = program.executables
         hidden = with_launch(executable.compiled, name, lambda one: one._replace(writes=()))
         wrong = Executable(executable.graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {name}.*test_checksums.py"):
@@ -234,7 +234,7 @@ def test_what_is_done_at_load_is_checked_too() -> None:
     x = random_array((3, 200), FLOAT32, 6)
     with arenite.compile(function, x) as program:
         assert program.run_checked(x).tobytes() == program(x).tobytes()
-        executable = program.executable
+        [executable] = program.executables
         assert [kernel.entry_point[:6] for kernel in executable.load_kernels][-1] == "cumsum"
         load = list(executable.compiled.load)
         load[-1] = load[-1]._replace(writes=())

@@ -119,7 +119,7 @@ def test_the_price_is_what_the_judge_finds() -> None:
         assert small.plan.reuse_edges <= len(extra)
         n_extra += len(extra)
         n_counted += small.plan.reuse_edges
-        assert (small.plan.made_for, wide.plan.made_for) == ("memory", "concurrency")
+        assert (small.plan.objective, wide.plan.objective) == ("memory", "concurrency")
         assert wide.plan.reuse_edges == 0
         assert small.plan.instead is None
         assert wide.plan.instead is not None

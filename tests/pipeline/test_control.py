@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import IndexOutOfRange, RunCancelled
-from arenite.runtime.executable import Executable
 from arenite.schedule import Loop
 from arenite.tensor.compile import CompiledFunction
 from tests.pipeline.trial import run_poisoned
@@ -32,7 +31,7 @@ def run(function: Callable[..., Any], *arrays: Any, specs: Any = None) -> list[A
     results = []
     for threads in (1, 2):
         with compiled(function, *(specs or given), threads=threads) as program:
-            executable: Executable = program.executable
+            [executable] = program.executables
             executable.verify()
             results.append(run_poisoned(executable, *given))
             again = executable(*given)
@@ -296,7 +295,7 @@ def test_what_is_the_same_in_all_iterations_is_computed_before_them() -> None:
     w = (rng.standard_normal((16, 16, 3, 3)) * 0.1).astype(F32)
     [result] = run(network, x, w)
     with compiled(network, x, w) as program:
-        [loop] = [s for s in program.executable.schedule.steps if isinstance(s, Loop)]
+        [loop] = [s for s in program.executables[0].schedule.steps if isinstance(s, Loop)]
         read = {node for step in loop.body.steps for node in step.inputs}
         assert all(node.shape != w.shape for node in read)
     state = x
@@ -350,7 +349,7 @@ def test_a_hundred_thousand_iterations_are_one_entry_into_native_code() -> None:
         return arenite.fori_loop(n, lambda i, s: (s + i) % 1_000_003, np.int64(0))
 
     with compiled(count, np.array(0)) as program:
-        executable: Executable = program.executable
+        [executable] = program.executables
         assert len(executable.kernels) < 6
         total = 0
         for i in range(100_000):
@@ -397,7 +396,7 @@ def test_a_scan_keeps_no_copy_of_what_it_goes_through() -> None:
 
     xs = np.random.default_rng(0).standard_normal((1000, 64)).astype(F32)
     with compiled(network, xs) as program:
-        executable: Executable = program.executable
+        [executable] = program.executables
         assert executable.plan.peak_nbytes < 4 * 64 * 4 + 256
         assert [kernel.border for kernel in executable.kernels if "copy" in kernel.border] != []
         last, stacked = program(xs)
@@ -454,7 +453,7 @@ def test_a_profile_counts_the_runs_of_a_kernel_in_a_loop() -> None:
         assert times["sort"] == 12
         assert "12" in str(profile)
         assert profile.to_chrome_trace().count('"sort_') == 12
-        assert "loop 12 times" in str(program.executable.schedule)
+        assert "loop 12 times" in str(program.executables[0].schedule)
 
 
 def test_a_cancelled_loop_ends() -> None:

@@ -36,7 +36,7 @@ def program() -> Iterator[Executable]:
     with arenite.compile(recurrent, *types, threads=2) as compiled:
         compiled(np.ones(64, np.float32), np.ones((7, 64), np.float32))
         compiled.executable.verify()
-        yield compiled.executable
+        yield compiled.executables[0]
 
 
 def bound_table(program: Executable) -> LaunchTable:
@@ -118,7 +118,7 @@ def test_a_wait_that_is_missing() -> None:
 
     types = (spec((40, 40), "float32"),)
     with arenite.compile(lambda x: arenite.fori_loop(3, chain, x), *types, threads=2) as compiled:
-        executable = compiled.executable
+        [executable] = compiled.executables
         compiled(np.ones((40, 40), np.float32))
         executable.verify()
         [binding] = loaded(executable).binder.bound.values()
@@ -132,7 +132,7 @@ def test_a_wait_that_is_missing() -> None:
 
 def test_an_assembly_of_launches_alone_has_one_block() -> None:
     with arenite.compile(lambda x: x.sort().cumsum(), spec((9,), "float32")) as compiled:
-        assembly: Assembly = loaded(compiled.executable).assembly
+        assembly: Assembly = loaded(compiled.executables[0]).assembly
         assert assembly.skeleton.is_straight
         assert assembly.blocks == [(0, 2)]
 

@@ -95,7 +95,7 @@ def test_a_child_forked_during_a_run_is_told_so_and_can_reset(threads: int) -> N
         ended = threading.Event()
         runner = threading.Thread(target=run)
         runner.start()
-        while not program.executable._is_running:
+        while not program.executables[0]._is_running:
             time.sleep(0.001)
         time.sleep(0.05)
 

@@ -13,7 +13,7 @@ import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import InvalidGraph
 from arenite.ir import Graph, evaluate, full, make, verify
-from arenite.ir.compose.found import nonzero
+from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.dim import Found
 from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
@@ -35,7 +35,7 @@ def check(
     expected = list(wanted) if isinstance(wanted, tuple) else [wanted]
     for threads in (1, 2):
         with arenite.compile(function, *(specs or arrays), threads=threads) as program:
-            executable: Executable = program.executable
+            [executable] = program.executables
             executable.verify()
             by_oracle = evaluate(executable.graph, list(arrays))
             for results in (run_poisoned(executable, *arrays), executable(*arrays), by_oracle):
@@ -167,14 +167,14 @@ def test_a_loop_over_what_was_found() -> None:
 
 def test_the_size_is_found_anew_in_every_run_and_by_a_program_from_a_file() -> None:
     with arenite.compile(lambda x: x[x > 0] + 1, spec((30,), "int64")) as program:
-        graph, sections = program.executable.graph, program.executable.compiled.sections()
+        graph, sections = program.executable.graph, program.executables[0].compiled.sections()
         read = Compiled.from_sections({name: memoryview(data) for name, data in sections.items()})
         with Executable(graph, read, 2) as other:
             for seed in range(4):
                 x = numbers(30, seed=seed)
                 np.testing.assert_array_equal(program(x), x[x > 0] + 1)
                 np.testing.assert_array_equal(other(x)[0], x[x > 0] + 1)
-            assert "found" in str(program.executable.schedule)
+            assert "found" in str(program.executables[0].schedule)
             assert program.profile(x).kernels
 
 

@@ -41,7 +41,7 @@ def test_native_code_goes_on_behind_the_host(threads: int) -> None:
         program.verify()
         for one, other in zip(program.run_checked(x), (total, z), strict=True):
             assert np.array_equal(one, other)
-    assert "a segment ends" in str(program.executable.schedule)
+    assert "a segment ends" in str(program.executables[0].schedule)
     assert len(program.profile(x).kernels) == 2
 
 

@@ -266,7 +266,7 @@ def test_a_call_with_out_takes_no_memory_for_results(threads: int) -> None:
         for _ in range(3):
             program(x, out=out)
         assert mapped_nbytes() - before < small + 2**20
-        assert program.executable.kept_nbytes == 0
+        assert program.executables[0].kept_nbytes == 0
     assert (out == 2).all()
 
 
@@ -288,13 +288,13 @@ def test_what_is_kept_for_results_is_what_the_plan_counts_for_them() -> None:
         )
         assert counted == 2 * x.nbytes
         held = [program(x) for _ in range(4)]
-        assert program.executable.kept_nbytes == 0, "all is the caller's"
+        assert program.executables[0].kept_nbytes == 0, "all is the caller's"
         parts = [held.pop()[0][3:, 1].T, memoryview(held.pop()[1])]
         del held
-        assert program.executable.kept_nbytes == counted
+        assert program.executables[0].kept_nbytes == counted
         assert arrays._MEMORY.stats.n_live - n_live == 4  # with what the views hold
         del parts
-        assert program.executable.kept_nbytes == counted
+        assert program.executables[0].kept_nbytes == counted
         assert arrays._MEMORY.stats.n_live - n_live == 2
         kept = program(x)
     del program

@@ -15,7 +15,7 @@ from arenite.backends.cpu.execution import handover
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import TypeMismatch
 from arenite.ir import Var
-from arenite.ir.compose.found import nonzero
+from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.element import unpacked
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node

@@ -248,7 +248,7 @@ def test_scratch_for_images_of_a_size_known_later() -> None:
 
     def peak(size: ir.Dim) -> int:
         graph = Graph.of([ir.make("conv", x_of(1, 128, size, size), weights, **attrs)])
-        return build.draft(graph, Options(winograd=False)).plan.peak_nbytes
+        return build.plan_program(graph, Options(winograd=False)).plan.peak_nbytes
 
     assert peak(Var("size", 1, 70)) < 3 * peak(70)
 

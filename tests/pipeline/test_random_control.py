@@ -15,7 +15,7 @@ from arenite.passes import run
 from arenite.pipeline import compile_anew, program
 from arenite.pipeline.program import compile_program
 from arenite.runtime.executable import Executable
-from arenite.schedule import outline
+from arenite.schedule import branches_of_ifs
 from tests.passes.lists import PASSES
 from tests.pipeline.control_graphs import SIZE, ControlMaker
 from tests.pipeline.trial import run_poisoned
@@ -32,10 +32,10 @@ def test_passes_and_outlining_change_nothing(seed: int) -> None:
     for record in run(graph, PASSES)[1]:
         verify(record.graph)
         assert [a.tobytes() for a in evaluate(record.graph, arrays)] == expected, record.name
-    outlined = outline(run(graph, PASSES)[0])
-    verify(outlined)
-    assert not any(node.op == "if" for node in outlined.everything)
-    assert [a.tobytes() for a in evaluate(outlined, arrays)] == expected
+    branched = branches_of_ifs(run(graph, PASSES)[0])
+    verify(branched)
+    assert not any(node.op == "if" for node in branched.everything)
+    assert [a.tobytes() for a in evaluate(branched, arrays)] == expected
 
 
 def check(seed: int, size: Dim = SIZE, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE)) -> None:

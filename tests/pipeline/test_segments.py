@@ -240,6 +240,12 @@ def test_segments_are_shown_and_counted() -> None:
         assert segments_of(program).n_segments == 3
         program(x, n)
         plan = segments_of(program).plan
+        slots = [slot for one in plan.segments for slot in one.plan.slots.values()]
+        regions = [region for one in plan.segments for region in one.plan.regions.values()]
+        assert [*program.plan.slots.values()] == slots
+        assert [*program.plan.regions.values()] == regions
+        assert program.plan.total_nbytes == plan.peak_nbytes
+        assert (program.executable.device, len(program.executables)) == ("cpu", len(plan.segments))
         assert "up to 256" in str(plan)
         assert "3 segments" in str(plan)
         assert json.loads(plan.to_json())["n_segments"] == 3

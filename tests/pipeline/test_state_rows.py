@@ -20,7 +20,7 @@ from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
 from arenite.program.options import Options
 from arenite.program.places import Resizer
-from arenite.program.touched import apart, placed
+from arenite.program.touched import data_hazards, placed
 from arenite.runtime.executable import Executable
 from arenite.tensor.state import State
 from arenite.tensor.tracing import tracing
@@ -127,7 +127,7 @@ def test_edges_on_final_addresses_are_those_that_shared_bytes_need(seed: int) ->
 def data_edges(function: Callable[..., Any]) -> set[tuple[str, str]]:
     """The ops of kernels, of which the one waits for the other."""
     _, compiled = compiled_for(function, "concurrency")
-    launches = apart(compiled.launches, {})
+    launches = data_hazards(compiled.launches, {})
     return {
         (
             launches[edge.before].name.rpartition("_")[0],

@@ -16,8 +16,8 @@ from arenite import Var
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found
+from arenite.ir.interface import Port
 from arenite.ir.node import Shape
-from arenite.ir.outline import Port
 from arenite.program.arguments import Arguments, check_room, check_targets, write_to
 
 N, M = Var("n", 1, 8), Var("m", 0, 8)

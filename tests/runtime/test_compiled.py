@@ -33,7 +33,7 @@ def network(x: Any) -> Any:
 def saved() -> tuple[Graph, dict[str, bytes]]:
     with arenite.compile(network, spec((Var("rows", 0, 20), 48)), threads=2) as program:
         executable = program.executable
-        return executable.graph, executable.compiled.sections()
+        return executable.graph, program.executables[0].compiled.sections()
 
 
 def read(sections: dict[str, bytes]) -> Compiled:

@@ -23,7 +23,7 @@ from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph
 from arenite.passes import run
 from arenite.passes.simplify import MAX_PARTS
-from arenite.pipeline.build import draft
+from arenite.pipeline.build import plan_program
 from arenite.schedule import fuse
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES
 from arenite.tensor import Tensor, asarray, concat, spec, stack, where
@@ -161,9 +161,9 @@ def test_layers_take_few_steps_each_from_the_graph_to_the_plan() -> None:
 
         return graph_of(function, spec((12, 16)).argument("x", 0))
 
-    draft(graph(20))  # what all layers have in common
+    plan_program(graph(20))  # what all layers have in common
     small, large = graph(20), graph(60)
-    few, many = calls_of(lambda: draft(small)), calls_of(lambda: draft(large))
+    few, many = calls_of(lambda: plan_program(small)), calls_of(lambda: plan_program(large))
     # Some fifteen passes, and fusion, order, lifetimes and placement.
     assert (many - few) / (len(large) - len(small)) < 300
 

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite.ir import Graph, Node, evaluate, verify
-from arenite.tensor import ORIGINS
 from arenite.tensor import realize as realization
+from arenite.tensor.base import ORIGINS
 from tests.tensor.compiled import Recorder
 
 

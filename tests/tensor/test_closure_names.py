@@ -40,7 +40,7 @@ def tensor(seed: int = 0) -> Any:
 def weights_of(function: Any, *specs: Any) -> set[str]:
     """What the weights are called in the plan."""
     with arenite.compile(function, *(specs or (SPEC,))) as program:
-        executable = program.executable
+        [executable] = program.executables
         values = [value for value in executable.compiled.values if value.kind == "constant"]
         assert all(f"{value.name}" in str(program.plan) for value in values)
         return {value.name for value in values}
@@ -157,7 +157,7 @@ def test_names_are_seen_everywhere() -> None:
         assert {"w", "w packed"} <= set(map(str, program.plan.slots))
         assert "w packed" in str(program.kernels)
         assert "w packed" in str(program.profile(x))
-        assert "w packed" in svg.draw(program.plan)
+        assert "w packed" in svg.draw(program.executables[0].plan)
     with arenite.compile(lambda x, n: (x @ w) * arenite.arange(n).sum(), spec, np.array(2)) as cut:
         cut(x, np.array(2))
         assert any("w" in map(str, one.plan.slots) for one in segments_of(cut).executables)

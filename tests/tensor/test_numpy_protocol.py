@@ -9,7 +9,7 @@ import pytest
 
 from arenite.errors import NotSupported
 from arenite.tensor import Tensor
-from arenite.tensor.numpy_protocol import _FUNCTIONS, _METHODS
+from arenite.tensor.numpy_protocol import _FUNCTIONS, _METHODS, _OWN_FUNCTIONS
 from tests.tensor.examples import array, same
 
 X = array(np.dtype("float64"), (3, 4), edges=False)
@@ -92,7 +92,7 @@ CALLS: dict[str, Any] = {
 
 def test_every_function_is_tried() -> None:
     # Those that give one truth value are tried with what else compares, in test_manners.
-    assert {*CALLS, "allclose", "array_equal"} == {*_FUNCTIONS, *_METHODS}
+    assert {*CALLS, "allclose", "array_equal"} == {*_FUNCTIONS, *_METHODS, *_OWN_FUNCTIONS}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import arenite
 from arenite import Tensor, Var, spec
 from arenite.errors import InvalidArgument
-from arenite.tensor.structure import leaves_like, named, put_together, taken_apart
+from arenite.tensor.structure import flatten, leaves_like, named, unflatten
 
 Array = NDArray[Any]
 
@@ -37,9 +37,9 @@ def floats(*shape: int) -> Array:
 
 def test_every_structure_is_put_together_as_it_was() -> None:
     value = {"z": [1, (2, None)], "a": Pair(3, {"k": 4}), 7: Layer(5, Layer(6), 9)}
-    structure, leaves = taken_apart(value)
-    assert put_together(structure, [leaf for _, leaf in leaves]) == value
-    assert list(put_together(structure, [leaf for _, leaf in leaves])) == ["z", "a", 7]
+    structure, leaves = flatten(value)
+    assert unflatten(structure, [leaf for _, leaf in leaves]) == value
+    assert list(unflatten(structure, [leaf for _, leaf in leaves])) == ["z", "a", 7]
     paths = dict(leaves)
     for path, leaf in paths.items():
         assert eval(f"value{path}", {"value": value}) == leaf

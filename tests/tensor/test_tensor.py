@@ -14,8 +14,9 @@ import pytest
 from arenite import pipeline
 from arenite.errors import NotSupported, ShapeMismatch, SizeMismatch, TypeMismatch
 from arenite.ir import Graph, Node, Var, evaluate, text
-from arenite.tensor import ORIGINS, Tensor, realize_all, spec
+from arenite.tensor import Tensor, realize_all, spec
 from arenite.tensor import realize as realization
+from arenite.tensor.base import ORIGINS
 from tests.tensor.examples import array, same
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled, Trial
     from arenite.program.cached_kernel import CachedKernel
@@ -55,10 +55,10 @@ class CBackend:
 
         return compiled(built, on_progress)
 
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
+    def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> Loaded:
         from arenite.backends.c.load import CProgram
 
-        return CProgram(outline, compiled)
+        return CProgram(interface, compiled)
 
     def limits(self, n_workers: int = 1) -> Limits:
         raise NotSupported("what a core does in C depends on the compiler, and is not measured")

@@ -1,7 +1,7 @@
 """What an exported program is called and where it lies: names of C, arguments, offsets of weights.
 
-In: a Compiled of this back end, whose image holds the functions of its kernels, the outline of its
-graph, and options. Out: a Layout, from which source and header are written.
+In: a Compiled of this back end, whose image holds the functions of its kernels, the interface of
+its graph, and options. Out: a Layout, from which source and header are written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from arenite.backends.c.c_types import Names, argument_type, identifier
 from arenite.backends.c.kernel import CKernel
 from arenite.errors import IndexOutOfRange, NotCompiled
 from arenite.ir.dim import bounds, found_in
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory.values import align_up
 from arenite.program.compiled import Compiled
 
@@ -83,14 +83,16 @@ class Argument:
 class Layout:
     """Names of C for all that a program has, and where its weights lie."""
 
-    def __init__(self, compiled: Compiled, outline: Outline, options: SourceOptions) -> None:
-        self.compiled, self.outline, self.options = compiled, outline, options
+    def __init__(
+        self, compiled: Compiled, interface: GraphInterface, options: SourceOptions
+    ) -> None:
+        self.compiled, self.interface, self.options = compiled, interface, options
         self.prefix = identifier(options.name)
         self.image = Image.from_bytes(compiled.image)
         self.names = Names(self.prefix, "status", "self", *self.image.kernels, *self.image.helpers)
-        self.inputs = [self.names.take(port.name) for port in outline.inputs]
+        self.inputs = [self.names.take(port.name) for port in interface.inputs]
         self.outputs = [self._output_name(k) for k in range(len(compiled.outputs))]
-        self.sizes = {var: self.names.take(self._free(var.name)) for var in outline.vars}
+        self.sizes = {var: self.names.take(self._free(var.name)) for var in interface.vars}
         found = {
             size for n in compiled.outputs for d in compiled.values[n].shape for size in found_in(d)
         }
@@ -146,7 +148,7 @@ class Layout:
     def arguments(self) -> list[Argument]:
         """Those of `run`, in order."""
         made = []
-        for name, port in zip(self.inputs, self.outline.inputs, strict=True):
+        for name, port in zip(self.inputs, self.interface.inputs, strict=True):
             shape = ", ".join(map(str, port.shape))
             made.append(
                 Argument(name, f"const {argument_type(port.dtype)} *", f"{port.dtype} [{shape}]")

@@ -21,7 +21,7 @@ from arenite.dtype import uint8
 from arenite.errors import IndexOutOfRange, NotSupported, RunCancelled, RunFailed
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import capacity_of, check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.value_spec import copy_name
@@ -55,12 +55,12 @@ class CProgram:
 
     kept_nbytes = 0
 
-    def __init__(self, outline: Outline, compiled: Compiled) -> None:
-        self.compiled, self._outline = compiled, outline
+    def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
+        self.compiled, self._interface = compiled, interface
         self.failure: str | None = None
         self.load_ns: int | None = None
         self.n_binds = 0
-        self.layout = Layout(compiled, outline, OPTIONS)
+        self.layout = Layout(compiled, interface, OPTIONS)
         self._library = SharedObject(sources(self.layout))
         arena = Buffer.allocate(get("cpu"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
         self._arena: NDArray[np.uint8] = arena.as_array_mut(uint8)
@@ -89,7 +89,7 @@ class CProgram:
             check_room(out, self._ports, sizes)
         given = [
             _readable(packed(array, port.dtype) if port.dtype.bits < 8 else array)
-            for array, port in zip(arrays, self._outline.inputs, strict=True)
+            for array, port in zip(arrays, self._interface.inputs, strict=True)
         ]
         results = [_aligned(bounds(value.nbytes)[1]) for value in self._values]
         found = (ctypes.c_int64 * max(1, len(self.layout.found)))()
@@ -228,7 +228,7 @@ def _constant(layout: Layout, number: int) -> Array:
     origin = layout.compiled.values[number].source
     if origin < 0:
         return np.ascontiguousarray(layout.compiled.constants[-1 - origin])
-    return layout.outline.constants[origin].held()
+    return layout.interface.constants[origin].held()
 
 
 def _address(array: Array) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled
     from arenite.program.cached_kernel import CachedKernel
@@ -63,10 +63,10 @@ class CpuBackend:
 
         return compiled(built, self.target, on_progress)
 
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> CpuProgram:
+    def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> CpuProgram:
         from arenite.backends.cpu.load import CpuProgram
 
-        return CpuProgram(outline, compiled, threads)
+        return CpuProgram(interface, compiled, threads)
 
     def limits(self, n_workers: int = 1) -> Limits:
         from arenite.backends.cpu.driver.limits import limits

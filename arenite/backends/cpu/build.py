@@ -18,7 +18,7 @@ from arenite.backends.cpu.columns import Columns
 from arenite.backends.cpu.gemm.build import build_product
 from arenite.backends.cpu.gemm.plain import build_contraction
 from arenite.backends.cpu.target import Target
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import build_own, with_origins
 from arenite.ir.dim import bounds
@@ -54,7 +54,7 @@ def build(kernel: Kernel, target: Target, choice: str = "") -> Built:
         if built is not None:
             return built
         rows = Columns(kernel, target)
-        return rows.build() if rows.are_worth_it else Builder(kernel).build()
+        return rows.build() if rows.are_worth_it else KernelBuilder(kernel).build()
 
 
 def _builders(kernel: Kernel) -> list[Build]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder, Pass
+from arenite.codegen.kernels.build import KernelBuilder, Pass
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import bounds, ceildiv
@@ -29,7 +29,7 @@ FEWEST = 256
 LINE_NBYTES = 64
 
 
-class Columns(Builder):
+class Columns(KernelBuilder):
     """A kernel that reduces rows, with a last pass over blocks of columns."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:

@@ -16,7 +16,7 @@ from arenite.backends.cpu.execution.binding import Binder, Binding
 from arenite.backends.cpu.execution.handover import Handover
 from arenite.backends.cpu.execution.load_step import LoadStep
 from arenite.errors import RunCancelled
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
 
@@ -39,15 +39,15 @@ KEEP_GIL_BELOW_NS = 50_000
 class CpuProgram:
     """Binds inputs in place, or copies what does not fit, and runs on `threads` workers."""
 
-    def __init__(self, outline: Outline, compiled: Compiled, threads: int) -> None:
-        self._outline, self.compiled, self._threads = outline, compiled, threads
+    def __init__(self, interface: GraphInterface, compiled: Compiled, threads: int) -> None:
+        self._interface, self.compiled, self._threads = interface, compiled, threads
         self.failure: str | None = None
-        self.binder = Binder(outline, compiled)
+        self.binder = Binder(interface, compiled)
         self._reads_files = bool(self.binder.files)
-        self._load_step = LoadStep(outline, self.binder)
+        self._load_step = LoadStep(interface, self.binder)
         self.assembly = self.binder.assembly
         self._is_short = self.assembly.skeleton.cost_ns < KEEP_GIL_BELOW_NS
-        self._handover = Handover(outline, self.binder)
+        self._handover = Handover(interface, self.binder)
         #: For arrays like those of the last run.
         self.quick: Quick | None = None
 
@@ -55,7 +55,7 @@ class CpuProgram:
     def _hosts(self) -> HostCalls:
         from arenite.backends.cpu.execution.hosts import HostCalls
 
-        return HostCalls(self._outline, self.compiled, self.assembly.first_cell)
+        return HostCalls(self._interface, self.compiled, self.assembly.first_cell)
 
     @property
     def load_ns(self) -> int | None:
@@ -147,7 +147,7 @@ class CpuProgram:
     def verify(self, schedule: Callable[[], Schedule]) -> None:
         places = self.binder.places(self.compiled.plan)
         self._load_step.verify()
-        largest = {var.name: var.high for var in self._outline.vars}
+        largest = {var.name: var.high for var in self._interface.vars}
         self._verify_table(self.assembly.table(places), places, largest, schedule)
         for number in range(1, self.n_state_sets):
             other = self.binder.places(self.compiled.plan, number)
@@ -170,7 +170,7 @@ class CpuProgram:
         from arenite.backends.cpu.execution.dataflow import check_dataflow, given_values
 
         check_table(table)
-        given = given_values(self.compiled, self._outline.graph.states)
+        given = given_values(self.compiled, self._interface.graph.states)
         load = frozenset(kernel.entry_point for kernel in self.compiled.load_kernels)
         hosts = self.compiled.hosts
         check_dataflow(schedule(), self.assembly, table, places, sizes, given, load, hosts)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.device import Buffer
     from arenite.ir.dim import Var
-    from arenite.ir.outline import Outline
+    from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
     from arenite.program.backend import Code, OnCompiled, Trial
     from arenite.program.cached_kernel import CachedKernel
@@ -50,10 +50,10 @@ class WebGpuBackend:
 
         return compiled(built, on_progress)
 
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> WebGpuProgram:
+    def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> WebGpuProgram:
         from arenite.backends.webgpu.load import WebGpuProgram
 
-        return WebGpuProgram(outline, compiled)
+        return WebGpuProgram(interface, compiled)
 
     def limits(self, n_workers: int = 1) -> Limits:
         from arenite.backends.webgpu.limits import limits

@@ -21,7 +21,7 @@ from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
 from arenite.codegen.kernels import special
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import with_origins
 from arenite.errors import NotCompiled
@@ -88,7 +88,7 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
     return narrow
 
 
-class _Rows(Builder):
+class _Rows(KernelBuilder):
     """A group for each row, or for some columns of it where those are not reduced."""
 
     def __init__(self, kernel: Kernel) -> None:

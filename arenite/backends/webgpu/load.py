@@ -28,7 +28,7 @@ from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
 from arenite.ir.dim import evaluate
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
@@ -52,7 +52,7 @@ class WebGpuProgram:
 
     quick = None  # every call is of the same kind here
 
-    def __init__(self, outline: Outline, compiled: Compiled) -> None:
+    def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
         _refuse(compiled)
         self.compiled = compiled
         self.shaders = shaders_of(compiled.image)
@@ -61,9 +61,9 @@ class WebGpuProgram:
         self.load_ns: int | None = None
         self.n_binds = 0
         self.kept_nbytes = 0  # results are the caller's alone
-        self._outline = outline
+        self._interface = interface
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
-        self._constants = constants_of(outline, compiled)
+        self._constants = constants_of(interface, compiled)
         self._on_host = frozenset(compiled.frame.numbers("input", "output"))
         self._state_numbers = compiled.frame.numbers("state")
         self._state_set = 0
@@ -150,11 +150,11 @@ class WebGpuProgram:
 
     def steps(self, sizes: dict[str, int]) -> list[Dispatch | Transfer]:
         """What is recorded for a run of these sizes: a step a launch that has work."""
-        key = (self._state_set, *(sizes[var.name] for var in self._outline.vars))
+        key = (self._state_set, *(sizes[var.name] for var in self._interface.vars))
         found = self._bound.get(key)
         if found is None:
             self.n_binds += 1
-            plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
+            plan = self._resizer.plan_for(sizes) if self._interface.vars else self.compiled.plan
             found = self._bind(self._places(plan), sizes)
             self._bound[key] = found
             if len(self._bound) > MAX_BOUND:
@@ -275,7 +275,7 @@ class WebGpuProgram:
         with self._failing():
             self.pack(None)
             exchange = self._exchange(arrays, sizes)
-        plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
+        plan = self._resizer.plan_for(sizes) if self._interface.vars else self.compiled.plan
         places = self._places(plan)
         steps = iter(self.steps(sizes))
         for launch in self.compiled.launches:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import UINT32, Scope, index_expr
@@ -35,7 +35,7 @@ def build_map(kernel: Kernel) -> Built:
     return _Map(kernel).build()
 
 
-class _Map(Builder):
+class _Map(KernelBuilder):
     def build(self) -> Built:
         narrowest = min(node.dtype.bits for node in self.stores)
         n_points = product([axis.size for axis in self.nest.axes])

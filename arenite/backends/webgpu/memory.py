@@ -19,7 +19,7 @@ from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.ir.data import BufferSource, ConstantData
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory import Arena
 from arenite.program.compiled import Compiled
 
@@ -156,13 +156,13 @@ class Constant:
             target.copy_from(storage)
 
 
-def constants_of(outline: Outline, compiled: Compiled) -> dict[int, Constant]:
+def constants_of(interface: GraphInterface, compiled: Compiled) -> dict[int, Constant]:
     """The constants of a program by number of their value, the graph's own or the program's."""
     found: dict[int, Constant] = {}
     for number in compiled.frame.numbers("constant"):
         source = int(compiled.frame.sources[number])
         own = source < 0
         found[number] = Constant(
-            compiled.constants[-1 - source] if own else outline.constants[source]
+            compiled.constants[-1 - source] if own else interface.constants[source]
         )
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import FLOAT32, Scope, index_expr
@@ -49,7 +49,7 @@ def build_product(kernel: Kernel) -> Built | None:
     return builder.build() if builder.is_square else None
 
 
-class _Product(Builder):
+class _Product(KernelBuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.node = kernel.stages[0].node

@@ -14,7 +14,7 @@ from __future__ import annotations
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.special import _OUT_OF_RANGE, Draft, _within
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, RowKernel, _within
 from arenite.codegen.kernels.values import index_expr, read_dtype
 from arenite.dtype import BY_NAME, DType, float32, uint8
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
@@ -32,11 +32,11 @@ _ROW, _COLUMN, _AT, _LANE = (ir.Name(name) for name in ("row", "column", "at", "
 _NUMBERS, _SCALES = "scratch0", "scratch1"
 
 
-def matmul_blocks(draft: Draft) -> Built:
+def matmul_blocks(draft: RowKernel) -> Built:
     return _Product(draft).build()
 
 
-def matmul_experts(draft: Draft) -> Built:
+def matmul_experts(draft: RowKernel) -> Built:
     return _Product(draft).build()
 
 
@@ -47,7 +47,7 @@ def _lanes(count: int, *body: ir.Stmt) -> ir.For:
 class _Product:
     """Rows of x by columns, which are rows of the weights; `chosen` names the matrix of a row."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: RowKernel) -> None:
         self.draft, self.node = draft, draft.node
         self.x, self.w = self.node.inputs[:2]
         self.chosen: Node | None = self.node.inputs[2] if len(self.node.inputs) > 2 else None

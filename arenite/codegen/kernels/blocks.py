@@ -10,7 +10,7 @@ from collections.abc import Callable
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
@@ -19,17 +19,17 @@ from arenite.schedule.kernel import Kernel
 AT = ir.Name("at")
 
 
-def dequantise(draft: Draft) -> Built:
+def dequantise(draft: RowKernel) -> Built:
     [w] = draft.node.inputs
     return draft.finish(w.shape[0], w.shape[1], _row_of_blocks(draft, w, _ROW))
 
 
-def rows_of_blocks(draft: Draft) -> Built:
+def rows_of_blocks(draft: RowKernel) -> Built:
     w, indices = draft.node.inputs
     return taken_rows(draft, indices, w.shape[0], _row_of_blocks(draft, w, AT))
 
 
-def _row_of_blocks(draft: Draft, w: Node, row: ir.Expr) -> ir.Block:
+def _row_of_blocks(draft: RowKernel, w: Node, row: ir.Expr) -> ir.Block:
     """Row `row` of the result: a row of the blocks, dequantised."""
     length, depth = w.dtype.block_length, bounds(w.shape[1])[1]
     block, lane = ir.Name("block"), ir.Name("lane")
@@ -43,7 +43,7 @@ def _row_of_blocks(draft: Draft, w: Node, row: ir.Expr) -> ir.Block:
     return (ir.For("block", ir.index(0), ir.index(depth // length), tuple(runs)),)
 
 
-def taken_rows(draft: Draft, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
+def taken_rows(draft: RowKernel, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
     """`body` makes a row of the result of row `AT`, which an index names."""
     index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
     return draft.finish(
@@ -60,11 +60,11 @@ def taken_rows(draft: Draft, indices: Node, n_rows: Dim, body: ir.Block) -> Buil
 
 
 def build_blocks(kernel: Kernel) -> Built:
-    draft = Draft(kernel)
+    draft = RowKernel(kernel)
     return _BUILDERS[draft.node.op](draft)
 
 
-_BUILDERS: dict[str, Callable[[Draft], Built]] = {
+_BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
     "dequantise": dequantise,
     "rows_of_blocks": rows_of_blocks,
 }

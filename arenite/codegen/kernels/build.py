@@ -65,7 +65,7 @@ class Pass:
     after: list[Stage]
 
 
-class Builder:
+class KernelBuilder:
     """Turns one kernel into loops."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -84,8 +84,8 @@ class Builder:
     def build(self) -> Built:
         loops = self.nest
         tile, scope = ir.Name("tile"), Scope()
-        row_tile, chunk = _taken_apart(tile, loops.n_chunks)
-        row_tile, across = _taken_apart(row_tile, loops.n_blocks)
+        row_tile, chunk = _quotient_and_rest(tile, loops.n_chunks)
+        row_tile, across = _quotient_and_rest(row_tile, loops.n_blocks)
         first = row_tile * loops.tile_rows
         n_rows = index_expr(loops.n_rows)
         last = ir.Binary("min", first + loops.tile_rows, n_rows)
@@ -424,7 +424,7 @@ class Builder:
             self.values.rereadable[node] = place
 
 
-def _taken_apart(number: ir.Expr, size: Dim) -> tuple[ir.Expr, ir.Expr]:
+def _quotient_and_rest(number: ir.Expr, size: Dim) -> tuple[ir.Expr, ir.Expr]:
     """Quotient and remainder."""
     if size == 1:
         return number, ir.index(0)

@@ -7,7 +7,7 @@ other. What a part is made of is computed on the spot, like everywhere.
 from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
@@ -23,7 +23,7 @@ def build_concat(kernel: Kernel) -> Built | None:
     return Concat(kernel).build() if len(kernel.stages) == 1 else None
 
 
-class Concat(Builder):
+class Concat(KernelBuilder):
     """A kernel whose only stage is a concat."""
 
     def build(self) -> Built:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from arenite.codegen.kernels import blocks, concat, narrow, sort, special
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.errors import NotCompiled
 from arenite.schedule.kernel import Kernel
@@ -30,7 +30,7 @@ def build_own(kernel: Kernel) -> Built | None:
 
 def build_plain(kernel: Kernel) -> Built:
     """The loops of any kernel; NotCompiled where there are none."""
-    return build_own(kernel) or Builder(kernel).build()
+    return build_own(kernel) or KernelBuilder(kernel).build()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.special import Draft, three_axes
+from arenite.codegen.kernels.special import RowKernel, three_axes
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.ir.dim import bounds, ceildiv, maximum
@@ -40,7 +40,7 @@ def build_sort(kernel: Kernel) -> Built:
 
 class _Sort:
     def __init__(self, kernel: Kernel) -> None:
-        self.draft = Draft(kernel)
+        self.draft = RowKernel(kernel)
         self.node = kernel.stages[0].node
         [self.x] = self.node.inputs
         check_dtype(self.x)

@@ -29,10 +29,10 @@ def build_special(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     for value in (node, *node.inputs):
         check_dtype(value)
-    return _BUILDERS[node.op](Draft(kernel))
+    return _BUILDERS[node.op](RowKernel(kernel))
 
 
-class Draft:
+class RowKernel:
     """What all of them need: names of the arrays, and the frame of rows cut into tiles."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -99,7 +99,7 @@ _OUT_OF_RANGE = ir.index(IndexOutOfRange.code)
 _ROW = ir.Name("row")
 
 
-def _gather(draft: Draft) -> Built:
+def _gather(draft: RowKernel) -> Built:
     """Rows are (before, index): each copies `after` elements from where its index points."""
     data, indices = draft.node.inputs
     before, size, after = _of_whole_elements(data, draft.node.attr("axis"))
@@ -137,7 +137,7 @@ def _gather(draft: Draft) -> Built:
     )
 
 
-def _gather_elements(draft: Draft) -> Built:
+def _gather_elements(draft: RowKernel) -> Built:
     data, indices = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = three_axes(data.shape, axis)
@@ -158,7 +158,7 @@ def _gather_elements(draft: Draft) -> Built:
     return draft.finish(before, points, (loop,))
 
 
-def _scatter_elements(draft: Draft) -> Built:
+def _scatter_elements(draft: RowKernel) -> Built:
     """Rows are points of `before`: a copy of the data, then the updates in order."""
     data, indices, updates = draft.node.inputs
     axis = draft.node.attr("axis")
@@ -198,7 +198,7 @@ def _scatter_elements(draft: Draft) -> Built:
 LONG_ROW = 64
 
 
-def _update_slice(draft: Draft) -> Built:
+def _update_slice(draft: RowKernel) -> Built:
     """Rows are those that are put in, or, where they are short, all of them at a point of `before`.
     Where the result has other bytes than the data, points of `before`, each copied first."""
     data, rows, start = draft.node.inputs
@@ -232,7 +232,7 @@ def _update_slice(draft: Draft) -> Built:
     return draft.finish(before, count * after, (*found, put(_ROW, ir.index(0), count * after)))
 
 
-def _transfer(draft: Draft) -> Built:
+def _transfer(draft: RowKernel) -> Built:
     """Between devices it is theirs to copy; on one device these are the loops."""
     count, place = product(draft.node.shape), _ROW * TILE_POINTS + ir.Name("v")
     stop = ir.Binary("min", index_expr(count) - _ROW * TILE_POINTS, ir.index(TILE_POINTS))
@@ -245,8 +245,8 @@ def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
     return value if value.dtype == dtype else ir.Cast(value, dtype)
 
 
-def _scan(op: str) -> Callable[[Draft], Built]:
-    def build(draft: Draft) -> Built:
+def _scan(op: str) -> Callable[[RowKernel], Built]:
+    def build(draft: RowKernel) -> Built:
         [x] = draft.node.inputs
         before, size, after = three_axes(x.shape, draft.node.attr("axis"))
         wide = compute_dtype(x.dtype)
@@ -267,7 +267,7 @@ def _scan(op: str) -> Callable[[Draft], Built]:
     return build
 
 
-def _random_bits(draft: Draft) -> Built:
+def _random_bits(draft: RowKernel) -> Built:
     """Philox4x32-10, one element at a time: the word i % 4 of the block i // 4."""
     [seed] = draft.node.inputs
     count = product(draft.node.shape)
@@ -321,7 +321,7 @@ def _random_bits(draft: Draft) -> Built:
     return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, body)
 
 
-_BUILDERS: dict[str, Callable[[Draft], Built]] = {
+_BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
     "gather": _gather,
     "gather_elements": _gather_elements,
     "scatter_elements": _scatter_elements,

@@ -75,11 +75,11 @@ class GgufFile(NamedTuple):
 
 def shard_names(name: str) -> list[str]:
     """The names of all shards that belong with the shard of this name; its own where it is none."""
-    found = SHARD_NAME.fullmatch(name)
-    if found is None:
+    match = SHARD_NAME.fullmatch(name)
+    if match is None:
         return [name]
-    count = int(found["count"])
-    return [f"{found['stem']}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
+    count = int(match["count"])
+    return [f"{match['stem']}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
 
 
 def _all_parts(given: Part) -> tuple[Part, ...]:

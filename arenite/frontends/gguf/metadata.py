@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -53,17 +54,17 @@ def text_ends(
 ) -> NDArray[np.int64]:
     """Where each of so many strings ends, from `start` on; without those that would end behind the
     data. A string is its length in 8 bytes, then its own."""
-    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    parts: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     while length:
-        ends = _short_text_ends(data, start, length) if order == "<" else found[0]
+        ends = _short_text_ends(data, start, length) if order == "<" else parts[0]
         if len(ends) < FEW_TEXTS:
             wanted = min(length, WALKED_TEXTS)
             ends = _walked_text_ends(data, start, wanted, order)
             if len(ends) < wanted:
-                return np.concatenate([*found, ends])
-        found.append(ends)
+                return np.concatenate([*parts, ends])
+        parts.append(ends)
         start, length = int(ends[-1]), length - len(ends)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _walked_text_ends(
@@ -98,20 +99,16 @@ def _short_text_ends(data: bytes | memoryview, start: int, length: int) -> NDArr
     return start + ends[:n_sure].astype(np.int64)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class MetadataArray:
     """An array of the file, not decoded yet."""
 
-    __slots__ = ("end", "kind", "length", "place", "source", "start")
-
-    def __init__(
-        self, kind: int, place: str, start: int, end: int, length: int, source: Cursor
-    ) -> None:
-        self.kind = kind  # of its elements
-        self.place = place  # for errors
-        self.start = start  # of the elements' bytes
-        self.end = end
-        self.length = length
-        self.source = source
+    kind: int  # of its elements
+    place: str  # for errors
+    start: int  # of the elements' bytes
+    end: int
+    length: int
+    source: Cursor
 
     def __repr__(self) -> str:
         return f"MetadataArray(kind={self.kind}, length={self.length})"
@@ -126,12 +123,12 @@ class MetadataArray:
         _, code = SCALARS[self.kind]
         stored = np.dtype(self.source.order + code)
         section = self.source.section(self.start, self.start + self.length * stored.itemsize)
-        found = np.frombuffer(section, stored)
+        values = np.frombuffer(section, stored)
         if self.kind == BOOL:
-            if found.size and found.max() > 1:
+            if values.size and values.max() > 1:
                 self._cursor().fail(f"{self.place} holds a flag that is neither 0 nor 1")
-            return found.astype(np.bool_)
-        return found.astype(stored.newbyteorder("="), copy=False)
+            return values.astype(np.bool_)
+        return values.astype(stored.newbyteorder("="), copy=False)
 
     def texts(self) -> list[str]:
         """Strings, in order."""
@@ -221,36 +218,31 @@ class Metadata:
     def __repr__(self) -> str:
         return f"<Metadata of {self.path}: {len(self)} keys>"
 
+    def _value(self, key: str, default: Value | None) -> Value:
+        return self[key] if default is None or key in self else default
+
     def text(self, key: str, default: str | None = None) -> str:
         """A text; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         return value if isinstance(value, str) else self._refuse(key, value, "text")
 
     def integer(self, key: str, default: int | None = None) -> int:
         """A whole number; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(key, value, "an integer")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """An integer or a float, as a float."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._refuse(key, value, "a number")
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """A truth value; the default where the key is missing."""
-        if default is not None and key not in self:
-            return default
-        value = self[key]
+        value = self._value(key, default)
         return value if isinstance(value, bool) else self._refuse(key, value, "a flag")
 
     def array(self, key: str) -> MetadataArray:

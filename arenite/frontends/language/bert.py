@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from arenite.frontends.language.builder import Builder
+from arenite.frontends.language.builder import ModelBuilder
 from arenite.ir import Node
 from arenite.ir.compose.basic import add
 from arenite.ir.compose.neural import gelu
 
 
-def bert(m: Builder) -> Node:
+def bert(m: ModelBuilder) -> Node:
     """The rows of the last layer."""
     d = m.description
     x = add(m.embedding("token_embd"), m.places("position_embd", d.context))

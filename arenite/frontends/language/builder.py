@@ -1,4 +1,4 @@
-"""Builder: what the graphs of language models are made of, one block of tokens at a time.
+"""ModelBuilder: what the graphs of language models are made of, one block of tokens at a time.
 
 Values are rows, one a token: x[tokens, width]. Keys and values of earlier tokens are states of the
 graph, `k0`, `v0`, ...: rows by position, of which the first `position` are known when a block
@@ -23,7 +23,7 @@ F16, F32 = BY_NAME["float16"], BY_NAME["float32"]
 INT8, INT64 = BY_NAME["int8"], BY_NAME["int64"]
 
 
-class Builder:
+class ModelBuilder:
     """One graph in the making. `block`: the most tokens that come in at once."""
 
     def __init__(

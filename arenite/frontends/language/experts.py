@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from arenite.frontends.language.builder import F32, Builder
+from arenite.frontends.language.builder import F32, ModelBuilder
 from arenite.ir import Node, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.reductions import reduce, top
 from arenite.ir.ops.experts import matmul_experts
 
 
-def mixed(m: Builder, at: str, x: Node) -> Node:
+def mixed(m: ModelBuilder, at: str, x: Node) -> Node:
     """The networks of a layer that each row of x chooses, by their weights; and the one that all
     rows share, where there is one."""
     experts = m.description.experts
@@ -29,13 +29,13 @@ def mixed(m: Builder, at: str, x: Node) -> Node:
     return basic.add(result, _shared(m, at, x)) if experts.shared else result
 
 
-def _product(m: Builder, name: str, x: Node, chosen: Node, shape: tuple[int, int]) -> Node:
+def _product(m: ModelBuilder, name: str, x: Node, chosen: Node, shape: tuple[int, int]) -> Node:
     experts = m.description.experts
     assert experts is not None
     return m.labelled(matmul_experts(x, m.stacked(name, experts.total, *shape), chosen), name)
 
 
-def _shared(m: Builder, at: str, x: Node) -> Node:
+def _shared(m: ModelBuilder, at: str, x: Node) -> Node:
     """The network that all rows use, as much as a gate of its own says."""
     # Files have it as a row or as a matrix of one row.
     row = m.row_of(f"{at}.ffn_gate_inp_shexp")

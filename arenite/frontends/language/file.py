@@ -44,7 +44,7 @@ class LanguageFile(NamedTuple):
             from arenite.frontends.language.folder import open_folder
 
             description, tensors = open_folder(given)
-            made = cls(given, description, tensors, None)
+            file = cls(given, description, tensors, None)
         else:
             from arenite.frontends.gguf import GgufFile
             from arenite.frontends.language.gguf import described
@@ -56,8 +56,8 @@ class LanguageFile(NamedTuple):
                     f"{given}: architecture {quoted(architecture)} is not known; there are "
                     f"{', '.join(ARCHITECTURES)}"
                 )
-            made = cls(given, described(gguf.metadata), gguf.tensors, gguf)
-        return made
+            file = cls(given, described(gguf.metadata), gguf.tensors, gguf)
+        return file
 
     @property
     def nbytes(self) -> int:

@@ -59,9 +59,9 @@ def open_folder(path: str) -> tuple[Description, dict[str, StoredTensor]]:
     for name, tensor in stored.tensors.items():
         stem, _, end = name.rpartition(".")
         for pattern, new in patterns:
-            found = pattern.fullmatch(stem)
-            if found is not None and end in ("weight", "bias"):
-                ours = f"{found.expand(new)}.{end}"
+            match = pattern.fullmatch(stem)
+            if match is not None and end in ("weight", "bias"):
+                ours = f"{match.expand(new)}.{end}"
                 if ours in tensors:
                     raise InvalidFile(
                         f"{path}: tensors {quoted(tensors[ours].name)} and {quoted(name)} are the "

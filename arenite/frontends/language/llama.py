@@ -6,13 +6,13 @@ feed-forward network where the metadata name them.
 
 from __future__ import annotations
 
-from arenite.frontends.language.builder import Builder
+from arenite.frontends.language.builder import ModelBuilder
 from arenite.frontends.language.experts import mixed
 from arenite.ir import Node
 from arenite.ir.compose.basic import add
 
 
-def llama(m: Builder) -> Node:
+def llama(m: ModelBuilder) -> Node:
     """The rows after the last norm."""
     d = m.description
     x = m.embedding("token_embd")

@@ -42,12 +42,12 @@ class Recipe:
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
-        from arenite.frontends.language.builder import Builder
+        from arenite.frontends.language.builder import ModelBuilder
         from arenite.frontends.language.graphs import embedding_graph, text_graph
         from arenite.frontends.language.weights import Weights
 
         weights = Weights(self.file.path, self.file.tensors)
-        builder = Builder(
+        builder = ModelBuilder(
             self.file.description,
             weights,
             context=self.context,

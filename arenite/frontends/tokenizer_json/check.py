@@ -20,10 +20,10 @@ MAX_ADDED_TOKENS = 2**16
 def check_tokenizer(raw: str, path: str) -> None:
     """Raise InvalidFile for a file that is not what it should be."""
     try:
-        found = json.loads(raw)
+        parsed = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InvalidFile(f"{path} is not JSON: {error}") from None
-    model = found.get("model") if isinstance(found, dict) else None
+    model = parsed.get("model") if isinstance(parsed, dict) else None
     if not isinstance(model, dict):
         _fail(path, "has no model")
     if isinstance(model.get("vocab"), list):
@@ -31,7 +31,7 @@ def check_tokenizer(raw: str, path: str) -> None:
     else:
         _check_ids(model.get("vocab"), path)
         _check_merges(model, path)
-    added = found.get("added_tokens", [])
+    added = parsed.get("added_tokens", [])
     if isinstance(added, list) and len(added) > MAX_ADDED_TOKENS:
         _fail(path, f"has {len(added)} added tokens; at most {MAX_ADDED_TOKENS} are read")
     for item in added if isinstance(added, list) else [added]:

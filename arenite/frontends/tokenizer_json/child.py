@@ -111,7 +111,7 @@ def _facts(library: Tokenizer, path: str, names: list[str]) -> Facts:
         (added[token].content if token in added else library.id_to_token(token) or "").encode()
         for token in range(n_tokens)
     ]
-    found = {name: library.token_to_id(name) for name in names}
+    ids = {name: library.token_to_id(name) for name in names}
     steps = _steps(library.decoder)
     continuing = steps.get("WordPiece", {}).get("prefix")
     prepends = steps.get("Metaspace", {}).get("prepend_scheme", "never") != "never"
@@ -121,7 +121,7 @@ def _facts(library: Tokenizer, path: str, names: list[str]) -> Facts:
         controls=[token for token, item in added.items() if item.special],
         prefix=list(probe.ids[:n_before]),
         suffix=list(probe.ids[len(probe.ids) - n_after :]),
-        ids={name: token for name, token in found.items() if token is not None},
+        ids={name: token for name, token in ids.items() if token is not None},
         is_byte_level="ByteLevel" in steps,
         has_bytes="ByteFallback" in steps,
         continuing_prefix=continuing,

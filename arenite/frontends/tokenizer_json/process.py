@@ -170,8 +170,8 @@ class _Child:
         if refusal is None:
             return None
         frames = [read_frame(stdout.fileno()) for _ in range(n_frames)]
-        found = [frame for frame in frames if frame is not None]
-        return found if len(found) == n_frames else None
+        answers = [frame for frame in frames if frame is not None]
+        return answers if len(answers) == n_frames else None
 
     def why_ended(self, seconds: int) -> str:
         """Of a process that was ended."""

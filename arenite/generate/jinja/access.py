@@ -38,12 +38,12 @@ _REFUSED = {
 def get_attribute(meter: Meter, value: Value, name: str) -> Value:
     """`value.name`: an attribute, or else an item."""
     meter.spend()
-    found = _attribute(meter, value, name)
-    if found is None and isinstance(value, Dict):
+    attribute = _attribute(meter, value, name)
+    if attribute is None and isinstance(value, Dict):
         key = Text.of(name, TEMPLATE, meter)
         if key in value:
             return value[key]
-    return _missing(value, repr(name)) if found is None else found
+    return _missing(value, repr(name)) if attribute is None else attribute
 
 
 def get_item(meter: Meter, value: Value, key: Value) -> Value:
@@ -60,9 +60,9 @@ def get_item(meter: Meter, value: Value, key: Value) -> Value:
             place = key % len(value)
             return value.cut(place, place + 1) if isinstance(value, Text) else value[place]
         return Undefined(f"{kind(value)} object has no element {int(key)}")
-    found = _attribute(meter, value, key.chars) if isinstance(key, Text) else None
+    attribute = _attribute(meter, value, key.chars) if isinstance(key, Text) else None
     shown = repr(key.chars[:80]) if isinstance(key, Text) else kind(key)
-    return _missing(value, shown) if found is None else found
+    return _missing(value, shown) if attribute is None else attribute
 
 
 def get_slice(meter: Meter, value: Value, part: slice) -> Value:
@@ -101,9 +101,9 @@ def _attribute(meter: Meter, value: Value, name: str) -> Value:
         return value.template_attribute(name)
     method = _method(meter, value, name)
     if method is not None:
-        found = Function(name, method)
-        meter.take(found, FUNCTION_NBYTES)
-        return found
+        bound = Function(name, method)
+        meter.take(bound, FUNCTION_NBYTES)
+        return bound
     if name.startswith("__") or (
         name in _REFUSED and isinstance(value, Text | Items | tuple | Dict) and _has(value, name)
     ):

@@ -1,5 +1,7 @@
 """Expressions: the value of every expression in a template's tree."""
 
+# ruff: noqa: N802, N815 - methods are named after the nodes of a tree
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -35,50 +37,21 @@ from arenite.generate.jinja.writing import text_of
 _SIGNS = {"lt": "<", "lteq": "<=", "gt": ">", "gteq": ">="}
 
 Arguments = tuple[list[Value], dict[str, Value]]
+Expression = Callable[[Any, Scope], Value]
 Expand = Callable[[Macro, list[Value], dict[str, Value]], Text]
 
 
 class Expressions:
-    """Evaluates expressions; `expand` runs a macro."""
+    """Evaluates expressions, each by the method named after its node; `expand` runs a macro."""
 
     def __init__(self, meter: Meter, expand: Expand) -> None:
         self._meter = meter
         self._expand = expand
         self._literals: dict[int, Text] = {}
-        self._by_node: dict[type, Callable[[Any, Scope], Value]] = {
-            nodes.And: self._and,
-            nodes.Call: self._call,
-            nodes.Compare: self._compare,
-            nodes.Concat: self._concat,
-            nodes.CondExpr: self._conditional,
-            nodes.Const: self._const,
-            nodes.Dict: self._dict,
-            nodes.Filter: self._filter,
-            nodes.Getattr: self._getattr,
-            nodes.Getitem: self._getitem,
-            nodes.List: self._list,
-            nodes.Name: self._name,
-            nodes.Not: self._not,
-            nodes.Or: self._or,
-            nodes.TemplateData: self._data,
-            nodes.Test: self._test,
-            nodes.Tuple: self._tuple,
-        }
-        for sort in (
-            nodes.Add,
-            nodes.Sub,
-            nodes.Mul,
-            nodes.Div,
-            nodes.FloorDiv,
-            nodes.Mod,
-            nodes.Pow,
-        ):
-            self._by_node[sort] = self._binary
-        self._by_node |= {nodes.Neg: self._unary, nodes.Pos: self._unary}
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
         self._meter.spend()
-        expression = self._by_node.get(type(node))
+        expression: Expression | None = getattr(self, f"_on_{type(node).__name__}", None)
         if expression is None:
             raise SecurityError(f"has an expression that is not allowed: {type(node).__name__}")
         return expression(node, scope)
@@ -120,38 +93,38 @@ class Expressions:
     # By kind of node.
 
     def _literal(self, node: nodes.Node, chars: str) -> Text:
-        found = self._literals.get(id(node))
-        if found is None:
-            found = self._literals[id(node)] = Text.of(chars, TEMPLATE, self._meter)
-        return found
+        text = self._literals.get(id(node))
+        if text is None:
+            text = self._literals[id(node)] = Text.of(chars, TEMPLATE, self._meter)
+        return text
 
-    def _data(self, node: nodes.TemplateData, scope: Scope) -> Value:
+    def _on_TemplateData(self, node: nodes.TemplateData, scope: Scope) -> Value:
         return self._literal(node, node.data)
 
-    def _const(self, node: nodes.Const, scope: Scope) -> Value:
+    def _on_Const(self, node: nodes.Const, scope: Scope) -> Value:
         value = node.value
         if isinstance(value, str):
             return self._literal(node, value)
         return whole(value) if isinstance(value, int) else value
 
-    def _name(self, node: nodes.Name, scope: Scope) -> Value:
+    def _on_Name(self, node: nodes.Name, scope: Scope) -> Value:
         return scope.find(node.name)
 
-    def _list(self, node: nodes.List, scope: Scope) -> Value:
+    def _on_List(self, node: nodes.List, scope: Scope) -> Value:
         return Items(self._meter, [self.value(item, scope) for item in node.items])
 
-    def _tuple(self, node: nodes.Tuple, scope: Scope) -> Value:
+    def _on_Tuple(self, node: nodes.Tuple, scope: Scope) -> Value:
         self._meter.keep(56 + ELEMENT_NBYTES * len(node.items))
         return tuple(self.value(item, scope) for item in node.items)
 
-    def _dict(self, node: nodes.Dict, scope: Scope) -> Value:
+    def _on_Dict(self, node: nodes.Dict, scope: Scope) -> Value:
         pairs = [(self.value(p.key, scope), self.value(p.value, scope)) for p in node.items]
         return Dict(self._meter, pairs)
 
-    def _getattr(self, node: nodes.Getattr, scope: Scope) -> Value:
+    def _on_Getattr(self, node: nodes.Getattr, scope: Scope) -> Value:
         return get_attribute(self._meter, self.value(node.node, scope), node.attr)
 
-    def _getitem(self, node: nodes.Getitem, scope: Scope) -> Value:
+    def _on_Getitem(self, node: nodes.Getitem, scope: Scope) -> Value:
         value = self.value(node.node, scope)
         if not isinstance(node.arg, nodes.Slice):
             return get_item(self._meter, value, self.value(node.arg, scope))
@@ -162,11 +135,11 @@ class Expressions:
         ]
         return get_slice(self._meter, value, slice(*bounds))
 
-    def _call(self, node: nodes.Call, scope: Scope) -> Value:
+    def _on_Call(self, node: nodes.Call, scope: Scope) -> Value:
         function, (args, kwargs) = self.called(node, scope)
         return self.result(function, args, kwargs)
 
-    def _filter(self, node: nodes.Filter, scope: Scope) -> Value:
+    def _on_Filter(self, node: nodes.Filter, scope: Scope) -> Value:
         assert node.node is not None
         args, kwargs = self._arguments(node, scope)
         return apply(self._meter, node.name, self.value(node.node, scope), *args, **kwargs)
@@ -179,15 +152,15 @@ class Expressions:
         args, kwargs = self._arguments(node, scope)
         return apply(self._meter, node.name, value, *args, **kwargs)
 
-    def _test(self, node: nodes.Test, scope: Scope) -> Value:
+    def _on_Test(self, node: nodes.Test, scope: Scope) -> Value:
         args, kwargs = self._arguments(node, scope)
         return check(self._meter, node.name, self.value(node.node, scope), *args, **kwargs)
 
-    def _concat(self, node: nodes.Concat, scope: Scope) -> Value:
+    def _on_Concat(self, node: nodes.Concat, scope: Scope) -> Value:
         texts = [text_of(self._meter, self.value(part, scope)) for part in node.nodes]
         return Text.join(texts, self._meter)
 
-    def _conditional(self, node: nodes.CondExpr, scope: Scope) -> Value:
+    def _on_CondExpr(self, node: nodes.CondExpr, scope: Scope) -> Value:
         if is_true(self.value(node.test, scope)):
             return self.value(node.expr1, scope)
         if node.expr2 is not None:
@@ -197,15 +170,15 @@ class Expressions:
             "section was defined."
         )
 
-    def _and(self, node: nodes.And, scope: Scope) -> Value:
+    def _on_And(self, node: nodes.And, scope: Scope) -> Value:
         left = self.value(node.left, scope)
         return self.value(node.right, scope) if is_true(left) else left
 
-    def _or(self, node: nodes.Or, scope: Scope) -> Value:
+    def _on_Or(self, node: nodes.Or, scope: Scope) -> Value:
         left = self.value(node.left, scope)
         return left if is_true(left) else self.value(node.right, scope)
 
-    def _not(self, node: nodes.Not, scope: Scope) -> Value:
+    def _on_Not(self, node: nodes.Not, scope: Scope) -> Value:
         return not is_true(self.value(node.node, scope))
 
     def _unary(self, node: nodes.UnaryExpr, scope: Scope) -> Value:
@@ -215,7 +188,10 @@ class Expressions:
         left = self.value(node.left, scope)
         return binary(self._meter, node.operator, left, self.value(node.right, scope))
 
-    def _compare(self, node: nodes.Compare, scope: Scope) -> Value:
+    _on_Neg = _on_Pos = _unary
+    _on_Add = _on_Sub = _on_Mul = _on_Div = _on_FloorDiv = _on_Mod = _on_Pow = _binary
+
+    def _on_Compare(self, node: nodes.Compare, scope: Scope) -> Value:
         left = self.value(node.expr, scope)
         for operand in node.ops:
             right = self.value(operand.expr, scope)

@@ -65,9 +65,9 @@ def _title(meter: Meter, value: Value, /) -> Text:
     text = text_of(meter, value)
     parts: list[Text] = []
     ends = [0]
-    for found in _WORD_BEGINNING.finditer(text.chars):
+    for blank in _WORD_BEGINNING.finditer(text.chars):
         meter.spend(16)
-        ends += found.span()
+        ends += blank.span()
     for start, end in zip(ends, [*ends[1:], len(text)], strict=True):
         if start < end:
             parts.append(TEXT_METHODS["upper"](text.cut(start, start + 1)))
@@ -169,10 +169,10 @@ def _float(meter: Meter, value: Value, /, default: Value = 0.0) -> Value:
 
 def _number_chars(text: Text) -> str | None:
     """What of a text may be read as a number; None where it is too long for any."""
-    found = text.strip(None).chars
-    if len(found) <= _MAX_NUMBER_LENGTH:
-        return found
-    if found.lstrip("+-").replace("_", "").isalnum():
+    chars = text.strip(None).chars
+    if len(chars) <= _MAX_NUMBER_LENGTH:
+        return chars
+    if chars.lstrip("+-").replace("_", "").isalnum():
         raise OverBudget(f"makes a number of over {MAX_BITS} bits")
     return None
 

@@ -39,25 +39,25 @@ def percent(meter: Meter, form: Text, given: Value) -> Text:
     for place in form.places("%"):
         if place < at:
             continue  # the second of %%
-        found = _PERCENT.match(form.chars, place)
-        if found is None:
+        match = _PERCENT.match(form.chars, place)
+        if match is None:
             raise ValueError("incomplete format")
-        meter.spend(16 + found.end() - place)
+        meter.spend(16 + match.end() - place)
         parts.append(form.cut(at, place))
-        at = found.end()
-        if found["type"] == "%":
+        at = match.end()
+        if match["type"] == "%":
             parts.append(form.cut(at - 1, at))
             continue
-        width = _number(found["width"], values)
-        precision = None if found["precision"] is None else _number(found["precision"], values)
-        if found["key"] is not None:
+        width = _number(match["width"], values)
+        precision = None if match["precision"] is None else _number(match["precision"], values)
+        if match["key"] is not None:
             if not isinstance(given, Dict):
                 raise TypeError("format requires a mapping")
-            value = given[hashable(meter, form.cut(*found.span("key")))]
+            value = given[hashable(meter, form.cut(*match.span("key")))]
         else:
             value = _next(values)
         parts.append(
-            _converted(form.origin, found["type"], found["flags"], width, precision, value, meter)
+            _converted(form.origin, match["type"], match["flags"], width, precision, value, meter)
         )
     if next(values, None) is not None and not isinstance(given, Dict | list):
         raise TypeError("not all arguments converted during string formatting")
@@ -160,11 +160,11 @@ def braces(
             raise SecurityError("formats a field whose width is a field")
         if end - place > MAX_WIDTH:
             raise SecurityError(f"has a format's field of over {MAX_WIDTH} characters")
-        found = _FIELD.fullmatch(chars, place + 1, end)
-        if found is None:
+        match = _FIELD.fullmatch(chars, place + 1, end)
+        if match is None:
             raise ValueError(f"no field of a format: {chars[place : end + 1][:80]}")
         meter.spend(16 + 4 * (end - place))
-        name, at = found["name"], end + 1
+        name, at = match["name"], end + 1
         if not name:
             name, n_unnamed = str(n_unnamed), n_unnamed + 1
         if name.isdecimal():
@@ -173,17 +173,17 @@ def braces(
             value = args[int(name)]
         else:
             value = kwargs[name]
-        for step in _STEP.finditer(chars, *found.span("path")):
+        for step in _STEP.finditer(chars, *match.span("path")):
             is_item = step[2] is not None
             key: Value = form.cut(*step.span(2 if is_item else 1))
             if is_item and key.chars.isdecimal() and len(key) < 10:
                 key = int(key.chars)
             value = look_up(value, key, not is_item)
-        if found["conversion"] == "r":
+        if match["conversion"] == "r":
             value = quoted_or_text(meter, value)
-        elif found["conversion"] == "s":
+        elif match["conversion"] == "s":
             value = text_of(meter, value)
-        parts.append(_specified(meter, value, found["spec"] or "", form.origin))
+        parts.append(_specified(meter, value, match["spec"] or "", form.origin))
     return Text.join([*parts, form.cut(at, len(form))], meter)
 
 
@@ -191,12 +191,12 @@ def _specified(meter: Meter, value: Value, spec: str, origin: int) -> Text:
     if any(int(digits[:5]) > MAX_WIDTH for digits in re.findall(r"\d+", spec[:100])):
         raise SecurityError(f"formats a field wider than {MAX_WIDTH} characters")
     if isinstance(value, Text):
-        found = _TEXT_SPEC.fullmatch(spec)
-        if found is None or len(spec) > 100:
+        match = _TEXT_SPEC.fullmatch(spec)
+        if match is None or len(spec) > 100:
             raise ValueError(f"invalid format specifier {spec[:80]!r} for a text")
-        text = value if found["precision"] is None else value.cut(0, int(found["precision"]))
-        fill = Text.of(found["fill"] or " ", origin, meter)
-        return padded(text, int(found["width"] or 0), found["align"] or "<", fill)
+        text = value if match["precision"] is None else value.cut(0, int(match["precision"]))
+        fill = Text.of(match["fill"] or " ", origin, meter)
+        return padded(text, int(match["width"] or 0), match["align"] or "<", fill)
     if not spec:
         return text_of(meter, value)
     if is_number(value) and len(spec) <= 100:

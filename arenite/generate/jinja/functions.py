@@ -142,12 +142,12 @@ def functions(meter: Meter) -> dict[str, Value]:
         return made
 
     def ranged(*bounds: Value) -> Value:
-        found = range(*bounds)
-        if max(map(abs, bounds)) > 2**62 or len(found) > MAX_RANGE:
+        numbers = range(*bounds)
+        if max(map(abs, bounds)) > 2**62 or len(numbers) > MAX_RANGE:
             raise SecurityError(f"counts over a range of more than {MAX_RANGE}")
         if any(isinstance(bound, Given) for bound in bounds):
-            return Items(meter, [Given(number) for number in found])
-        return found
+            return Items(meter, [Given(number) for number in numbers])
+        return numbers
 
     def mapping(*args: Value, **kwargs: Value) -> Dict:
         pairs: list[tuple[Value, Value]] = []

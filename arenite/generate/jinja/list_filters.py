@@ -181,11 +181,11 @@ def _unique(
     meter: Meter, value: Value, /, case_sensitive: Value = False, attribute: Value = None
 ) -> Stream:
     key = _key(meter, attribute, case_sensitive)
-    found: dict[Value, Value] = {}
+    by_key: dict[Value, Value] = {}
     for item in as_list(meter, value):
-        meter.need(200 * len(found))
-        found.setdefault(hashable(meter, key(item)), item)
-    return Stream(Items(meter, list(found.values())))
+        meter.need(200 * len(by_key))
+        by_key.setdefault(hashable(meter, key(item)), item)
+    return Stream(Items(meter, list(by_key.values())))
 
 
 def _extreme(sign: str) -> Filter:

@@ -4,6 +4,8 @@ Scopes are Jinja's: loops, macros, blocks of `with`, `set`, `filter` and `call` 
 has none. A signal says how a list of statements was left: at its end, by `break` or by `continue`.
 """
 
+# ruff: noqa: N802 - methods are named after the nodes of a tree
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +37,11 @@ MAX_CALLS = 200  # of macros inside of macros
 BATCH = 256  # texts of a loop that are joined at once
 
 Signal = type[nodes.Break] | type[nodes.Continue] | None
+Statement = Callable[[Any, Scope, list[Text]], Signal]
 
 
 class Renderer:
-    """Renders one template once."""
+    """Renders one template once, each statement by the method named after its node."""
 
     def __init__(self, tree: nodes.Template, meter: Meter, variables: Mapping[str, Value]) -> None:
         self._tree = tree
@@ -47,20 +50,6 @@ class Renderer:
         self._expressions = Expressions(meter, self._expanded)
         self._signatures: dict[int, tuple[list[str], frozenset[str]]] = {}
         self._n_calls = 0
-        self._statements: dict[type, Callable[[Any, Scope, list[Text]], Signal]] = {
-            nodes.Assign: self._assign,
-            nodes.AssignBlock: self._assign_block,
-            nodes.Block: self._block,
-            nodes.Break: self._leave,
-            nodes.CallBlock: self._call_block,
-            nodes.Continue: self._leave,
-            nodes.FilterBlock: self._filter_block,
-            nodes.For: self._for,
-            nodes.If: self._if,
-            nodes.Macro: self._macro,
-            nodes.Output: self._output,
-            nodes.With: self._with,
-        }
 
     def render(self) -> Text:
         text = self._rendered(self._tree.body, self._root)
@@ -73,7 +62,7 @@ class Renderer:
     def _run(self, body: Sequence[nodes.Node], scope: Scope, out: list[Text]) -> Signal:
         for node in body:
             self._meter.spend()
-            statement = self._statements.get(type(node))
+            statement: Statement | None = getattr(self, f"_on_{type(node).__name__}", None)
             if statement is None:
                 raise SecurityError(f"has a statement that is not allowed: {type(node).__name__}")
             signal = statement(node, scope, out)
@@ -86,12 +75,12 @@ class Renderer:
         self._run(body, scope, out)
         return Text.join(out, self._meter)
 
-    def _output(self, node: nodes.Output, scope: Scope, out: list[Text]) -> Signal:
+    def _on_Output(self, node: nodes.Output, scope: Scope, out: list[Text]) -> Signal:
         for part in node.nodes:
             out.append(text_of(self._meter, self._expressions.value(part, scope)))
         return None
 
-    def _if(self, node: nodes.If, scope: Scope, out: list[Text]) -> Signal:
+    def _on_If(self, node: nodes.If, scope: Scope, out: list[Text]) -> Signal:
         if is_true(self._expressions.value(node.test, scope)):
             return self._run(node.body, scope, out)
         for branch in node.elif_:
@@ -99,7 +88,7 @@ class Renderer:
                 return self._run(branch.body, scope, out)
         return self._run(node.else_, scope, out)
 
-    def _for(self, node: nodes.For, scope: Scope, out: list[Text]) -> Signal:
+    def _on_For(self, node: nodes.For, scope: Scope, out: list[Text]) -> Signal:
         self._loop(node, self._expressions.value(node.iter, scope), scope, out, 1)
         return None
 
@@ -107,13 +96,13 @@ class Renderer:
         self, node: nodes.For, values: Value, scope: Scope, out: list[Text], depth: int
     ) -> None:
         if node.test is not None:
-            found = []
+            chosen = []
             for item in as_list(self._meter, values):
                 inner = Scope(scope)
                 self._bind(node.target, item, inner)
                 if is_true(self._expressions.value(node.test, inner)):
-                    found.append(item)
-            values = Items(self._meter, found)
+                    chosen.append(item)
+            values = Items(self._meter, chosen)
 
         def again(values: Value, depth: int) -> Text:
             def run() -> Text:
@@ -137,50 +126,53 @@ class Renderer:
         if loop.index0 < 0:
             self._run(node.else_, Scope(scope), out)
 
-    def _leave(self, node: nodes.Break | nodes.Continue, scope: Scope, out: list[Text]) -> Signal:
-        return type(node)
+    def _on_Break(self, node: nodes.Break, scope: Scope, out: list[Text]) -> Signal:
+        return nodes.Break
 
-    def _assign(self, node: nodes.Assign, scope: Scope, out: list[Text]) -> Signal:
+    def _on_Continue(self, node: nodes.Continue, scope: Scope, out: list[Text]) -> Signal:
+        return nodes.Continue
+
+    def _on_Assign(self, node: nodes.Assign, scope: Scope, out: list[Text]) -> Signal:
         self._bind(node.target, self._expressions.value(node.node, scope), scope)
         return None
 
-    def _assign_block(self, node: nodes.AssignBlock, scope: Scope, out: list[Text]) -> Signal:
+    def _on_AssignBlock(self, node: nodes.AssignBlock, scope: Scope, out: list[Text]) -> Signal:
         value: Value = self._rendered(node.body, Scope(scope))
         if node.filter is not None:
             value = self._expressions.filtered(node.filter, value, scope)
         self._bind(node.target, value, scope)
         return None
 
-    def _filter_block(self, node: nodes.FilterBlock, scope: Scope, out: list[Text]) -> Signal:
+    def _on_FilterBlock(self, node: nodes.FilterBlock, scope: Scope, out: list[Text]) -> Signal:
         inner = Scope(scope)
         value = self._expressions.filtered(node.filter, self._rendered(node.body, inner), inner)
         out.append(text_of(self._meter, value))
         return None
 
-    def _with(self, node: nodes.With, scope: Scope, out: list[Text]) -> Signal:
+    def _on_With(self, node: nodes.With, scope: Scope, out: list[Text]) -> Signal:
         inner = Scope(scope)
         for target, value in zip(node.targets, node.values, strict=True):
             self._bind(target, self._expressions.value(value, scope), inner)
         return self._run(node.body, inner, out)
 
-    def _block(self, node: nodes.Block, scope: Scope, out: list[Text]) -> Signal:
+    def _on_Block(self, node: nodes.Block, scope: Scope, out: list[Text]) -> Signal:
         return self._run(node.body, Scope(scope if node.scoped else self._root), out)
 
-    def _macro(self, node: nodes.Macro, scope: Scope, out: list[Text]) -> Signal:
+    def _on_Macro(self, node: nodes.Macro, scope: Scope, out: list[Text]) -> Signal:
         scope.values[node.name] = self._macro_of(node, scope)
         return None
 
     def _macro_of(self, node: nodes.Macro | nodes.CallBlock, scope: Scope) -> Macro:
-        found = self._signatures.get(id(node))
-        if found is None:
+        signature = self._signatures.get(id(node))
+        if signature is None:
             used = {name.name for part in node.body for name in part.find_all(nodes.Name)}
             takes = frozenset(used & {"varargs", "kwargs", "caller"})
-            found = self._signatures[id(node)] = ([name.name for name in node.args], takes)
-        macro = Macro(node, scope, *found)
+            signature = self._signatures[id(node)] = ([name.name for name in node.args], takes)
+        macro = Macro(node, scope, *signature)
         self._meter.take(macro, FUNCTION_NBYTES)
         return macro
 
-    def _call_block(self, node: nodes.CallBlock, scope: Scope, out: list[Text]) -> Signal:
+    def _on_CallBlock(self, node: nodes.CallBlock, scope: Scope, out: list[Text]) -> Signal:
         function, (args, kwargs) = self._expressions.called(node.call, scope)
         kwargs["caller"] = self._macro_of(node, scope)
         out.append(text_of(self._meter, self._expressions.result(function, args, kwargs)))

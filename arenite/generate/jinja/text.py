@@ -116,10 +116,10 @@ class Text:
         origins: list[bytes] = []
         at = 0
         self.meter.spend(16 * len(self))
-        for found in pattern.finditer(self.chars):
+        for match in pattern.finditer(self.chars):
             self.meter.need(300 * len(chars))
-            place = found.start()
-            written = escape(found[0])
+            place = match.start()
+            written = escape(match[0])
             self.meter.spend(16)
             chars += [self.chars[at:place], written]
             origins += [self.origins[at:place], self.origins[place : place + 1] * len(written)]
@@ -137,10 +137,10 @@ class Text:
         while start <= last:
             stop = min(start + width, last + 1)  # it begins before
             self.meter.spend((stop - start) * (1 + len(needle) // 4))
-            found = self.chars.find(needle, start, stop + len(needle) - 1)
-            if found >= 0 and self._has(part, found):
-                return found
-            start, width = (stop if found < 0 else found + 1), min(2 * width, _WINDOW)
+            place = self.chars.find(needle, start, stop + len(needle) - 1)
+            if place >= 0 and self._has(part, place):
+                return place
+            start, width = (stop if place < 0 else place + 1), min(2 * width, _WINDOW)
         return -1
 
     def rfind(self, part: str, start: int, end: int) -> int:
@@ -149,10 +149,10 @@ class Text:
         while start <= last:
             first = max(last + 1 - width, start)
             self.meter.spend((last + 1 - first) * (1 + len(needle) // 4))
-            found = self.chars.rfind(needle, first, last + len(needle))
-            if found >= 0 and self._has(part, found):
-                return found
-            last, width = (first if found < 0 else found) - 1, min(2 * width, _WINDOW)
+            place = self.chars.rfind(needle, first, last + len(needle))
+            if place >= 0 and self._has(part, place):
+                return place
+            last, width = (first if place < 0 else place) - 1, min(2 * width, _WINDOW)
         return -1
 
     def _has(self, part: str, place: int) -> bool:
@@ -163,25 +163,25 @@ class Text:
 
     def places(self, part: str, count: int = -1) -> list[int]:
         """Where a part begins, none over another; at most so many."""
-        found: list[int] = []
+        starts: list[int] = []
         place = self.find(part, 0, len(self))
-        while place >= 0 and len(found) != count:
+        while place >= 0 and len(starts) != count:
             self.meter.spend(16)
-            self.meter.need(_PLACE_NBYTES * len(found))
-            found.append(place)
+            self.meter.need(_PLACE_NBYTES * len(starts))
+            starts.append(place)
             place = self.find(part, place + max(len(part), 1), len(self))
-        return found
+        return starts
 
     def rplaces(self, part: str, count: int = -1) -> list[int]:
         """The same from the end."""
-        found: list[int] = []
+        places: list[int] = []
         place = self.rfind(part, 0, len(self))
-        while place >= 0 and len(found) != count:
+        while place >= 0 and len(places) != count:
             self.meter.spend(16)
-            self.meter.need(_PLACE_NBYTES * len(found))
-            found.append(place)
+            self.meter.need(_PLACE_NBYTES * len(places))
+            places.append(place)
             place = self.rfind(part, 0, place)
-        return found[::-1]
+        return places[::-1]
 
     def cut_at(self, places: list[int], length: int) -> list[Text]:
         """What is before, between and after parts of one length."""
@@ -210,12 +210,12 @@ class Text:
 
     def _spans(self, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
         self.meter.spend(4 * len(self))
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for part in pattern.finditer(self.chars):
             self.meter.spend(16)
-            self.meter.need(4 * _PLACE_NBYTES * len(found))
-            found.append(part.span())
-        return found
+            self.meter.need(4 * _PLACE_NBYTES * len(spans))
+            spans.append(part.span())
+        return spans
 
     def strip(self, members: str | None, *, left: bool = True, right: bool = True) -> Text:
         """Without spaces, or characters among the members, at its ends."""

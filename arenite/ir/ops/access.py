@@ -132,7 +132,7 @@ def reshaped_index(index: Index, shape: tuple[Dim, ...], inner_shape: tuple[Dim,
             else:
                 i_end, j_end = len(shape), len(inner_shape)
                 break
-        inner += _taken_apart(linear(index[i:i_end], shape[i:i_end]), inner_shape[j:j_end])
+        inner += _unravel(linear(index[i:i_end], shape[i:i_end]), inner_shape[j:j_end])
         i, j = i_end, j_end
     return tuple(inner)
 
@@ -145,7 +145,7 @@ def linear(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
     return position
 
 
-def _taken_apart(position: Dim, shape: Sequence[Dim]) -> list[Dim]:
+def _unravel(position: Dim, shape: Sequence[Dim]) -> list[Dim]:
     index: list[Dim] = []
     for k in range(len(shape)):
         below = product(shape[k + 1 :])

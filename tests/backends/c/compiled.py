@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.ir.graph import Graph
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
 from arenite.program.options import Options
@@ -18,7 +18,7 @@ def compiled_c(graph: Graph) -> Compiled:
     return compile_anew(graph, Options(device="c"))
 
 
-def constants_of(compiled: Compiled, outline: Outline) -> dict[int, NDArray[Any]]:
+def constants_of(compiled: Compiled, interface: GraphInterface) -> dict[int, NDArray[Any]]:
     """Arrays by number of the value."""
     found = {}
     for number, value in enumerate(compiled.values):
@@ -26,7 +26,7 @@ def constants_of(compiled: Compiled, outline: Outline) -> dict[int, NDArray[Any]
             held = (
                 compiled.constants[-1 - value.source]
                 if value.source < 0
-                else outline.constants[value.source].held()
+                else interface.constants[value.source].held()
             )
             found[number] = np.ascontiguousarray(held)
     return found

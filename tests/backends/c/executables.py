@@ -25,7 +25,7 @@ from arenite.ir import reference
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.graph import Graph
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.compiled import Compiled
 from tests.backends.c.compiled import compiled_c, constants_of
 from tests.pipeline.trial import Trial, same
@@ -53,10 +53,10 @@ class CProgram:
         options: SourceOptions | None = None,
         compiled: Compiled | None = None,
     ) -> None:
-        self.outline = Outline.of(graph)
+        self.interface = GraphInterface.of(graph)
         self.options = options or SourceOptions("trial", memory="caller")
         self.compiled = compiled or compiled_c(graph)
-        self.layout = Layout(self.compiled, self.outline, self.options)
+        self.layout = Layout(self.compiled, self.interface, self.options)
         self.folder = Path(tempfile.mkdtemp(prefix="arenite-trial-"))
         weakref.finalize(self, shutil.rmtree, self.folder)
         name = self.options.name
@@ -80,7 +80,7 @@ class CProgram:
         for name in (var.name for var in self.layout.sizes):
             raw += int(sizes[name]).to_bytes(8, "little")
         for arrays in calls:
-            for array, port in zip(arrays, self.outline.inputs, strict=True):
+            for array, port in zip(arrays, self.interface.inputs, strict=True):
                 held = packed(array, port.dtype) if port.dtype.bits < 8 else array
                 raw += held.nbytes.to_bytes(8, "little") + held.tobytes()
         (self.folder / "inputs").write_bytes(raw)
@@ -132,7 +132,7 @@ class CTrial(Trial):
 
 def weights_of(layout: Layout) -> bytes:
     raw = bytearray(layout.weights_nbytes)
-    for number, array in constants_of(layout.compiled, layout.outline).items():
+    for number, array in constants_of(layout.compiled, layout.interface).items():
         start = layout.offsets[number]
         raw[start : start + array.nbytes] = array.tobytes()
     return bytes(raw)

@@ -40,7 +40,7 @@ def test_values_of_many_types(seed: int, is_later: bool) -> None:
     maker = MixedMaker(seed, is_later)
     graph, expected = maker.make(60)
     program = CProgram(graph)
-    sizes = Arguments(program.outline.inputs, graph.vars).sizes(maker.arrays)
+    sizes = Arguments(program.interface.inputs, graph.vars).sizes(maker.arrays)
     same_bits(graph, program(*maker.arrays, **sizes), expected)
 
 

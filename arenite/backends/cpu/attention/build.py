@@ -254,16 +254,16 @@ class _Builder:
         varies fastest."""
         inner = [(CHUNK.name, n_chunks), ("query_block", n_blocks), (HEAD.name, self.heads)]
         return (
-            *self._taken_apart(inner),
+            *self._unravel(inner),
             ir.Let("group", HEAD // self._size(self.ratio)),
             ir.Let(FIRST_QUERY.name, ir.Name("query_block") * block_queries),
         )
 
     def _decode_place(self, n_chunks: Dim) -> ir.Block:
         """The same of runs of blocks that have all queries of some heads."""
-        return tuple(self._taken_apart([(CHUNK.name, n_chunks)], RUN))
+        return tuple(self._unravel([(CHUNK.name, n_chunks)], RUN))
 
-    def _taken_apart(self, inner: Sequence[tuple[str, Dim]], rest: ir.Expr = BLOCK) -> list[ir.Let]:
+    def _unravel(self, inner: Sequence[tuple[str, Dim]], rest: ir.Expr = BLOCK) -> list[ir.Let]:
         lets: list[ir.Let] = []
         axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
         for name, size in [*inner, *reversed(axes)]:

@@ -28,9 +28,9 @@ from arenite.backends.cpu.attention.form import (
     ZERO,
     Call,
     Either,
+    Element,
     Form,
     K,
-    Place,
     in_even_heights,
     known_stride,
 )
@@ -161,7 +161,7 @@ class Decode(Form):
         k = self.spec.k
         size = k.dtype.bits // 8
         tile = TouchTile(self.spec.depth * size, known_stride(k.line, size))
-        places = (Place(k.array, k.at(FIRST_KEY, ZERO)),)
+        places = (Element(k.array, k.at(FIRST_KEY, ZERO)),)
         count = least(N_BLOCK, _AHEAD)
         return self._each_unit((Call(tile, places, (count, k.line * size)),))
 
@@ -202,9 +202,9 @@ class Decode(Form):
             _is_first(row),
         )
         places = (
-            Place(SCRATCH, self.within(self.rooms.queries, _ROOM + row * spec.depth)),
-            Place(k.array, k.at(FIRST_KEY + _AT, ZERO)),
-            Place(SCRATCH, self.within(self.rooms.scores, _ROOM + row * spec.block_keys + _AT)),
+            Element(SCRATCH, self.within(self.rooms.queries, _ROOM + row * spec.depth)),
+            Element(k.array, k.at(FIRST_KEY + _AT, ZERO)),
+            Element(SCRATCH, self.within(self.rooms.scores, _ROOM + row * spec.block_keys + _AT)),
         )
         return (Call(tile, (*places, *self._later_keys()), (N_BLOCK - _AT, k.line * size)),)
 
@@ -215,8 +215,8 @@ class Decode(Form):
             value = FIRST_KEY + self.n_unseen() + (later - N_BLOCK)
             yield Either(
                 ir.Binary("lt", later, N_BLOCK),
-                Place(k.array, k.at(FIRST_KEY + later, ZERO)),
-                Place(v.array, v.at(value, ZERO)),
+                Element(k.array, k.at(FIRST_KEY + later, ZERO)),
+                Element(v.array, v.at(value, ZERO)),
             )
 
     def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
@@ -241,9 +241,9 @@ class Decode(Form):
             )
             total = row * spec.decode_width + at
             places = (
-                Place(SCRATCH, self.within(self.rooms.scores, _ROOM + weight)),
-                Place(v.array, v.at(FIRST_KEY + _AT, ir.index(at))),
-                Place(SCRATCH, self.within(self.rooms.sums, _ROOM + total)),
+                Element(SCRATCH, self.within(self.rooms.scores, _ROOM + weight)),
+                Element(v.array, v.at(FIRST_KEY + _AT, ir.index(at))),
+                Element(SCRATCH, self.within(self.rooms.sums, _ROOM + total)),
             )
             numbers = (least(N_BLOCK - _AT, SOME_KEYS), v.line * size)
             calls.append(Call(tile, (*places, *self._later_values()), numbers))
@@ -258,8 +258,8 @@ class Decode(Form):
             next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
             yield Either(
                 ir.Binary("lt", later, N_BLOCK),
-                Place(v.array, v.at(FIRST_KEY + later, ZERO)),
-                Place(k.array, k.at(next_key, ZERO)),
+                Element(v.array, v.at(FIRST_KEY + later, ZERO)),
+                Element(k.array, k.at(next_key, ZERO)),
             )
 
     def _cleared(self) -> ir.Stmt:
@@ -272,8 +272,8 @@ class Decode(Form):
         tile = JoinTile(spec.decode_width // spec.lanes, spec.lanes, self.wide)
         starts = (rooms.results, rooms.sums)
         places = (
-            *(Place(SCRATCH, self.within(at, _ROOM + _ROW * spec.decode_width)) for at in starts),
-            Place(SCRATCH, self.within(rooms.factor, _ROOM + _ROW)),
+            *(Element(SCRATCH, self.within(at, _ROOM + _ROW * spec.decode_width)) for at in starts),
+            Element(SCRATCH, self.within(rooms.factor, _ROOM + _ROW)),
         )
         return (Call(tile, places, ()),)
 
@@ -309,9 +309,9 @@ class Decode(Form):
         tile = WeighTile(rows, spec.lanes, self.wide, spec.block_keys, spec.v_scale is not None)
         starts = (rooms.highest, rooms.total, rooms.factor)
         places = (
-            Place(SCRATCH, self.within(rooms.scores, _ROOM + row * spec.block_keys)),
-            *(Place(SCRATCH, self.within(start, _ROOM + row)) for start in starts),
-            Place(SCRATCH, self.within(rooms.scales, ir.index(spec.block_keys))),
+            Element(SCRATCH, self.within(rooms.scores, _ROOM + row * spec.block_keys)),
+            *(Element(SCRATCH, self.within(start, _ROOM + row)) for start in starts),
+            Element(SCRATCH, self.within(rooms.scales, ir.index(spec.block_keys))),
         )
         return (Call(tile, places, (self._in_turns() // spec.weight_sums,)),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arenite.backends.cpu.attention.decode import Decode
-from arenite.backends.cpu.attention.form import ROOM, Call, Either, Place
+from arenite.backends.cpu.attention.form import ROOM, Call, Either, Element
 from arenite.backends.cpu.attention.kernel import (
     FIRST_TILE,
     LAST_TILE,
@@ -61,7 +61,7 @@ class AttentionDriver:
         ]
         b.emit_void(f"call fastcc void @{name}({', '.join(arguments)})")
 
-    def _address(self, place: Place | Either) -> str:
+    def _address(self, place: Element | Either) -> str:
         if isinstance(place, Either):
             condition = self.lowering.value(place.condition, SCALAR)
             first, second = map(self._address, (place.first, place.second))

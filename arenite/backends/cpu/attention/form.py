@@ -28,7 +28,7 @@ _KEY_BLOCK = ir.Name("key_block")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Element:
     """An element of an array."""
 
     array: str
@@ -40,8 +40,8 @@ class Either:
     """The first of two elements where a condition holds, else the second."""
 
     condition: ir.Expr
-    first: Place
-    second: Place
+    first: Element
+    second: Element
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Call(ir.Stmt):
     """Runs a register tile."""
 
     tile: Function
-    places: tuple[Place | Either, ...]
+    places: tuple[Element | Either, ...]
     numbers: tuple[ir.Expr, ...]
 
 

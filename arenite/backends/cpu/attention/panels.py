@@ -18,9 +18,9 @@ from arenite.backends.cpu.attention.form import (
     N_BLOCK,
     ZERO,
     Call,
+    Element,
     Form,
     K,
-    Place,
     known_stride,
 )
 from arenite.backends.cpu.attention.kernel import (
@@ -204,10 +204,10 @@ class Panels(Form):
             spec.k_scale is not None,
         )
         places = (
-            Place(k.array, k.at(key, ZERO)),
-            Place(SCRATCH, self.within(rooms.queries, _PANEL * (spec.depth * spec.panel))),
-            Place(SCRATCH, self.within(rooms.scores, key * spec.panel)),
-            Place(SCRATCH, self.within(rooms.scales, key)),
+            Element(k.array, k.at(key, ZERO)),
+            Element(SCRATCH, self.within(rooms.queries, _PANEL * (spec.depth * spec.panel))),
+            Element(SCRATCH, self.within(rooms.scores, key * spec.panel)),
+            Element(SCRATCH, self.within(rooms.scales, key)),
         )
         return (Call(tile, places, (k.line * size, k.step * size)),)
 
@@ -230,10 +230,10 @@ class Panels(Form):
             )
             start = _PANEL * (spec.width * spec.panel) + at * spec.panel
             places = (
-                Place(v.array, v.at(first_seen, ir.index(at))),
-                Place(SCRATCH, self.within(rooms.scores, first_seen * spec.panel)),
-                Place(SCRATCH, self.within(rooms.results, start)),
-                Place(SCRATCH, self.within(rooms.factor, ZERO)),
+                Element(v.array, v.at(first_seen, ir.index(at))),
+                Element(SCRATCH, self.within(rooms.scores, first_seen * spec.panel)),
+                Element(SCRATCH, self.within(rooms.results, start)),
+                Element(SCRATCH, self.within(rooms.factor, ZERO)),
             )
             calls.append(Call(tile, places, (_COUNT - first_seen, v.step * size, v.line * size)))
             at += rows

@@ -25,7 +25,7 @@ from arenite.backends.cpu.ops.block_forms import LANES, PANEL, form_of
 from arenite.backends.cpu.ops.blocks import RUN_WORDS, depth_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
@@ -49,7 +49,7 @@ def build_packed(kernel: Kernel, target: Target, choice: str = "") -> Built:
     return _PackedBuilder(kernel).built(target, choice)
 
 
-class _PackedBuilder(Builder):
+class _PackedBuilder(KernelBuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.node = next(s.node for s in kernel.stages if s.role is Role.REDUCE)

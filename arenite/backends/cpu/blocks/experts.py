@@ -41,7 +41,7 @@ from arenite.backends.cpu.ops.blocks import RUN_WORDS, depth_of
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, Draft, _within
+from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
 from arenite.ir.dim import Dim, ceildiv, product
@@ -152,11 +152,11 @@ class ExpertsDriver(Driver):
 
 
 def build_experts(kernel: Kernel, target: Target, choice: str = "") -> Built:
-    draft = Draft(kernel)
+    draft = RowKernel(kernel)
     return _BUILDERS[draft.node.op](draft, target)
 
 
-def _of_blocks(draft: Draft, target: Target) -> Built:
+def _of_blocks(draft: RowKernel, target: Target) -> Built:
     node = draft.node
     runs, panels, order, chosen = node.inputs
     depth, n_columns, weights = depth_of(runs), node.attr("columns"), node.attr("dtype")
@@ -223,7 +223,7 @@ def _place(n_positions: Dim, n_chunks: int, chunk: int, n_columns: int) -> ir.Bl
     )
 
 
-def _of_floats(draft: Draft, target: Target) -> Built:
+def _of_floats(draft: RowKernel, target: Target) -> Built:
     """Row `row` of the work is some columns of one choice."""
     x, w, chosen = draft.node.inputs
     n_experts, n_columns, depth = (int(size) for size in w.shape)  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def _of_floats(draft: Draft, target: Target) -> Built:
     return draft.finish(product(chosen.shape) * n_parts, FLOAT_COLUMNS * depth, body)
 
 
-_BUILDERS: dict[str, Callable[[Draft, Target], Built]] = {
+_BUILDERS: dict[str, Callable[[RowKernel, Target], Built]] = {
     "matmul_packed_experts": _of_blocks,
     "matmul_experts": _of_floats,
 }

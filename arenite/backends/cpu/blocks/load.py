@@ -24,7 +24,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader, above, as_float, bits, number
 from arenite.codegen.kernels.blocks import AT, taken_rows
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import _ROW, Draft
+from arenite.codegen.kernels.special import _ROW, RowKernel
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
@@ -32,7 +32,7 @@ from arenite.schedule.kernel import Kernel
 
 
 def build_blocks(kernel: Kernel, target: Target, choice: str = "") -> Built:
-    draft = Draft(kernel)
+    draft = RowKernel(kernel)
     return _BUILDERS[draft.node.op](draft)
 
 
@@ -40,7 +40,7 @@ def _size(node: Node, axis: int) -> int:
     return bounds(node.shape[axis])[1]
 
 
-def _rows_of_panels(draft: Draft) -> Built:
+def _rows_of_panels(draft: RowKernel) -> Built:
     panels, indices = draft.node.inputs
     columns, depth = draft.node.attr("columns"), _size(draft.node, -1)
     block, step = ir.Name("block"), ir.Name("step")
@@ -55,7 +55,7 @@ def _rows_of_panels(draft: Draft) -> Built:
     return taken_rows(draft, indices, columns, (body,))
 
 
-def _pack(draft: Draft) -> Built:
+def _pack(draft: RowKernel) -> Built:
     """Row `row` of the result is a panel: column by column, block by block."""
     [w] = draft.node.inputs
     form, depth = form_of(w.dtype), _size(w, -1)
@@ -155,7 +155,7 @@ def _codes(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> lis
     return stores
 
 
-_BUILDERS: dict[str, Callable[[Draft], Built]] = {
+_BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
     "rows_of_panels": _rows_of_panels,
     "pack_blocks": _pack,
     "quantise_blocks": quantise,

@@ -28,7 +28,7 @@ from arenite.backends.cpu.ops.blocks import (
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import INT32, number
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.special import _ROW, Draft
+from arenite.codegen.kernels.special import _ROW, RowKernel
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType, float32
 from arenite.ir.dim import bounds, product
@@ -149,7 +149,7 @@ def _turned(rows: list[Vec]) -> list[Vec]:
     return [b.shuffle(pairs[k], pairs[k + 2], picks) for k in (0, 1) for picks in (first, second)]
 
 
-def quantise(draft: Draft) -> Built:
+def quantise(draft: RowKernel) -> Built:
     """Row `row` of the work is one run of 32."""
     [x] = draft.node.inputs
     n_runs = product(x.shape[:-1]) * (bounds(x.shape[-1])[1] // BLOCK)

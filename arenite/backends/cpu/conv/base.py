@@ -24,7 +24,7 @@ from arenite.backends.cpu.gemm.kernel import (
 )
 from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, sum_start
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.dtype import DType
@@ -65,7 +65,7 @@ class InputLayout:
     is_whole: bool = True  # no element is made up by a view between
 
 
-class ConvLoops(Builder):
+class ConvLoops(KernelBuilder):
     """The loops of a kernel whose reduction is a convolution with channels last."""
 
     def __init__(

@@ -27,7 +27,7 @@ from arenite.device.cpu import use_small_pages
 from arenite.device.disk import DiskAllocator
 from arenite.ir.data import BufferSource
 from arenite.ir.dim import evaluate, found_in
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.memory import Arena, MemoryPlan, ValueId
 from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
@@ -65,10 +65,10 @@ class Binding:
 class Binder:
     """Binds one program to memory, once, and to sizes, again and again."""
 
-    def __init__(self, outline: Outline, compiled: Compiled) -> None:
+    def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
         self.compiled = compiled
         self.plan = compiled.plan
-        self._variables = outline.vars
+        self._variables = interface.vars
         frame, values = compiled.frame, compiled.values
         outside = frame.numbers("input", "output", "constant")
         self.io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
@@ -76,7 +76,7 @@ class Binder:
         self._resizer = Resizer(
             frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
         )
-        self.constants, files = constants_of(outline, compiled)
+        self.constants, files = constants_of(interface, compiled)
         self.files = MappedFiles(files)
         self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]
         #: New arrays for the outputs, by number of the value.
@@ -213,7 +213,7 @@ class Binder:
 
 
 def constants_of(
-    outline: Outline, compiled: Compiled
+    interface: GraphInterface, compiled: Compiled
 ) -> tuple[dict[int, Array], list[DiskAllocator]]:
     """Arrays of the constants by number of their value, the graph's own or the program's, and the
     files that they lie in."""
@@ -226,7 +226,7 @@ def constants_of(
         if source < 0:
             found[number] = compiled.constants[-1 - source]
             continue
-        constant = outline.constants[source]
+        constant = interface.constants[source]
         found[number] = array = constant.held()
         storage = constant.storage if isinstance(constant, BufferSource) else None
         if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):

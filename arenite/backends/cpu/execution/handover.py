@@ -20,7 +20,7 @@ from arenite.backends.cpu.execution.binding import Binder, Binding
 from arenite.backends.cpu.execution.quick import Check, QuickCall, Wanted, can_be_quick
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import capacity_of, check_room, in_place, overlaps, write_to
 from arenite.program.skeleton import FIRST_IO
 
@@ -30,10 +30,10 @@ Array = NDArray[Any]
 class Handover:
     """What is the same for every run of a program."""
 
-    def __init__(self, outline: Outline, binder: Binder) -> None:
+    def __init__(self, interface: GraphInterface, binder: Binder) -> None:
         self._binder = binder
         self._compiled = compiled = binder.compiled
-        self._input_dtypes = [port.dtype for port in outline.inputs]
+        self._input_dtypes = [port.dtype for port in interface.inputs]
         self._input_registers = [
             (compiled.values[number].source, FIRST_IO + binder.io[number])
             for number in compiled.frame.numbers("input")
@@ -55,7 +55,7 @@ class Handover:
             self._returns_new
             and not (self._has_narrow_inputs or self._has_narrow_outputs)
             and not (compiled.found or compiled.hosts)
-            and sorted(k for k, _ in self._input_registers) == list(range(len(outline.inputs)))
+            and sorted(k for k, _ in self._input_registers) == list(range(len(interface.inputs)))
             and can_be_quick()
         )
 

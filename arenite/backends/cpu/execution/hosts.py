@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from arenite.dtype import DType
 from arenite.ir.dim import evaluate
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.compiled import Compiled, functions_of
 
 Array = NDArray[Any]
@@ -24,8 +24,8 @@ Array = NDArray[Any]
 class HostCalls:
     """The functions of a graph, ready to be called for a program of it."""
 
-    def __init__(self, outline: Outline, compiled: Compiled, first_cell: int) -> None:
-        self._functions = functions_of(outline.graph) if compiled.hosts else []
+    def __init__(self, interface: GraphInterface, compiled: Compiled, first_cell: int) -> None:
+        self._functions = functions_of(interface.graph) if compiled.hosts else []
         self._hosts = compiled.hosts
         self._values = compiled.values
         self._first_cell = first_cell

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder
 from arenite.ir.data import BufferSource, drop_pages
-from arenite.ir.outline import Outline
+from arenite.ir.interface import GraphInterface
 from arenite.program.assemble import Assembly
 from arenite.program.lazy_sequence import Later
 from arenite.program.table import Op
@@ -32,8 +32,8 @@ OnPacked = Callable[[int, int], None]
 class LoadStep:
     """The launches that run once. `ns` is what they took, once they have run."""
 
-    def __init__(self, outline: Outline, binder: Binder) -> None:
-        self._of_graph = outline.constants
+    def __init__(self, interface: GraphInterface, binder: Binder) -> None:
+        self._of_graph = interface.constants
         self._binder = binder
         compiled = binder.compiled
         self._frame = frame = compiled.frame

@@ -29,7 +29,7 @@ from arenite.backends.cpu.gemm.stream import is_far
 from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, epilogue_ops
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import compute_dtype, index_expr
@@ -114,7 +114,7 @@ class ProductAxes:
         )
 
 
-class _ProductBuilder(Builder):
+class _ProductBuilder(KernelBuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.node = next(s.node for s in kernel.stages if s.role is Role.REDUCE)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import Scope, index_expr
@@ -37,7 +37,7 @@ def build_contraction(kernel: Kernel, target: Target, choice: str = "") -> Built
     return blocked.build() if is_blocked else None
 
 
-class Contraction(Builder):
+class Contraction(KernelBuilder):
     def __init__(self, kernel: Kernel, target: Target) -> None:
         super().__init__(kernel)
         self.block = self._block_axis()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from arenite.backends.cpu.gemm.kernel import SUM
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.build import Builder
+from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.values import Scope
 from arenite.dtype import DType
 from arenite.ir.node import Node
@@ -24,7 +24,7 @@ from arenite.ir.ops.define import OPS
 _OPS = ("add", "sub", "mul")
 
 
-def epilogue_of(builder: Builder, node: Node, sum_dtype: DType) -> ir.Block:
+def epilogue_of(builder: KernelBuilder, node: Node, sum_dtype: DType) -> ir.Block:
     """What follows on the sum of a node."""
     scope = Scope()
     total: ir.Expr = ir.Name(SUM, sum_dtype)
@@ -35,7 +35,7 @@ def epilogue_of(builder: Builder, node: Node, sum_dtype: DType) -> ir.Block:
     return scope.block
 
 
-def epilogue_ops(builder: Builder) -> int:
+def epilogue_ops(builder: KernelBuilder) -> int:
     """About how many operations it has."""
     return sum(OPS[node.op].cost for node in builder.inlined() if is_elementwise(node))
 

@@ -1,4 +1,4 @@
-"""Outlining: each `if` becomes a branch, with what only one of its sides needs inside that side.
+"""Branches: each `if` becomes a branch, with what only one of its sides needs inside that side.
 
     y = if(c, f(x), g(x)) + x          y = branch(c, x; then: f(x), otherwise: g(x)) + x
 
@@ -24,10 +24,10 @@ from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 
 
-def outline(graph: Graph) -> Graph:
+def branches_of_ifs(graph: Graph) -> Graph:
     """The graph with branches; what it hands back is written by itself."""
     origins = graph.origins.subset(graph.everything)
-    made = _outlined(replace(graph, origins=origins), {}, 0)
+    made = _with_branches(replace(graph, origins=origins), {}, 0)
     becoming = {value for _, value in made.updates}
     outputs = [
         copied(node) if _is_elsewhere(node) or node in becoming or _is_in_state(node) else node
@@ -77,10 +77,10 @@ class _Group:
 
 
 #: Where a node is computed: None for the graph itself, else (group, side).
-_Place = tuple[int, bool] | None
+_Side = tuple[int, bool] | None
 
 
-def _outlined(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
+def _with_branches(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
     nodes = graph.nodes
     if depth > MAX_DEPTH:
         raise NotSupported(
@@ -105,12 +105,12 @@ def _outlined(graph: Graph, regions: dict[Region, Region], depth: int) -> Graph:
     return _Rebuilding(graph, groups, group_of, places, regions, depth).graph()
 
 
-def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Place]:
+def _places(graph: Graph, group_of: dict[Node, int]) -> dict[Node, _Side]:
     """Where each node is computed; users come first, so each is looked at once."""
-    wanted: defaultdict[Node, set[_Place]] = defaultdict(set)
+    wanted: defaultdict[Node, set[_Side]] = defaultdict(set)
     for node in graph.results:
         wanted[node].add(None)
-    places: dict[Node, _Place] = {}
+    places: dict[Node, _Side] = {}
     for node in reversed(graph.nodes):
         at = wanted[node]
         place = next(iter(at)) if len(at) == 1 else None
@@ -166,7 +166,7 @@ class _Rebuilding:
         graph: Graph,
         groups: Sequence[_Group],
         group_of: dict[Node, int],
-        places: dict[Node, _Place],
+        places: dict[Node, _Side],
         regions: dict[Region, Region],
         depth: int,
     ) -> None:
@@ -249,7 +249,7 @@ class _Rebuilding:
         new = rebuilt(roots, given, self.old.origins)
         parameters = tuple(given.values())
         inner = Region(parameters, tuple(new[node] for node in roots))
-        return self._own(_outlined(self.old.of_region(inner), self.regions, self.depth + 1), 0)
+        return self._own(_with_branches(self.old.of_region(inner), self.regions, self.depth + 1), 0)
 
     def _made(self, node: Node) -> Node:
         attrs = dict(node.attrs)
@@ -264,13 +264,13 @@ class _Rebuilding:
     def _body(self, node: Node) -> Region:
         body: Region = node.attr("body")
         if body not in self.regions:
-            inner = _outlined(self.old.of_region(body), self.regions, self.depth + 1)
+            inner = _with_branches(self.old.of_region(body), self.regions, self.depth + 1)
             self.regions[body] = self._own(inner, 1, loop_parts(node).carried)
         return self.regions[body]
 
     def _known_side(self, region: Region) -> Region:
         if region not in self.regions:
-            inner = _outlined(self.old.of_region(region), self.regions, self.depth + 1)
+            inner = _with_branches(self.old.of_region(region), self.regions, self.depth + 1)
             self.regions[region] = self._own(inner, 0)
         return self.regions[region]
 

@@ -33,7 +33,7 @@ TOLD = "arenite: "
 _log = logging.getLogger("arenite.generate")
 
 
-def prepare_apart(
+def prepare_in_child(
     file: LanguageFile, options: dict[str, Any], on_progress: OnProgress | None
 ) -> None:
     """Have the cache filled with what loading the file with these options needs, unless it was."""
@@ -64,10 +64,10 @@ def _is_done(path: str, options: str, handed: int | None, on_progress: OnProgres
     import subprocess
 
     # The child finds packages exactly where this process does.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from arenite.generate import apart; "
+    code = f"import sys; sys.path[:] = {sys.path!r}; from arenite.generate import child_process; "
     try:
         child = subprocess.Popen(
-            [sys.executable, "-c", code + "apart.main()", path, options, str(handed or "")],
+            [sys.executable, "-c", code + "child_process.main()", path, options, str(handed or "")],
             pass_fds=() if handed is None else (handed,),
             stdin=subprocess.PIPE,  # ends with this process, however it ends
             stdout=subprocess.PIPE,
@@ -118,7 +118,9 @@ def main() -> None:
     if settings.memory is not None:
         _ = settings.plan
     compile_graph(
-        settings.outline, on_progress=lambda done, total: tell(COMPILING, done, total)
+        settings.interface,
+        settings.options,
+        on_progress=lambda done, total: tell(COMPILING, done, total),
     ).close()
     if handed:
         cache.default().hand_over(int(handed))

@@ -10,7 +10,7 @@ from arenite.errors import NotSupported
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.regions import loop
-from arenite.schedule import Branch, Kernel, Loop, Schedule, fuse, outline
+from arenite.schedule import Branch, Kernel, Loop, Schedule, branches_of_ifs, fuse
 
 F32, BOOL, INT64 = (BY_NAME[name] for name in ("float32", "bool", "int64"))
 
@@ -119,7 +119,7 @@ def test_cases_one_in_another_work_until_they_are_too_deep() -> None:
 
     assert kinds(scheduled(chain(40)))[-1] == "Branch"
     with pytest.raises(NotSupported, match="more than 48 deep"):
-        outline(Graph.of([chain(300)]))
+        branches_of_ifs(Graph.of([chain(300)]))
 
 
 def test_a_long_chain_goes_into_its_side() -> None:
@@ -127,6 +127,6 @@ def test_a_long_chain_goes_into_its_side() -> None:
     for _ in range(20_000):
         value = ir.make("add", ir.make("neg", value), x())
     node = ir.make("if", c, value, x())
-    made = outline(Graph.of([node]))
+    made = branches_of_ifs(Graph.of([node]))
     assert len(made.nodes) < 10
     assert len(made.everything) > 40_000

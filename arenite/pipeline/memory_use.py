@@ -20,7 +20,7 @@ Array = NDArray[Any]
 NAMED_VALUES = 8
 
 
-class Held:
+class MemoryUse:
     """Bytes of arrays that segments made, and of what they were given. `lent_nbytes` is that of
     arguments and states; `lend` adds to it."""
 
@@ -88,16 +88,16 @@ class Held:
 
     def _live(self) -> tuple[tuple[str, int], ...]:
         """Names and bytes of what is held, largest first."""
-        found = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
-        return tuple(sorted(found, key=lambda one: -one[1]))
+        live = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
+        return tuple(sorted(live, key=lambda one: -one[1]))
 
 
 class Rows:
     """Rows of all iterations of a loop, in an array with room for twice as many when it is full;
     at first in `target`, an array that was lent, where they go into that."""
 
-    def __init__(self, held: Held, name: str, target: Array | None = None) -> None:
-        self._held = held
+    def __init__(self, memory: MemoryUse, name: str, target: Array | None = None) -> None:
+        self._memory = memory
         self._name = name
         self._target = target
         self._room: Array | None = None
@@ -117,12 +117,12 @@ class Rows:
         if room is None or end > len(room):
             n = max(8, 2 * self._n, end)
             nbytes = n * (rows[:1].nbytes if len(rows) else 0)
-            self._held.need(nbytes, f"room for {n} {self._name}")
+            self._memory.need(nbytes, f"room for {n} {self._name}")
             larger = np.empty((n, *rows.shape[1:]), rows.dtype)
-            self._held.add(larger, self._name)
+            self._memory.add(larger, self._name)
             if room is not None:
                 larger[: self._n] = room[: self._n]
-                self._held.drop(room)
+                self._memory.drop(room)
             room = self._room = larger
         room[self._n : end] = rows
         self._n = end
@@ -132,7 +132,7 @@ class Rows:
         target = self._target
         if target is None or len(rows) > len(target) or target.shape[1:] != rows.shape[1:]:
             return False
-        self._held.add(target, "")
+        self._memory.add(target, "")
         return True
 
     def take(self) -> Array | None:
@@ -140,11 +140,11 @@ class Rows:
         room, self._room = self._room, None
         if room is None:
             return None
-        made = room
+        rows = room
         if self._n < len(room):
-            made = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
-        self._held.drop(room)
-        return made
+            rows = room[: self._n].copy() if 2 * self._n < len(room) else room[: self._n]
+        self._memory.drop(room)
+        return rows
 
 
 def _nbytes(array: Array) -> int:

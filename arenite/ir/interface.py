@@ -1,4 +1,4 @@
-"""Outline: what a run needs to know of a graph, without the graph.
+"""GraphInterface: what a run needs to know of a graph, without the graph.
 
 Inputs and states with their types, the sizes that are variables, and the arrays the graph brings
 along, in the order that programs count them by. It is made of a graph, or it was kept from one: the
@@ -28,7 +28,7 @@ class Port(NamedTuple):
     dtype: DType
 
 
-class Outline:
+class GraphInterface:
     """`build` makes the graph, `digest` is the graph's; `kept_as` is the key in the cache of one
     that was not made of a graph."""
 
@@ -52,9 +52,9 @@ class Outline:
         self._graph: Graph | None = None
 
     @classmethod
-    def of(cls, graph: Graph | Outline) -> Outline:
-        """That of a graph; an outline stays what it is."""
-        if isinstance(graph, Outline):
+    def of(cls, graph: Graph | GraphInterface) -> GraphInterface:
+        """That of a graph; a graph interface stays what it is."""
+        if isinstance(graph, GraphInterface):
             return graph
         made = cls(
             tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from arenite.errors import DoesNotFit
 from arenite.pipeline.growth import Growth, GrowthSizes
-from arenite.pipeline.held import Held
+from arenite.pipeline.memory_use import MemoryUse
 from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.segmented_plan import PlannedSegment
 from arenite.pipeline.sizes import Sized
@@ -25,7 +25,7 @@ MAX_OPEN = 32
 
 
 @dataclass(eq=False, slots=True)
-class Opened:
+class OpenSegment:
     """A segment for some capacities."""
 
     segment: AnySegment
@@ -53,7 +53,7 @@ class Opened:
         )
 
 
-class OpenSegments:
+class SegmentCache:
     """Programs by segment and capacities, the one entered last at the end."""
 
     def __init__(self, threads: int | None, options: Options) -> None:
@@ -61,7 +61,7 @@ class OpenSegments:
         #: The budget is that of all together.
         self._options = replace(options, memory=None)
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
-        self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], Opened] = OrderedDict()
+        self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], OpenSegment] = OrderedDict()
         self.n_compiled = 0
 
     @property
@@ -70,15 +70,15 @@ class OpenSegments:
         return sum(one.nbytes for one in self._open.values())
 
     def sizes_of(self, segment: AnySegment) -> SegmentSizes | GrowthSizes:
-        found = self._sizes.get(segment)
-        if found is None:
-            found = GrowthSizes(segment) if isinstance(segment, Growth) else SegmentSizes(segment)
-            self._sizes[segment] = found
-        return found
+        sizes = self._sizes.get(segment)
+        if sizes is None:
+            sizes = GrowthSizes(segment) if isinstance(segment, Growth) else SegmentSizes(segment)
+            self._sizes[segment] = sizes
+        return sizes
 
     def obtain(
-        self, segment: AnySegment, sizes: Mapping[str, int], held: Held, lent_nbytes: int = 0
-    ) -> Opened:
+        self, segment: AnySegment, sizes: Mapping[str, int], memory: MemoryUse, lent_nbytes: int = 0
+    ) -> OpenSegment:
         """The segment with room for these sizes, open and within the budget. Of its outputs
         `lent_nbytes` go into arrays that are there."""
         about = self.sizes_of(segment)
@@ -87,59 +87,61 @@ class OpenSegments:
         tighter = (tuple(map(min, widest, about.tight(sizes, slack))) for slack in (8, 0))
         for capacities in dict.fromkeys((widest, *tighter)):
             try:
-                return self._with_room(about, capacities, sizes, held, lent_nbytes)
+                return self._with_room(about, capacities, sizes, memory, lent_nbytes)
             except DoesNotFit as problem:
                 refusal = problem
         assert refusal is not None
         raise refusal
 
-    def compile_first(self, segment: AnySegment, held: Held) -> None:
+    def compile_first(self, segment: AnySegment, memory: MemoryUse) -> None:
         """Compile a segment that needs no size to be found before."""
         about = self.sizes_of(segment)
         if not about.outside and not about.unbounded and isinstance(segment, Segment):
-            found = self._opened(about, ())
-            held.need(found.nbytes, f"segment {segment.number}")
-            found.executable.keep_results(held.budget is None)
-            self._open[segment, ()] = found
+            program = self._compiled(about, ())
+            memory.need(program.nbytes, f"segment {segment.number}")
+            program.executable.keep_results(memory.budget is None)
+            self._open[segment, ()] = program
 
     def _with_room(
         self,
         about: SegmentSizes | GrowthSizes,
         capacities: tuple[int, ...],
         sizes: Mapping[str, int],
-        held: Held,
+        memory: MemoryUse,
         lent_nbytes: int,
-    ) -> Opened:
+    ) -> OpenSegment:
         key = (about.segment, capacities)
-        found = self._open.pop(key, None)
-        if found is None:
-            found = self._opened(about, capacities)
-        if held.budget is not None:
-            found.executable.keep_results(False)  # all of it is for what lives
-        outputs = found.sized.outputs_nbytes(sizes) - lent_nbytes
-        room = found.nbytes + outputs
-        while self._open and not held.fits(room):
+        program = self._open.pop(key, None)
+        if program is None:
+            program = self._compiled(about, capacities)
+        if memory.budget is not None:
+            program.executable.keep_results(False)  # all of it is for what lives
+        outputs = program.sized.outputs_nbytes(sizes) - lent_nbytes
+        room = program.nbytes + outputs
+        while self._open and not memory.fits(room):
             self._close(next(iter(self._open)))
-        named = [f"{name} up to {size}" for name, size in found.capacities.items()]
+        named = [f"{name} up to {size}" for name, size in program.capacities.items()]
         what = f"segment {about.segment.number}{' with ' * bool(named)}{', '.join(named)}"
         try:
-            held.need(room, what)
+            memory.need(room, what)
         except DoesNotFit:
-            found.executable.close()
+            program.executable.close()
             raise
-        self._open[key] = found
+        self._open[key] = program
         while len(self._open) > MAX_OPEN:
             self._close(next(iter(self._open)))
-        return found
+        return program
 
-    def _opened(self, about: SegmentSizes | GrowthSizes, capacities: tuple[int, ...]) -> Opened:
+    def _compiled(
+        self, about: SegmentSizes | GrowthSizes, capacities: tuple[int, ...]
+    ) -> OpenSegment:
         from arenite.pipeline import compile_graph
 
         sized = about.sized(capacities)
         named = about.named(capacities)
         self.n_compiled += 1
         executable = compile_graph(sized.graph, self._options, threads=self._threads)
-        return Opened(about.segment, sized, named, executable)
+        return OpenSegment(about.segment, sized, named, executable)
 
     def forget(self, segments: Iterable[AnySegment]) -> None:
         """Close all programs of segments that are entered no more."""
@@ -156,7 +158,7 @@ class OpenSegments:
         for key in list(self._open):
             self._close(key)
 
-    def __iter__(self) -> Iterator[Opened]:
+    def __iter__(self) -> Iterator[OpenSegment]:
         """In the order of the program."""
-        found = sorted(self._open.items(), key=lambda item: (item[0][0].number, item[0][1]))
-        return iter([one for _, one in found])
+        by_number = sorted(self._open.items(), key=lambda item: (item[0][0].number, item[0][1]))
+        return iter([one for _, one in by_number])

@@ -1,6 +1,6 @@
-"""Outlines in the cache: a graph that was built once need not be built again to be run.
+"""Graph interfaces in the cache: a graph that was built once need not be built again to be run.
 
-In: a recipe. Out: the outline of its graph: the one that was kept under the recipe's key, or that
+In: a recipe. Out: the interface of its graph: the one that was kept under the recipe's key, or that
 of the graph, built now. An entry names tensors, never their content: that comes from the recipe.
 """
 
@@ -17,8 +17,8 @@ from arenite import dtype as dtypes
 from arenite.errors import AreniteError
 from arenite.ir.data import ConstantData
 from arenite.ir.dim import Var, bounds
+from arenite.ir.interface import Constant, GraphInterface, Port
 from arenite.ir.node import nbytes_of
-from arenite.ir.outline import Constant, Outline, Port
 from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.program import cache
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("arenite.pipeline")
 
 
-def outline_of(recipe: Recipe) -> Outline:
+def interface_of(recipe: Recipe) -> GraphInterface:
     """What a run needs to know of a recipe's graph."""
-    key = cache.key_of("outline", *identity(), graph_sources(), recipe.key)
+    key = cache.key_of("interface", *identity(), graph_sources(), recipe.key)
     store = cache.default()
     sections = store.get(key)
     if sections is not None:
@@ -45,20 +45,20 @@ def outline_of(recipe: Recipe) -> Outline:
     from arenite.pipeline.garbage import collected_less_often
 
     with collected_less_often():
-        outline = Outline.of(recipe.build())
-        written = _written(outline, recipe)
+        interface = GraphInterface.of(recipe.build())
+        written = _written(interface, recipe)
     if written is not None:
         store.put(key, written)
-    return outline
+    return interface
 
 
-def fits(outline: Outline, program: Compiled) -> bool:
+def fits(interface: GraphInterface, program: Compiled) -> bool:
     """Whether inputs, states and constants of a graph have the bytes that a program counts on."""
     frame, slots = program.frame, SlotColumns.of(program.plan.slots)
     ports: dict[str, Sequence[Port | Constant]] = {
-        "input": outline.inputs,
-        "state": outline.states,
-        "constant": outline.constants,
+        "input": interface.inputs,
+        "state": interface.states,
+        "constant": interface.constants,
     }
     for kind, some in ports.items():
         for number in frame.numbers(kind):
@@ -106,11 +106,11 @@ class _Constants(Sequence[Constant]):
         return ConstantData(array, dtype, digest)
 
 
-def _written(outline: Outline, recipe: Recipe) -> dict[str, bytes] | None:
-    """An outline as sections; None where it has arrays that cannot be kept."""
+def _written(interface: GraphInterface, recipe: Recipe) -> dict[str, bytes] | None:
+    """A graph interface as sections; None where it has arrays that cannot be kept."""
     kinds: list[Any] = []
     data = bytearray()
-    for constant in outline.constants:
+    for constant in interface.constants:
         if not isinstance(constant, ConstantData):
             name = recipe.name_of(constant)
             if name is None:
@@ -125,17 +125,17 @@ def _written(outline: Outline, recipe: Recipe) -> dict[str, bytes] | None:
         else:
             return None
     content = {
-        "digest": outline.digest(),
-        "inputs": [_port_to_json(port) for port in outline.inputs],
-        "states": [_port_to_json(port) for port in outline.states],
-        "vars": [[var.name, var.low, var.high] for var in outline.vars],
+        "digest": interface.digest(),
+        "inputs": [_port_to_json(port) for port in interface.inputs],
+        "states": [_port_to_json(port) for port in interface.states],
+        "vars": [[var.name, var.low, var.high] for var in interface.vars],
         "constants": kinds,
     }
-    return {"outline": json.dumps(content).encode(), "data": bytes(data)}
+    return {"ports": json.dumps(content).encode(), "data": bytes(data)}
 
 
-def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> Outline:
-    content = json.loads(bytes(sections["outline"]))
+def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> GraphInterface:
+    content = json.loads(bytes(sections["ports"]))
     digest, kinds, data = content["digest"], content["constants"], sections["data"]
     if type(digest) is not str:
         raise ValueError("a digest is a text")
@@ -146,7 +146,7 @@ def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> Outli
                 raise ValueError("a constant is not where it should be")
         elif kind not in recipe.file.tensors:
             raise ValueError(f"there is no tensor {kind!r}")
-    return Outline(
+    return GraphInterface(
         tuple(map(_port_from_json, content["inputs"])),
         tuple(map(_port_from_json, content["states"])),
         tuple(Var(name, low, high) for name, low, high in content["vars"]),

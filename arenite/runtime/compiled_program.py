@@ -1,0 +1,136 @@
+"""CompiledProgram: what is called and looked at in one way, whether it is one program or cut into
+segments; and Plan, what its plan tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from arenite.ir.graph import Graph
+    from arenite.memory import Region, Slot, ValueId
+    from arenite.passes import Record
+    from arenite.program.cached_kernel import Kernels
+    from arenite.runtime.executable import Executable
+    from arenite.runtime.profile import Profile
+    from arenite.runtime.state import States
+
+Array = NDArray[Any]
+
+
+class Plan(Protocol):
+    """Where every value lives, and what that takes: a MemoryPlan, or those of segments together."""
+
+    @property
+    def slots(self) -> Mapping[ValueId, Slot]:
+        """Every value's bytes."""
+
+    @property
+    def regions(self) -> Mapping[str, Region]:
+        """The stretches that slots lie in."""
+
+    @property
+    def capacity(self) -> int | None:
+        """The budget, where there is one."""
+
+    @property
+    def peak_nbytes(self) -> int:
+        """What is taken at most."""
+
+    @property
+    def reuse_edges(self) -> int:
+        """Pairs of launches that only the sharing of bytes orders."""
+
+    @property
+    def total_nbytes(self) -> int:
+        """With what is in memory outside of arenas while the program runs."""
+
+    def verify(self) -> None:
+        """InvalidPlan, where a rule is broken."""
+
+    def to_json(self) -> str:
+        """All of it as JSON text."""
+
+    def _repr_html_(self) -> str: ...
+
+
+class CompiledProgram(Protocol):
+    """An Executable, or one in segments."""
+
+    threads: int
+
+    @property
+    def graph(self) -> Graph:
+        """What was compiled."""
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """The programs it is made of: one, or those of the segments that are compiled now."""
+
+    @property
+    def device(self) -> str:
+        """What it runs on."""
+
+    @property
+    def plan(self) -> Plan:
+        """Where every value lives."""
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels, which print as a table."""
+
+    @property
+    def load_kernels(self) -> Kernels:
+        """Those that read constants alone: they run once."""
+
+    @property
+    def passes(self) -> tuple[Record, ...]:
+        """The graph after each pass."""
+
+    @property
+    def state(self) -> States:
+        """What lives from run to run, by name."""
+
+    def __call__(self, *arrays: Any, out: Sequence[Array] | None = None) -> list[Array]:
+        """Run; the outputs as new arrays, or written into `out`."""
+
+    def fast_path(
+        self, arrays: Sequence[Any], out: Sequence[Any] | None = None
+    ) -> list[Array] | None:
+        """Run, if these are arrays like those of the last run; else do nothing, and give None."""
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
+        """Run with inputs by name."""
+
+    def run_checked(self, *arrays: Any) -> list[Array]:
+        """Run launch by launch, every byte watched."""
+
+    def profile(self, *arrays: Any) -> Profile:
+        """Run once with time stamps: a table of kernels with their times."""
+
+    def verify(self) -> None:
+        """Check plans and prove orders; RaceFound or InvalidPlan."""
+
+    def cancel(self) -> None:
+        """End the run in progress, from another thread."""
+
+    def reset(self) -> None:
+        """Make what failed usable again."""
+
+    def reset_state(self) -> None:
+        """Make all states zero."""
+
+    def close(self) -> None:
+        """Give every byte back to the system."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
