@@ -1,4 +1,4 @@
-"""Programs are kept by the adapter, its driver and its limits; other devices do not ask for them."""
+"""Programs are kept by the adapter, its driver and its limits; no other device asks for them."""
 
 from __future__ import annotations
 
