@@ -12,7 +12,7 @@ A step is a vector loop, or a statement outside of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -91,7 +91,7 @@ class _Steps:
         self.open.writes |= writes
 
     def vector_loop(self, loop: ir.For) -> None:
-        has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in _statements(loop.body))
+        has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in ir.statements(loop.body))
         if not self.kernel.is_thread_loop(loop):
             if has_barrier:
                 self.complain(
@@ -137,7 +137,7 @@ def _combines(loop: ir.For, threads: int) -> bool:
     """Whether an accumulator from outside is changed inside."""
     declared: set[str] = set()
     changed: set[str] = set()
-    for stmt in _statements(loop.body):
+    for stmt in ir.statements(loop.body):
         match stmt:
             case ir.Accumulator(name):
                 declared.add(name)
@@ -150,13 +150,6 @@ def _combines(loop: ir.For, threads: int) -> bool:
     return threads > 1 and not changed <= declared
 
 
-def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
-    for stmt in block:
-        yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _statements(inner)
-
-
 def _of_expressions(stmt: ir.Stmt) -> tuple[set[str], set[str]]:
     """Arrays that the expressions directly in a statement read; none are written."""
     return {e.array for e in ir.walk(*ir.expressions(stmt)) if isinstance(e, ir.Load)}, set()
@@ -166,7 +159,7 @@ def _touched(block: ir.Block) -> tuple[set[str], set[str]]:
     """Arrays that statements and all inside them read, and those they write."""
     reads: set[str] = set()
     writes: set[str] = set()
-    for stmt in _statements(block):
+    for stmt in ir.statements(block):
         reads |= _of_expressions(stmt)[0]
         if isinstance(stmt, ir.Store):
             writes.add(stmt.array)

@@ -7,7 +7,6 @@ quotients, stays so: between two steps of which one stores there is a barrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
@@ -29,7 +28,7 @@ class _Since(NamedTuple):
 
 def grouped(kernel: ir.LoopKernel, threads: int) -> ir.GroupKernel:
     """The same loops for groups of so many threads; of one, where there is no vector loop."""
-    if not any(_is_vector(stmt) for stmt in _statements(kernel.body)):
+    if not any(_is_vector(stmt) for stmt in ir.statements(kernel.body)):
         return ir.GroupKernel(*kernel.parts, threads=1)
     body, _ = _parted(kernel.body, _Since(), kernel.name)
     return ir.GroupKernel(*kernel.parts[:-1], body, threads=threads)
@@ -57,13 +56,13 @@ def _parted(block: ir.Block, since: _Since, name: str) -> tuple[ir.Block, _Since
 
 def _refuse_order(stmt: ir.If, name: str) -> None:
     """Threads do not meet under a condition, so what stands there must not need it."""
-    if any(_is_vector(inner) for block in ir.blocks(stmt) for inner in _statements(block)):
+    if any(_is_vector(inner) for block in ir.blocks(stmt) for inner in ir.statements(block)):
         raise NotCompiled(f"{name}: loops of threads under a condition are not done in groups yet")
 
 
 def _done_by(stmt: ir.Stmt) -> _Since:
     """What a statement does to memory, with all inside it."""
-    inside = [stmt, *(one for block in ir.blocks(stmt) for one in _statements(block))]
+    inside = [stmt, *(one for block in ir.blocks(stmt) for one in ir.statements(block))]
     expressions = ir.walk(*(e for one in inside for e in ir.expressions(one)))
     reads = any(isinstance(e, ir.Load) for e in expressions)
     return _Since(reads, any(isinstance(one, ir.Store) for one in inside))
@@ -71,10 +70,3 @@ def _done_by(stmt: ir.Stmt) -> _Since:
 
 def _is_vector(stmt: ir.Stmt) -> bool:
     return isinstance(stmt, ir.For) and stmt.vector
-
-
-def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
-    for stmt in block:
-        yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _statements(inner)

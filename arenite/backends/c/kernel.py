@@ -56,17 +56,10 @@ def function_source(function: ir.Function, name: str, helpers: Helpers) -> str:
     return "\n".join([head, *body, "}", ""])
 
 
-def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
-    for stmt in block:
-        yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _statements(inner)
-
-
 def _used(block: ir.Block) -> Counter[str]:
     """How often names and arrays are read or written."""
     found: Counter[str] = Counter()
-    for stmt in _statements(block):
+    for stmt in ir.statements(block):
         for part in ir.walk(*ir.expressions(stmt)):
             if isinstance(part, ir.Name):
                 found[part.name] += 1
@@ -89,7 +82,7 @@ class _KernelWriter:
     def write(self) -> CKernel:
         kernel, out = self.kernel, self.out
         has_tiles = kernel.tiles != ir.index(1)
-        has_error = any(isinstance(stmt, ir.Require) for stmt in _statements(kernel.body))
+        has_error = any(isinstance(stmt, ir.Require) for stmt in ir.statements(kernel.body))
         sizes = tuple(size for size in kernel.sizes if out.used[size])
         tile = out.expressions.names.get(kernel.tile_var, kernel.tile_var)
         if out.used[ir.WORKER.name]:
@@ -333,7 +326,7 @@ def _is_independent(loop: ir.For) -> bool:
     """Whether the iterations of a loop share nothing at all, and no such loop is inside."""
     if not loop.vector:
         return False
-    inside = list(_statements(loop.body))
+    inside = list(ir.statements(loop.body))
     own = {stmt.name for stmt in inside if isinstance(stmt, ir.Accumulator)}
     for stmt in inside:
         match stmt:
