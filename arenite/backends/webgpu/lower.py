@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
-from arenite.backends.webgpu.reductions import combine_text, neutral, search_text
+from arenite.backends.webgpu.reductions import combine_text, search_text
 from arenite.backends.webgpu.shader import Shader
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import source
+from arenite.codegen.kernels.values import neutral
 from arenite.codegen.maths import definitions
 from arenite.dtype import DType
 from arenite.errors import NotCompiled

@@ -21,17 +21,20 @@ from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
     Values,
+    cast,
     check_dtype,
     compute_dtype,
     guard_expr,
     index_expr,
+    loop,
+    neutral,
     read_dtype,
     stored_dtype,
     zero,
 )
 from arenite.dtype import Kind
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Expr, maximum, product, variables
+from arenite.ir.dim import Dim, Expr, maximum, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     Guard,
@@ -45,7 +48,6 @@ from arenite.ir.ops.access import (
     space_vars,
 )
 from arenite.ir.ops.define import OPS
-from arenite.ir.ops.reductions import greatest, least
 from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 from arenite.schedule.roots import is_made_up
 
@@ -109,14 +111,8 @@ class Builder:
             ir.ArrayArg(name, stored_dtype(node.dtype), "inout" if self._is_reread(node) else "out")
             for node, name in self.stores.items()
         ]
-        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
-        sizes = sorted(
-            {var.symbol for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
-        )
-        loops = ir.LoopKernel(
-            self.kernel.name, tuple(arrays), tuple(sizes), index_expr(n_tiles), "tile", block
-        )
-        return Built(loops, n_tiles, scratch)
+        dims = (*self.kernel.space, *self._dims())
+        return Built.of(self.kernel.name, arrays, dims, n_tiles, block, scratch)
 
     def _dims(self) -> list[Dim]:
         """All sizes the kernel may need, those in attributes too."""
@@ -329,8 +325,7 @@ class Builder:
             self.finish(node, name, scope)
 
     def _loop(self, axis: Axis, block: ir.Block) -> ir.For:
-        is_vector = axis is self.nest.vector
-        return ir.For(axis.var.name, ir.index(0), index_expr(axis.size), block, vector=is_vector)
+        return loop(axis.var.name, axis.size, *block, vector=axis is self.nest.vector)
 
     def accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
         """Declare the accumulator outside the loops and feed it inside; its name."""
@@ -343,18 +338,17 @@ class Builder:
             index = self.nest.map_index(factor.index)
             value = self.values.at(factor.node, index, inner, mask)
             wide = compute_dtype(node.dtype if reduction.op in ("add", "mul") else value.dtype)
-            value = value if value.dtype == wide else ir.Cast(value, wide)
+            value = cast(value, wide)
             if mask is not None:
                 value = ir.Select(mask, value, ir.Const(zero(wide), wide))
             product_of = value if product_of is None else ir.Binary("mul", product_of, value)
         assert product_of is not None
         op = reduction.op
         if op in ("argmax", "argmin"):
-            first = least if op == "argmax" else greatest
             dtype = product_of.dtype
             scope.statements += [
-                ir.Accumulator(name, ir.Const(first(dtype), dtype)),
-                ir.Accumulator(f"{name}_at", ir.index(2**62)),
+                ir.Accumulator(name, ir.Const(neutral(op[3:], dtype), dtype)),
+                ir.Accumulator(f"{name}_at", ir.index(ir.NO_INDEX)),
             ]
             at = index_expr(self.nest.map_index((point[reduction.axes[0]],))[0])
             inner.statements.append(
@@ -363,15 +357,8 @@ class Builder:
             return name
         if product_of.dtype.kind is Kind.BOOL:
             op = {"max": "or", "min": "and"}.get(op, op)
-        start = {
-            "add": 0,
-            "mul": 1,
-            "or": False,
-            "and": True,
-            "max": least(product_of.dtype),
-            "min": greatest(product_of.dtype),
-        }[op]
-        scope.statements.append(ir.Accumulator(name, ir.Const(start, product_of.dtype)))
+        start = ir.Const(neutral(op, product_of.dtype), product_of.dtype)
+        scope.statements.append(ir.Accumulator(name, start))
         inner.statements.append(ir.Accumulate(name, op, product_of))
         return name
 
@@ -383,17 +370,12 @@ class Builder:
         reduction = self.reduction(node)
         if reduction.op in ("argmax", "argmin"):
             at = ir.Name(f"{name}_at")
-            empty = ir.Binary("eq", at, ir.index(2**62))
+            empty = ir.Binary("eq", at, ir.index(ir.NO_INDEX))
             value: ir.Expr = ir.Select(empty, ir.index(0), at)
         else:
-            dtype = node.dtype
-            held = next(
-                s.init.dtype
-                for s in scope.statements
-                if isinstance(s, ir.Accumulator) and s.name == name
-            )
-            value = ir.Name(name, held)
-            value = value if held == dtype else ir.Cast(value, dtype)
+            accumulators = [s for s in scope.statements if isinstance(s, ir.Accumulator)]
+            held = next(one.init.dtype for one in accumulators if one.name == name)
+            value = cast(ir.Name(name, held), node.dtype)
         self.name_scalar(node, value, scope)
 
     def _scalar(self, node: Node, scope: Scope) -> None:
@@ -407,9 +389,7 @@ class Builder:
 
     def name_scalar(self, node: Node, value: ir.Expr, scope: Scope) -> None:
         if not isinstance(value, ir.Name):
-            name = self.values.fresh()
-            scope.statements.append(ir.Let(name, value))
-            value = ir.Name(name, value.dtype)
+            value = self.values.named(value, scope)
         scope.known[node, self.outer_point, None] = value
         if node in self.stores:
             at = index_expr(linear(self.outer_point, node.shape))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, variables
 from arenite.ir.node import nbytes_of
 
 
@@ -34,3 +36,19 @@ class Built:
     tiles: Dim
     scratch: tuple[Scratch, ...] = ()
     choices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        arrays: Iterable[ir.ArrayArg],
+        dims: Iterable[Dim],
+        tiles: Dim,
+        body: ir.Block,
+        scratch: tuple[Scratch, ...] = (),
+    ) -> Built:
+        """`body` for each `tile`, over arrays, then scratch, and the variables of some sizes."""
+        own = [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
+        sizes = sorted({var.symbol for dim in dims for var in variables(dim)})
+        loops = ir.LoopKernel(name, (*arrays, *own), tuple(sizes), index_expr(tiles), "tile", body)
+        return cls(loops, tiles, scratch)

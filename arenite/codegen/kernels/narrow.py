@@ -14,6 +14,7 @@ group is not full, they are read and written one by one instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
@@ -59,12 +60,7 @@ def build_packing(kernel: Kernel) -> Built:
     wide = _WORDS[n] if is_whole else uint8
     read, written = (wide, uint8) if is_pack else (uint8, wide)
     arrays = (ir.ArrayArg("in0", read, "in"), ir.ArrayArg("out0", written, "out"))
-    tiles = ceildiv(groups, TILE_GROUPS)
-    sizes = {part.name for part in ir.walk(index_expr(count)) if isinstance(part, ir.Name)}
-    loops = ir.LoopKernel(
-        kernel.name, arrays, tuple(sorted(sizes)), index_expr(tiles), "tile", body
-    )
-    return Built(loops, tiles)
+    return Built.of(kernel.name, arrays, [count], ceildiv(groups, TILE_GROUPS), body)
 
 
 def _places(n: int, end: Dim | None) -> list[tuple[ir.Expr, ir.Expr | None]]:
@@ -109,6 +105,14 @@ def _pack(dtype: DType, is_whole: bool, count: Dim | None = None) -> ir.Block:
     return lets.stored("out0", places, packed)
 
 
+def _on_bytes(op: str) -> Callable[[_Word, _Word | int], _Word]:
+    def combined(word: _Word, other: _Word | int) -> _Word:
+        right = other.expr if isinstance(other, _Word) else word._each(other)
+        return _Word(ir.Binary(op, word.expr, right))
+
+    return combined
+
+
 @dataclass(frozen=True, slots=True)
 class _Word:
     """A word of bytes that are computed with side by side. Numbers stand for that number in each
@@ -120,24 +124,8 @@ class _Word:
         dtype = self.expr.dtype
         return ir.Const(number * (((1 << dtype.bits) - 1) // 255), dtype)
 
-    def _with(self, op: str, other: _Word | int) -> _Word:
-        right = other.expr if isinstance(other, _Word) else self._each(other)
-        return _Word(ir.Binary(op, self.expr, right))
-
-    def __and__(self, other: _Word | int) -> _Word:
-        return self._with("and", other)
-
-    def __or__(self, other: _Word) -> _Word:
-        return self._with("or", other)
-
-    def __xor__(self, other: _Word | int) -> _Word:
-        return self._with("xor", other)
-
-    def __add__(self, other: _Word | int) -> _Word:
-        return self._with("add", other)
-
-    def __sub__(self, other: _Word | int) -> _Word:
-        return self._with("sub", other)
+    __and__, __or__, __xor__ = _on_bytes("and"), _on_bytes("or"), _on_bytes("xor")
+    __add__, __sub__ = _on_bytes("add"), _on_bytes("sub")
 
     def masked(self, byte: int, mask: int) -> _Word:
         """Some bits of one byte, all others 0."""
