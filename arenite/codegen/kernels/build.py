@@ -54,6 +54,7 @@ from arenite.schedule.roots import is_made_up
 #: A row value needed in two passes is kept, not computed again, from this many operations on.
 KEEP_OPS = 8
 
+_ROW = ir.Name("row")
 #: A value in memory and the place of the element in it, in variables of the space; None for a
 #: position that is compared or counted.
 Access: TypeAlias = tuple[Node | None, Dim]
@@ -142,18 +143,19 @@ class Builder:
             self.made[node] is Role.ROW and self.kernel.axes != ()
         )
 
-    def _name_rows(self, scope: Scope, axes: Sequence[Axis] | None = None) -> None:
+    def _name_rows(
+        self, scope: Scope, axes: Sequence[Axis] | None = None, row: ir.Expr = _ROW
+    ) -> None:
         """Take the row number apart into the row axes."""
-        row: ir.Expr = ir.Name("row")
         axes = self.nest.rows if axes is None else axes
         for k, axis in enumerate(axes):
             below = product([later.size for later in axes[k + 1 :]])
             if below != 1:
                 inner = index_expr(maximum(below, 1))
-                scope.statements.append(ir.Let(axis.var.name, row // inner))
+                scope.let(axis.var.name, row // inner)
                 row = row % inner
             else:
-                scope.statements.append(ir.Let(axis.var.name, row))
+                scope.let(axis.var.name, row)
                 row = ir.index(0)
 
     # What is read and written where, to choose the loops by.

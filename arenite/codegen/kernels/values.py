@@ -141,6 +141,11 @@ class Scope:
     def inner(self) -> Scope:
         return Scope(self)
 
+    def let(self, name: str, value: ir.Expr) -> ir.Name:
+        """A value under a name, from here on."""
+        self.statements.append(ir.Let(name, value))
+        return ir.Name(name, value.dtype)
+
     @property
     def block(self) -> ir.Block:
         return tuple(self.statements)
@@ -225,9 +230,7 @@ class Values:
 
     def named(self, value: ir.Expr, scope: Scope, prefix: str = "t") -> ir.Expr:
         """A name for a value, from here on in the scope."""
-        name = self.fresh(prefix)
-        scope.statements.append(ir.Let(name, value))
-        return ir.Name(name, value.dtype)
+        return scope.let(self.fresh(prefix), value)
 
     def _part(
         self, node: Node, k: int, index: Index, scope: Scope, mask: ir.Expr | None = None
