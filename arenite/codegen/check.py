@@ -6,7 +6,6 @@ is wrong with it. What passes here is lowered without further questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -149,10 +148,13 @@ class _Checker:
         if mask is not None:
             self.expect(mask, ir.BOOL, "the mask")
 
-    def loop_statement(self, loop: ir.For) -> None:
+    def bounds(self, loop: ir.For) -> None:
         for bound in (loop.start, loop.stop):
             if self.expect(bound, self.index, "a bound"):
                 self.fail("a bound differs between iterations of the vector loop around")
+
+    def loop_statement(self, loop: ir.For) -> None:
+        self.bounds(loop)
         if loop.unroll < 0:
             self.fail(f"unroll is {loop.unroll}")
         outside, loop_around, reduced = self.names, self.loop, self.reduced
@@ -163,7 +165,8 @@ class _Checker:
             self.loops += 1
             self.loop = self.loops
             self.reduced = {}
-            self.accumulated = {*_accumulated(loop.body)}
+            inside = ir.statements(loop.body)
+            self.accumulated = {name for stmt in inside for name in ir.changed(stmt)}
         self.define(loop.var, _Binding(self.index, loop.vector))
         inner = loop.body[0] if len(loop.body) == 1 else None
         if loop.vector and isinstance(inner, ir.For) and inner.vector:
@@ -178,9 +181,7 @@ class _Checker:
         """The body of the outer loop of a tile: another vector loop with Lets and Stores."""
         self.where = inner
         self.seen = {}
-        for bound in (inner.start, inner.stop):
-            if self.expect(bound, self.index, "a bound"):
-                self.fail("a bound differs between iterations of the vector loop around")
+        self.bounds(inner)
         self.define(inner.var, _Binding(self.index, True))
         if not all(isinstance(stmt, ir.Let | ir.Store) for stmt in inner.body):
             self.fail("the body of a tile (two vector loops) holds Let and Store only")
@@ -209,7 +210,12 @@ class _Checker:
         if id(expr) in self.seen:
             return self.seen[id(expr)]
         if depth > MAX_DEPTH:
-            self.fail(f"an expression is more than {MAX_DEPTH} deep; name parts of it with Let")
+            # Too deep to be printed as well.
+            where = type(self.where).__name__ if self.where else "its arguments"
+            raise InvalidArgument(
+                f"loop kernel {self.kernel.name}, {where}: an expression is more than {MAX_DEPTH} "
+                "deep; name parts of it with Let"
+            )
         if isinstance(expr, ir.Iterate):
             self.fail("a repetition while a condition holds can be part of a function only")
         varying = False
@@ -308,15 +314,3 @@ class _Checker:
             self.fail(f"{op} is defined for uint32 and uint64, not for {dtype}")
         if dtype == ir.BOOL and op not in _BOOL_OPS:
             self.fail(f"{op} is not defined for bool")
-
-
-def _accumulated(block: ir.Block) -> Iterator[str]:
-    """The accumulators a block changes."""
-    for stmt in block:
-        match stmt:
-            case ir.Accumulate(name):
-                yield name
-            case ir.AccumulateArg(best, at):
-                yield from (best, at)
-        for inner in ir.blocks(stmt):
-            yield from _accumulated(inner)

@@ -275,6 +275,16 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
     return tuple(getattr(stmt, name) for name in stmt.bodies)
 
 
+def changed(stmt: Stmt) -> tuple[str, ...]:
+    """The accumulators that a statement changes itself."""
+    match stmt:
+        case Accumulate(name):
+            return (name,)
+        case AccumulateArg(best, at):
+            return best, at
+    return ()
+
+
 def statements(block: Block) -> Iterator[Stmt]:
     """These statements and all inside them."""
     for stmt in block:

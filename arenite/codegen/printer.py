@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.source import Expressions
+from arenite.codegen.source import Expressions, Statements
 
 
 @singledispatch
@@ -30,8 +30,9 @@ def loop_text(kernel: ir.LoopKernel) -> str:
         lines += [
             f"    shared {array.dtype} {array.name}[{array.count}];" for array in kernel.shared
         ]
-    _block(kernel.body, 1, lines)
-    return "\n".join([*lines, "}"]) + "\n"
+    inside = _Lines(Expressions())
+    inside.block(kernel.body)
+    return "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
 
 
 _QUALIFIER = {"in": "const ", "out": "", "inout": "inout "}
@@ -75,19 +76,15 @@ def expression_text(expr: ir.Expr) -> str:
     return _EXPRESSIONS.text(expr)
 
 
-def _block(block: ir.Block, depth: int, lines: list[str]) -> None:
-    indent = "    " * depth
-    for stmt in block:
-        line = indent + statement_line(stmt)
-        if isinstance(stmt, ir.For | ir.While | ir.If):
-            lines.append(line + " {")
-            _block(stmt.then if isinstance(stmt, ir.If) else stmt.body, depth + 1, lines)
-            if isinstance(stmt, ir.If) and stmt.else_:
-                lines.append(indent + "} else {")
-                _block(stmt.else_, depth + 1, lines)
-            lines.append(indent + "}")
+class _Lines(Statements):
+    """Statements of a kernel, as people read them."""
+
+    def statement(self, stmt: ir.Stmt) -> None:
+        line, blocks = statement_line(stmt), ir.blocks(stmt)
+        if blocks:
+            self.braced(line, blocks[0], *filter(None, blocks[1:]))
         else:
-            lines.append(line)
+            self.line(line)
 
 
 _EXPRESSIONS = Expressions()

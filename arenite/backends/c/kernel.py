@@ -43,7 +43,39 @@ class CKernel:
 def kernel_source(kernel: ir.LoopKernel, name: str) -> CKernel:
     """The function of a kernel, which is called `name`."""
     check(kernel)
-    return _KernelWriter(kernel, name).source()
+    taken = Names(*(array.name for array in kernel.arrays), "tile_begin", "tile_end")
+    write = Expressions(Helpers(), taken=taken)
+    out = StatementWriter(kernel.body, write)
+    for size in (*kernel.sizes, kernel.tile_var, ir.WORKER.name):
+        out.name(size)
+        write.bind_size(size)
+    has_tiles = kernel.tiles != ir.index(1)
+    has_error = any(isinstance(stmt, ir.Require) for stmt in ir.statements(kernel.body))
+    sizes = tuple(size for size in kernel.sizes if out.used[size])
+    tile = write.name(kernel.tile_var)
+    if out.used[ir.WORKER.name]:
+        out.line("const int64_t worker = 0;")
+    if has_tiles:
+        head = f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++)"
+        out.braced(head, kernel.body)
+    else:
+        write.numbers[kernel.tile_var] = 0
+        out.block(kernel.body)
+    parameters = [
+        f"{'const ' if array.role == 'in' else ''}{element_type(array.dtype)} *{array.name}"
+        for array in kernel.arrays
+    ]
+    parameters += [f"int64_t {write.name(s)}" for s in sizes]
+    parameters += ["int64_t tile_begin", "int64_t tile_end"] if has_tiles else []
+    parameters += ["int *error"] if has_error else []
+    head = f"static void {name}("
+    body = _without_unused(write.lines)
+    named = set(re.findall(r"\w+", " ".join(body)))
+    given = [parameter.split(" ")[-1].lstrip("*") for parameter in parameters]
+    body = [*(f"    (void){one};" for one in given if one not in named), *body]
+    lines = [*wrapped(head, parameters or ["void"], ") {"), *body, "}", ""]
+    text = "\n".join(lines)
+    return CKernel(name, text, sizes, write.helpers.names, has_tiles, has_error)
 
 
 def function_source(function: ir.Function, name: str, helpers: Helpers) -> str:
@@ -68,48 +100,6 @@ def _used(block: ir.Block) -> Counter[str]:
         if isinstance(stmt, ir.Store):
             found[stmt.array] += 1
     return found
-
-
-class _KernelWriter:
-    def __init__(self, kernel: ir.LoopKernel, name: str) -> None:
-        self.kernel, self.name = kernel, name
-        arrays = [array.name for array in kernel.arrays]
-        taken = Names(*arrays, "tile_begin", "tile_end")
-        self.write = Expressions(Helpers(), taken=taken)
-        self.out = StatementWriter(kernel.body, self.write)
-        for size in (*kernel.sizes, kernel.tile_var, ir.WORKER.name):
-            self.out.name(size)
-            self.write.bind_size(size)
-
-    def source(self) -> CKernel:
-        kernel, out, write = self.kernel, self.out, self.write
-        has_tiles = kernel.tiles != ir.index(1)
-        has_error = any(isinstance(stmt, ir.Require) for stmt in ir.statements(kernel.body))
-        sizes = tuple(size for size in kernel.sizes if out.used[size])
-        tile = write.name(kernel.tile_var)
-        if out.used[ir.WORKER.name]:
-            out.line("const int64_t worker = 0;")
-        if has_tiles:
-            head = f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++)"
-            out.braced(head, kernel.body)
-        else:
-            write.numbers[kernel.tile_var] = 0
-            out.block(kernel.body)
-        parameters = [
-            f"{'const ' if array.role == 'in' else ''}{element_type(array.dtype)} *{array.name}"
-            for array in kernel.arrays
-        ]
-        parameters += [f"int64_t {write.name(s)}" for s in sizes]
-        parameters += ["int64_t tile_begin", "int64_t tile_end"] if has_tiles else []
-        parameters += ["int *error"] if has_error else []
-        head = f"static void {self.name}("
-        body = _without_unused(write.lines)
-        named = set(re.findall(r"\w+", " ".join(body)))
-        given = [parameter.split(" ")[-1].lstrip("*") for parameter in parameters]
-        body = [*(f"    (void){name};" for name in given if name not in named), *body]
-        lines = [*wrapped(head, parameters or ["void"], ") {"), *body, "}", ""]
-        text = "\n".join(lines)
-        return CKernel(self.name, text, sizes, write.helpers.names, has_tiles, has_error)
 
 
 class StatementWriter(source.Statements):
@@ -262,13 +252,9 @@ def _is_independent(loop: ir.For) -> bool:
         return False
     inside = list(ir.statements(loop.body))
     own = {stmt.name for stmt in inside if isinstance(stmt, ir.Accumulator)}
-    for stmt in inside:
-        match stmt:
-            case ir.Accumulate(name) | ir.AccumulateArg(best=name) if name not in own:
-                return False
-            case ir.Require() | ir.For(vector=True):
-                return False
-    return True
+    is_alone = all(own.issuperset(ir.changed(stmt)) for stmt in inside)
+    ordered = (isinstance(s, ir.Require) or (isinstance(s, ir.For) and s.vector) for s in inside)
+    return is_alone and not any(ordered)
 
 
 def _float_sums(loop: ir.For) -> dict[str, DType]:

@@ -3,6 +3,7 @@ registers, which are variables `c0`, `c1`, ..."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -192,49 +193,39 @@ class Body:
 
     def _instruction(self, instruction: Instruction) -> str:
         op, target, a, b = instruction
-        x, y = self.cell(a), self.cell(b)
-        helpers = self.context.helpers
-        match Ins(op):
-            case Ins.STORE64:
-                return f"*(i64 *)(uintptr_t){x} = {y};"
-            case Ins.CHECK:
-                return f"if ({x} == 0) return {self.context.status} = {y} != 0 ? (int){y} : 1;"
-            case Ins.LOAD8 | Ins.LOAD32 | Ins.LOAD64 as load:
-                kind = {Ins.LOAD8: "u8", Ins.LOAD32: "i32", Ins.LOAD64: "i64"}[load]
-                place = x if b == ZERO else f"({x} + {y})"
-                value = f"*(const {kind} *)(uintptr_t){place}"
-            case Ins.MOV:
-                value = x
-            case Ins.ADD | Ins.SUB | Ins.MUL as sum_:
-                value = f"{x} {_SIGNS[sum_]} {y}"
-            case Ins.LT | Ins.LE | Ins.EQ | Ins.NE as compared:
-                value = f"{x} {_SIGNS[compared]} {y}"
-            case Ins.AND | Ins.OR as both:
-                value = f"{x} != 0 {_SIGNS[both]} {y} != 0"
-            case Ins.NOT:
-                value = f"{x} == 0"
-            case Ins.SELECT:
-                value = f"{x} != 0 ? {y} : {self.cell(target)}"
-            case Ins.MIN | Ins.MAX as one:
-                value = f"{helpers.use(f'{one.name.lower()}_i64')}({x}, {y})"
-            case Ins.DIV | Ins.MOD as one:
-                name = helpers.use("floordiv_i64" if one is Ins.DIV else "mod_i64")
-                value = f"{y} > 0 ? {name}({x}, {y}) : 0"
-            case Ins.CEILDIV:
-                value = f"{y} > 0 ? -{helpers.use('floordiv_i64')}(-{x}, {y}) : 0"
-        return f"{self.cell(target)} = {value};"
+        x, y, into = self.cell(a), self.cell(b), self.cell(target)
+        if op == Ins.STORE64:
+            return f"*(i64 *)(uintptr_t){x} = {y};"
+        if op == Ins.CHECK:
+            return f"if ({x} == 0) return {self.context.status} = {y} != 0 ? (int){y} : 1;"
+        value = _VALUES[Ins(op)]
+        for helper in re.findall(r"\w+_i64", value):
+            self.context.helpers.use(helper)
+        return f"{into} = {value.format(x=x, y=y, into=into)};"
 
 
-_SIGNS = {
-    Ins.ADD: "+",
-    Ins.SUB: "-",
-    Ins.MUL: "*",
-    Ins.LT: "<",
-    Ins.LE: "<=",
-    Ins.EQ: "==",
-    Ins.NE: "!=",
-    Ins.AND: "&&",
-    Ins.OR: "||",
+#: What instructions leave in their registers.
+_VALUES = {
+    Ins.LOAD8: "*(const u8 *)(uintptr_t)({x} + {y})",
+    Ins.LOAD32: "*(const i32 *)(uintptr_t)({x} + {y})",
+    Ins.LOAD64: "*(const i64 *)(uintptr_t)({x} + {y})",
+    Ins.MOV: "{x}",
+    Ins.ADD: "{x} + {y}",
+    Ins.SUB: "{x} - {y}",
+    Ins.MUL: "{x} * {y}",
+    Ins.DIV: "{y} > 0 ? floordiv_i64({x}, {y}) : 0",
+    Ins.CEILDIV: "{y} > 0 ? -floordiv_i64(-{x}, {y}) : 0",
+    Ins.MOD: "{y} > 0 ? mod_i64({x}, {y}) : 0",
+    Ins.MIN: "min_i64({x}, {y})",
+    Ins.MAX: "max_i64({x}, {y})",
+    Ins.LT: "{x} < {y}",
+    Ins.LE: "{x} <= {y}",
+    Ins.EQ: "{x} == {y}",
+    Ins.NE: "{x} != {y}",
+    Ins.AND: "{x} != 0 && {y} != 0",
+    Ins.OR: "{x} != 0 || {y} != 0",
+    Ins.NOT: "{x} == 0",
+    Ins.SELECT: "{x} != 0 ? {y} : {into}",
 }
 #: Dtypes whose elements are for a caller what they are for a kernel.
 _PLAIN = frozenset("float32 float64 int32 int64".split())

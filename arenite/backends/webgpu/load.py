@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.dispatch import Bound, Dispatch, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.dispatch import (
+    Bound,
+    Dispatch,
+    dispatches_of,
+    new_buffer,
+    record,
+    submit,
+)
 from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.memory import Regions, constants_of
 from arenite.backends.webgpu.results import Output, Pending
@@ -123,9 +130,7 @@ class WebGpuProgram:
         if self.load_ns is None:
             began = time.perf_counter_ns()
             places = self._resizer.places(self.compiled.plan)
-            encoder = self.device.device.create_command_encoder()
-            record(encoder, self._bind(self.compiled.load, 0, places, {}))
-            self.device.device.queue.submit([encoder.finish()])
+            submit(self.device, self._bind(self.compiled.load, 0, places, {}))
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
                 on_progress(1, 1)
@@ -261,9 +266,7 @@ class WebGpuProgram:
 
     def _run_alone(self, dispatch: Dispatch) -> None:
         with self._failing():
-            encoder = self.device.device.create_command_encoder()
-            record(encoder, [dispatch])
-            self.device.device.queue.submit([encoder.finish()])
+            submit(self.device, [dispatch])
             self.device.synchronize()
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:

@@ -155,15 +155,17 @@ class _Lowering(source.Statements):
         if self.loop:
             self.statement(stmt)
             return
-        pending = [change for change in _changes_in_vectors(stmt) if _named(change)[0] in declared]
-        changes = {_named(change)[0]: change for change in pending}
+        pending = [
+            change for change in _changes_in_vectors(stmt) if ir.changed(change)[0] in declared
+        ]
+        changes = {ir.changed(change)[0]: change for change in pending}
         for name, change in changes.items():
             if not isinstance(stmt, ir.For) or (not stmt.vector and _is_used(stmt, name)):
                 raise NotCompiled(
                     f"{self.kernel.name}: {name} is summed by threads and read between, which is "
                     "not done on WebGPU yet"
                 )
-            for one, start in zip(_named(change), self.starts(change), strict=True):
+            for one, start in zip(ir.changed(change), self.starts(change), strict=True):
                 own = self.partial[one] = f"{self.identifier(one)}_own"
                 self.line(f"var {own} = {start};")
         self.statement(stmt)
@@ -173,14 +175,14 @@ class _Lowering(source.Statements):
     def starts(self, change: ir.Accumulate | ir.AccumulateArg) -> list[str]:
         if isinstance(change, ir.AccumulateArg):
             # As they are for the whole group: a tie is won by the smaller index.
-            return [self.identifier(name) for name in _named(change)]
+            return [self.identifier(name) for name in ir.changed(change)]
         dtype = self.dtypes[change.name]
         return [self.write.literal(neutral(change.op, dtype), dtype)]
 
     def combine(self, change: ir.Accumulate | ir.AccumulateArg) -> None:
         threads = self.kernel.threads
-        own = [self.partial.pop(name) for name in _named(change)]
-        whole = [self.identifier(name) for name in _named(change)]
+        own = [self.partial.pop(name) for name in ir.changed(change)]
+        whole = [self.identifier(name) for name in ir.changed(change)]
         if isinstance(change, ir.AccumulateArg):
             self.take_over(whole, f"{self.search(change)}(lane, {', '.join(own)})")
             return
@@ -271,7 +273,7 @@ class _Lowering(source.Statements):
 
     def accumulate_arg(self, stmt: ir.AccumulateArg) -> None:
         given = self.texts(stmt.value, stmt.index)
-        found = [self.partial.get(name) or self.identifier(name) for name in _named(stmt)]
+        found = [self.partial.get(name) or self.identifier(name) for name in ir.changed(stmt)]
         self.take_over(found, f"better_{self.search(stmt)}({', '.join([*found, *given])})")
 
     def search(self, change: ir.AccumulateArg) -> str:
@@ -291,10 +293,6 @@ class _Lowering(source.Statements):
             self.line(f"{target} = {name}.{field};")
 
 
-def _named(change: ir.Accumulate | ir.AccumulateArg) -> list[str]:
-    return [change.name] if isinstance(change, ir.Accumulate) else [change.best, change.at]
-
-
 def _changes_in_vectors(
     stmt: ir.Stmt, inside: bool = False
 ) -> Iterator[ir.Accumulate | ir.AccumulateArg]:
@@ -311,7 +309,7 @@ def _is_used(stmt: ir.Stmt, name: str) -> bool:
     """Whether a statement reads an accumulator, or changes it outside of vector loops."""
     if any(isinstance(e, ir.Name) and e.name == name for e in ir.walk(*ir.expressions(stmt))):
         return True
-    if isinstance(stmt, ir.Accumulate | ir.AccumulateArg) and name in _named(stmt):
+    if name in ir.changed(stmt):
         return True
     if isinstance(stmt, ir.For) and stmt.vector:
         return False  # the check has seen to it that it is not read there
