@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from arenite.ir.outline import Outline
 from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
+from arenite.program.loaded import LoadedProgram
 from arenite.program.places import Places, Resizer
 from arenite.program.steps import StepKind
 from arenite.program.value_spec import copy_name
@@ -53,24 +53,16 @@ MAX_BOUND = 16
 _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin end".split()])
 
 
-class WebGpuProgram:
+class WebGpuProgram(LoadedProgram):
     """One program on one device."""
-
-    quick = None  # every call is of the same kind here
 
     def __init__(self, outline: Outline, compiled: Compiled) -> None:
         _refuse(compiled)
-        self.compiled = compiled
+        super().__init__(outline, compiled)
         self.shaders = shaders_of(compiled.image)
         self.names = [one.name for one in (*compiled.load, *compiled.launches)]
-        self.failure: str | None = None
-        self.load_ns: int | None = None
-        self.n_binds = 0
-        self.kept_nbytes = 0  # results are the caller's alone
-        self._outline = outline
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(outline, compiled)
-        self._state_numbers = compiled.frame.numbers("state")
         self._state_set = 0
         self._bound: OrderedDict[tuple[int, ...], list[Dispatch]] = OrderedDict()
         self._is_cancelled = False
@@ -180,11 +172,11 @@ class WebGpuProgram:
 
     def dispatches(self, sizes: dict[str, int]) -> list[Dispatch]:
         """What is recorded for a run of these sizes."""
-        key = (self._state_set, *(sizes[var.name] for var in self._outline.vars))
+        key = (self._state_set, *(sizes[var.name] for var in self.outline.vars))
         found = self._bound.get(key)
         if found is None:
             self.n_binds += 1
-            plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
+            plan = self._resizer.plan_for(sizes) if self.outline.vars else self.compiled.plan
             first = len(self.compiled.load)
             found = self._bind(self.compiled.launches, first, self._places(plan), sizes)
             self._bound[key] = found
@@ -196,7 +188,7 @@ class WebGpuProgram:
     def _places(self, plan: Any) -> Places:
         places = self._resizer.places(plan)
         if self._state_set:
-            places.offset[self._state_numbers] = [*map(self._state_at, self._state_numbers)]
+            places.offset[self.state_numbers] = [*map(self._state_at, self.state_numbers)]
         return places
 
     def _bind(
@@ -216,10 +208,6 @@ class WebGpuProgram:
         return dispatches_of(self.device, bound, self._errors)
 
     # State.
-
-    @cached_property
-    def n_state_sets(self) -> int:
-        return self._resizer.n_state_slots() // max(len(self._state_numbers), 1) or 1
 
     def use_state_set(self, number: int) -> None:
         self._state_set = number
@@ -270,11 +258,11 @@ class WebGpuProgram:
             self.device.synchronize()
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:
-        states = {number: self._content_of(number) for number in self._state_numbers}
+        states = {number: self._content_of(number) for number in self.state_numbers}
         with self._failing():
             self.pack(None)
             self._write_inputs(arrays)
-        plan = self._resizer.plan_for(sizes) if self._outline.vars else self.compiled.plan
+        plan = self._resizer.plan_for(sizes) if self.outline.vars else self.compiled.plan
         places = self._places(plan)
         dispatches = iter(self.dispatches(sizes))
         for launch in self.compiled.launches:
@@ -321,12 +309,6 @@ class WebGpuProgram:
                 )
 
     # Ending.
-
-    def fail(self, why: str) -> None:
-        self.failure = why
-
-    def keep_results(self, keeps: bool) -> None:
-        """There are none to keep."""
 
     def reset(self) -> None:
         self.failure = None
