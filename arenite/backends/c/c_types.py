@@ -97,7 +97,7 @@ def literal(value: bool | int | float, dtype: DType) -> str:
     if dtype.kind is Kind.FLOAT:
         assert math.isfinite(value)
         assert dtype.bits >= 32
-        return repr(float(value)) if dtype.bits == 64 else f"{np.float32(value)}f"
+        return repr(float(value)) if dtype.bits == 64 else f"{np.float32(value)!s}f"
     number = int(value)
     if dtype.kind is Kind.UNSIGNED:
         return f"UINT64_C({number})" if number > 0x7FFFFFFF and dtype.bits == 64 else f"{number}u"

@@ -24,11 +24,10 @@ from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.outline import Outline
 from arenite.program.arguments import capacity_of, check_room, write_to
 from arenite.program.compiled import Compiled
-from arenite.program.loaded import LoadedProgram
+from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.value_spec import copy_name
 
 if TYPE_CHECKING:
-    from arenite.program.loaded import OnPacked, Timings
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]

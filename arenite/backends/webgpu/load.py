@@ -37,13 +37,12 @@ from arenite.ir.outline import Outline
 from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
-from arenite.program.loaded import LoadedProgram
+from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.places import Places, Resizer
 from arenite.program.steps import StepKind
 from arenite.program.value_spec import copy_name
 
 if TYPE_CHECKING:
-    from arenite.program.loaded import OnPacked, Timings
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -239,7 +238,6 @@ class WebGpuProgram(LoadedProgram):
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
-        from arenite.program.loaded import Timings
 
         self.run(arrays, sizes)
         records = np.zeros(len(self.compiled.launches), _STAMP)

@@ -94,26 +94,23 @@ class _Product:
         run = ir.Name("run")
         place = run * RUN + _LANE
         value = self.draft.load(self.x, self._source_row * self.depth + place)
-        most, scale, inverse = (ir.Name(n, float32) for n in ("most", "scale", "inverse"))
-        zero, one = ir.Const(0.0, float32), ir.Const(1.0, float32)
-        spread = ir.Binary("div", most, ir.Const(127.0, float32))
-        is_small = ir.Binary("lt", ir.Name("spread", float32), ir.Const(LEAST_NORMAL, float32))
-        whole = ir.Name("whole", float32)
+        most, spread, scale, inverse, whole = (
+            ir.Name(n, float32) for n in ("most", "spread", "scale", "inverse", "whole")
+        )
+        zero = ir.Const(0.0, float32)
+        is_zero = ir.Binary("eq", scale, zero)
         number = ir.Select(ir.Unary("isnan", whole), zero, whole)
         body: ir.Block = (
             ir.Accumulator("most", zero),
             loop(_LANE.name, RUN, ir.Accumulate("most", "max", ir.Unary("abs", value))),
-            ir.Let("spread", spread),
-            ir.Let("scale", ir.Select(is_small, zero, ir.Name("spread", float32))),
-            ir.Let(
-                "inverse",
-                ir.Select(ir.Binary("eq", scale, zero), zero, ir.Binary("div", one, scale)),
-            ),
+            ir.Let("spread", most / 127.0),
+            ir.Let("scale", ir.Select(spread < LEAST_NORMAL, zero, spread)),
+            ir.Let("inverse", ir.Select(is_zero, zero, 1.0 / scale)),
             ir.Store(_SCALES, ir.Name("tile") * (self.depth // RUN) + run, scale),
             loop(
                 _LANE.name,
                 RUN,
-                ir.Let("whole", ir.Unary("round", ir.Binary("mul", value, inverse))),
+                ir.Let("whole", ir.Unary("round", value * inverse)),
                 ir.Store(_NUMBERS, self._number_at(place), ir.Cast(number, INT8)),
             ),
         )
@@ -148,18 +145,18 @@ class _Product:
     ) -> ir.Block:
         """Whole numbers are summed as such; scales are for the sums."""
         whole, total = ir.Name(f"whole{k}", INT32), ir.Name(f"total{k}", INT32)
-        bias = ir.Const(reader.block.number.bias, INT32)
+        bias = reader.block.number.bias
         x, w = self._number(place, INT32), reader.number(first, _LANE, count)
-        w = ir.Binary("sub", w, bias) if bias.value else w
+        w = w - bias if bias else w
         scale, *least = (reader._scale(one, first) for one in reader.block.scales)
-        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", ir.Binary("mul", x, w))]
+        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", x * w)]
         made: list[ir.Stmt] = [ir.Accumulator(whole.name, ir.Const(0, INT32))]
         if least:
             made.append(ir.Accumulator(total.name, ir.Const(0, INT32)))
             sums.append(ir.Accumulate(total.name, "add", x))
         made.append(loop(_LANE.name, count, *sums))
         for held, factor in zip((whole, total), (scale, *least), strict=False):
-            scaled = ir.Binary("mul", ir.Cast(held, float32), ir.Binary("mul", factor, given))
+            scaled = ir.Cast(held, float32) * (factor * given)
             made.append(ir.Accumulate("sum", "add", scaled))
         return tuple(made)
 
@@ -170,15 +167,15 @@ class _Product:
         x, w = self._number(place, float32), reader.element(first, _LANE, count)
         return (
             ir.Accumulator(part.name, ir.Const(0.0, float32)),
-            loop(_LANE.name, count, ir.Accumulate(part.name, "add", ir.Binary("mul", x, w))),
-            ir.Accumulate("sum", "add", ir.Binary("mul", part, given)),
+            loop(_LANE.name, count, ir.Accumulate(part.name, "add", x * w)),
+            ir.Accumulate("sum", "add", part * given),
         )
 
     def _plain_dot(self) -> ir.Block:
         k = ir.Name("k")
         x = self.draft.load(self.x, self._source_row * self.depth + k)
         w = cast(self.draft.load(self.w, self._weight_row * self.depth + k), float32)
-        return (loop("k", self.depth, ir.Accumulate("sum", "add", ir.Binary("mul", x, w))),)
+        return (loop("k", self.depth, ir.Accumulate("sum", "add", x * w)),)
 
 
 BUILDERS = dict.fromkeys(("matmul_blocks", "matmul_experts"), build_block_product)

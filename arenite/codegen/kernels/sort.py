@@ -82,8 +82,7 @@ class _Sort:
         place = ir.Cast(k, UINT64)
         if self.n_words == 2:
             return [key, place]
-        high = ir.Binary("shift_left", ir.Cast(key, UINT64), ir.Const(32, UINT64))
-        return [ir.Binary("or", high, place)]
+        return [(ir.Cast(key, UINT64) << 32) | place]
 
     def _runs(self) -> ir.Stmt:
         """Words into `b`, then each to its place among those of its run, in `a`."""
@@ -169,7 +168,7 @@ class _Sort:
         half = ir.Binary("and", ir.Name("passes"), ir.index(1)) * self.n
         word = self._load(ir.Name("base") + half + k)[-1]
         if self.n_words == 1:
-            word = ir.Binary("and", word, ir.Const(2**32 - 1, UINT64))
+            word = word & (2**32 - 1)
         place = ir.Name("place")
         value = place if self.node.op == "argsort" else self._element(place)
         at = ir.Name("first") + k * index_expr(self.after)
