@@ -116,7 +116,7 @@ class _Checker:
             case ir.Accumulate(name, op, value):
                 if op not in ir.ACCUMULATE_OPS:
                     self.fail(f"no such way to accumulate: {op!r}")
-                self.operation(op if op != "set" else "max", value.dtype)
+                self.operation(op if op != "set" else "max", value.dtype, ir.BINARY_OPS)
                 self.accumulate(name, op, value)
             case ir.AccumulateArg(best, at, op, value, where):
                 if op not in ("argmax", "argmin") or best == at:
@@ -229,14 +229,10 @@ class _Checker:
             case ir.Load():
                 self.load(expr)
             case ir.Unary(op, x):
-                if op not in ir.UNARY_OPS:
-                    self.fail(f"no such operation: {op!r}")
-                self.operation(op, x.dtype)
+                self.operation(op, x.dtype, ir.UNARY_OPS)
             case ir.Binary(op, a, b):
-                if op not in ir.BINARY_OPS:
-                    self.fail(f"no such operation: {op!r}")
                 self.same(expr, a.dtype, b.dtype)
-                self.operation(op, a.dtype)
+                self.operation(op, a.dtype, ir.BINARY_OPS)
             case ir.Fma(a, b, c):
                 self.same(expr, a.dtype, b.dtype)
                 self.same(expr, a.dtype, c.dtype)
@@ -301,8 +297,10 @@ class _Checker:
         if a != b:
             self.fail(f"{expression_text(expr)} mixes {a} and {b}")
 
-    def operation(self, op: str, dtype: DType) -> None:
-        """Whether the dtype has the operation."""
+    def operation(self, op: str, dtype: DType, known: frozenset[str]) -> None:
+        """Whether there is the operation, and the dtype has it."""
+        if op not in known:
+            self.fail(f"no such operation: {op!r}")
         is_float = dtype.kind is Kind.FLOAT
         if not is_computable(dtype):
             self.fail(f"{dtype} is a storage type: cast it to float32 before {op}")

@@ -53,7 +53,7 @@ class _Steps:
         self.open = _Touched()
         self.inside = _Touched()  # of a thread loop: shared arrays alone
 
-    def block(self, block: ir.Block, is_certain: bool, step: Step, touched: _Touched) -> None:
+    def block(self, block: ir.Block, is_certain: bool, step: Step, since: _Touched) -> None:
         """Statements outside of vector loops, or what each thread does in a thread loop;
         `is_certain` where no condition is around them."""
         for stmt in block:
@@ -61,22 +61,22 @@ class _Steps:
                 case ir.Barrier():
                     if not is_certain:
                         self.complain("a barrier stands under a condition")
-                    touched.clear()
-                case ir.For(vector=True) if touched is self.open:
+                    since.clear()
+                case ir.For(vector=True) if since is self.open:
                     if not is_certain and _combines(stmt, self.kernel.threads):
                         self.complain(f"the group sums {stmt.var} up under a condition")
-                    step(*_touched((stmt,)), "a vector loop")
+                    step(*touched((stmt,)), "a vector loop")
                     self.vector_loop(stmt)
                 case ir.For():
                     for _ in range(2):
                         step(*_of_expressions(stmt), "the bounds of a loop")
-                        self.block(stmt.body, is_certain, step, touched)
+                        self.block(stmt.body, is_certain, step, since)
                 case ir.If():
                     step(*_of_expressions(stmt), "a condition")
                     for inner in ir.blocks(stmt):
-                        self.block(inner, False, step, touched)
+                        self.block(inner, False, step, since)
                 case _:
-                    step(*_touched((stmt,)), "a statement")
+                    step(*touched((stmt,)), "a statement")
 
     def step(self, reads: set[str], writes: set[str], what: str) -> None:
         if self.kernel.threads > 1:
@@ -103,7 +103,7 @@ class _Steps:
                     f"different numbers of iterations; only a loop over 0 .. {self.kernel.threads} "
                     "may hold one"
                 )
-            if {*_touched(loop.body)[0]} & {*_touched(loop.body)[1]} & self.shared:
+            if {*touched(loop.body)[0]} & {*touched(loop.body)[1]} & self.shared:
                 self.complain(f"iterations of {loop.var} read a shared array that others write")
             return
         self.inside.clear()
@@ -134,7 +134,7 @@ def _of_expressions(stmt: ir.Stmt) -> tuple[set[str], set[str]]:
     return {e.array for e in ir.walk(*ir.expressions(stmt)) if isinstance(e, ir.Load)}, set()
 
 
-def _touched(block: ir.Block) -> tuple[set[str], set[str]]:
+def touched(block: ir.Block) -> tuple[set[str], set[str]]:
     """Arrays that statements and all inside them read, and those they write."""
     reads: set[str] = set()
     writes: set[str] = set()

@@ -27,12 +27,7 @@ Range: TypeAlias = tuple[int, int] | None
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
 #: What must be what it is, not only modulo 2**32; an index of an array lies in that, whatever it
 #: is computed from.
-_EXACT = {
-    (ir.For, "start"),
-    (ir.For, "stop"),
-    (ir.AccumulateArg, "index"),
-    (ir.Require, "error"),
-}
+_EXACT = {(ir.For, "start"), (ir.For, "stop"), (ir.AccumulateArg, "index"), (ir.Require, "error")}
 _WRAPPING = frozenset("add sub mul neg".split())
 
 
@@ -170,10 +165,7 @@ class _Narrowing:
         second, two = self.exact(b)
         if op in ("min", "max"):
             choose = min if op == "min" else max
-            return (
-                ir.Binary(op, first, second),
-                (choose(one[0], two[0]), choose(one[1], two[1])),
-            )
+            return (ir.Binary(op, first, second), (choose(one[0], two[0]), choose(one[1], two[1])))
         if one[0] >= 0 and two[0] >= 1:
             # Towards zero is towards minus infinity here, and what devices have.
             if op == "floordiv":

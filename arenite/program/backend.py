@@ -118,13 +118,15 @@ class Backend(ABC):
         code: Code = self.module("compile").compiled(built, on_progress)
         return code
 
-    @abstractmethod
     def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
         """A program in memory, to be run by so many workers where it is they that are counted."""
+        loaded: Loaded = self.module("load").load(outline, compiled)
+        return loaded
 
-    @abstractmethod
     def limits(self, n_workers: int = 1) -> Limits:
-        """What one worker can do at most, when so many work at once."""
+        """What one worker can do at most, when so many work at once; or the device as a whole."""
+        limits: Limits = self.module("limits").limits()
+        return limits
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
@@ -146,9 +148,10 @@ class Backend(ABC):
             f"kernels of device {self.name!r} are cut in one way: there is nothing to tune"
         )
 
-    @abstractmethod
     def assembly(self, kernel: CachedKernel) -> str:
         """What truly runs, as a person reads it."""
+        text: str = self.module("compile").assembly(kernel)
+        return text
 
 
 def backend_of(device: str) -> Backend:

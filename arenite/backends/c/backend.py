@@ -8,11 +8,7 @@ from arenite.errors import NotSupported
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
-    from arenite.ir.outline import Outline
-    from arenite.program.cached_kernel import CachedKernel
-    from arenite.program.compiled import Compiled
     from arenite.program.limits import Limits
-    from arenite.program.loaded import Loaded
     from arenite.schedule import Kernel
 
 #: Points of a kernel's space that a core does in a nanosecond, about.
@@ -34,18 +30,8 @@ class CBackend(Backend):
 
         return bounds(product(kernel.space))[1] // _POINTS_A_NS
 
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> Loaded:
-        from arenite.backends.c.load import CProgram
-
-        return CProgram(outline, compiled)
-
     def limits(self, n_workers: int = 1) -> Limits:
         raise NotSupported("what a core does in C depends on the compiler, and is not measured")
-
-    def assembly(self, kernel: CachedKernel) -> str:
-        from arenite.backends.c.compile import assembly
-
-        return assembly(kernel)
 
 
 BACKEND = CBackend()

@@ -32,22 +32,23 @@ class Expressions(source.Expressions):
         self.taken = taken or Names()
         self.names: dict[str, str] = {}  # what a name is called in C, where that is something else
         self.indices: set[str] = set()  # names that are made of loop variables and sizes
-        self.positive: set[str] = set()  # indices that are never negative
+        self.positive: dict[str, int] = {}  # the least that indices may be which are never negative
         self.numbers: dict[str, int] = {}  # names that are constants
         self._n_parts = 0
 
     def bind(self, name: str, value: ir.Expr) -> None:
         """Learn what a name stands for; a loop variable for what it starts with, or more."""
         self.indices.discard(name)
-        self.positive.discard(name)
+        self.positive.pop(name, None)
         if self.is_index(value):
             self.indices.add(name)
-            if self.is_positive(value):
-                self.positive.add(name)
+            least = self.least(value)
+            if least is not None:
+                self.positive[name] = least
 
     def bind_size(self, name: str) -> None:
         self.indices.add(name)
-        self.positive.add(name)
+        self.positive[name] = 0
 
     # What is known of indices.
 
@@ -64,18 +65,20 @@ class Expressions(source.Expressions):
                 return op in _INDEX_OPS and self.is_index(a) and self.is_index(b)
         return False
 
-    def is_positive(self, expr: ir.Expr) -> bool:
-        """Whether an index is known to be 0 or more."""
+    def least(self, expr: ir.Expr) -> int | None:
+        """The least that an index may be; None where it may be negative."""
         match expr:
             case ir.Const(value):
-                return value >= 0
+                return int(value) if value >= 0 else None
             case ir.Name(name):
-                return name in self.positive
-            case ir.Binary("max", a, b):
-                return self.is_positive(a) or self.is_positive(b)
-            case ir.Binary(op, a, b) if op != "sub":
-                return op in _INDEX_OPS and self.is_positive(a) and self.is_positive(b)
-        return False
+                return self.positive.get(name)
+            case ir.Binary(op, a, b) if op in _INDEX_OPS and op != "sub":
+                known = [x for x in (self.least(a), self.least(b)) if x is not None]
+                if op == "max":
+                    return max(known, default=None)
+                if len(known) == 2:
+                    return _FOLDED[op](*known) if op in ("add", "mul", "min") else 0
+        return None
 
     def number_of(self, expr: ir.Expr) -> int | None:
         """The constant that an index is."""
@@ -92,19 +95,6 @@ class Expressions(source.Expressions):
                     return None
                 return _FOLDED[op](x, y)
         return None
-
-    def _is_divisor(self, expr: ir.Expr) -> bool:
-        match expr:
-            case ir.Const(value):
-                return value > 0
-            case ir.Binary("max", a, b):
-                return self._is_divisor(a) or self._is_divisor(b)
-            case ir.Binary("mul", a, b):
-                return self._is_divisor(a) and self._is_divisor(b)
-            case ir.Binary("add", a, b):
-                pairs = ((a, b), (b, a))
-                return any(self._is_divisor(x) and self.is_positive(y) for x, y in pairs)
-        return False
 
     # Text, and how tightly its outermost operator binds.
 
@@ -200,7 +190,7 @@ class Expressions(source.Expressions):
         if left == (1 if op == "mul" else 0) and op in ("add", "mul"):
             return self.bound(b)
         if op in ("floordiv", "mod"):
-            if self.is_positive(a) and self._is_divisor(b):
+            if self.least(a) is not None and self.least(b):
                 return self.infix("/" if op == "floordiv" else "%", 13, a, b)
             return self._helper(op, ir.INT64, a, b)
         if op in INFIX:
@@ -219,7 +209,8 @@ class Expressions(source.Expressions):
                 return ("false" if op == "lt" else "true"), ATOM
             if op in ("gt", "le") and a == ir.Const(0, a.dtype):
                 return ("false" if op == "gt" else "true"), ATOM
-        if b == ir.index(0) and op in ("ge", "lt") and self.is_index(a) and self.is_positive(a):
+        is_never_negative = self.is_index(a) and self.least(a) is not None
+        if b == ir.index(0) and op in ("ge", "lt") and is_never_negative:
             return ("true" if op == "ge" else "false"), ATOM
         left, right = self.inside(a, 11), self.inside(b, 11)
         if left == right and a.dtype.kind is not Kind.FLOAT:

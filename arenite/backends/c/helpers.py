@@ -35,10 +35,7 @@ _TEMPLATES: dict[Kind, dict[str, str]] = {
         "div": "y == 0 ? 0 : y == -1 ? neg_{s}(x) : ({T})(x / y)",
     },
     Kind.UNSIGNED: _INTEGER
-    | {
-        "shift_right": "y < {bits} ? ({T})(x >> y) : 0",
-        "div": "y == 0 ? 0 : ({T})(x / y)",
-    },
+    | {"shift_right": "y < {bits} ? ({T})(x >> y) : 0", "div": "y == 0 ? 0 : ({T})(x / y)"},
     Kind.FLOAT: _FLOAT,
 }
 #: Functions of the C library: the name for float64; for float32 with an f behind it.

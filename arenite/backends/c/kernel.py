@@ -10,7 +10,6 @@ is there where the kernel has something to require. What is not used of a name i
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,9 +50,9 @@ def kernel_source(kernel: ir.LoopKernel, name: str) -> CKernel:
         write.bind_size(size)
     has_tiles = kernel.tiles != ir.index(1)
     has_error = any(isinstance(stmt, ir.Require) for stmt in ir.statements(kernel.body))
-    sizes = tuple(size for size in kernel.sizes if out.used[size])
+    sizes = tuple(size for size in kernel.sizes if size in out.used)
     tile = write.name(kernel.tile_var)
-    if out.used[ir.WORKER.name]:
+    if ir.WORKER.name in out.used:
         out.line("const int64_t worker = 0;")
     if has_tiles:
         head = f"for (int64_t {tile} = tile_begin; {tile} < tile_end; {tile}++)"
@@ -88,18 +87,10 @@ def function_source(function: ir.Function, name: str, helpers: Helpers) -> str:
     return "\n".join([head, *_without_unused(writer.write.lines), "}", ""])
 
 
-def _used(block: ir.Block) -> Counter[str]:
-    """How often names and arrays are read or written."""
-    found: Counter[str] = Counter()
-    for stmt in ir.statements(block):
-        for part in ir.walk(*ir.expressions(stmt)):
-            if isinstance(part, ir.Name):
-                found[part.name] += 1
-            elif isinstance(part, ir.Load):
-                found[part.array] += 1
-        if isinstance(stmt, ir.Store):
-            found[stmt.array] += 1
-    return found
+def _used(block: ir.Block) -> set[str]:
+    """Names that are read."""
+    parts = ir.walk(*(e for stmt in ir.statements(block) for e in ir.expressions(stmt)))
+    return {part.name for part in parts if isinstance(part, ir.Name)}
 
 
 class StatementWriter(source.Statements):
@@ -126,7 +117,7 @@ class StatementWriter(source.Statements):
     def _scope(self) -> Iterator[None]:
         """Names that are made inside are forgotten behind it."""
         known, taken = self.write, self.write.taken.copy()
-        saved = dict(known.names), set(known.indices), set(known.positive)
+        saved = dict(known.names), set(known.indices), dict(known.positive)
         yield
         known.taken = taken
         known.names, known.indices, known.positive = saved
@@ -158,7 +149,7 @@ class StatementWriter(source.Statements):
                 super().statement(stmt)
 
     def _let(self, name: str, value: ir.Expr) -> None:
-        if not self.used[name]:
+        if name not in self.used:
             return
         number = self.write.number_of(value)
         if number is not None:

@@ -191,6 +191,11 @@ class CProgram(LoadedProgram):
         self._library.close()
 
 
+def load(outline: Outline, compiled: Compiled) -> CProgram:
+    """A program in this process."""
+    return CProgram(outline, compiled)
+
+
 def sources(layout: Layout) -> dict[str, str]:
     """The files that are compiled, by name."""
     name = layout.options.name

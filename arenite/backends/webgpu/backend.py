@@ -8,11 +8,7 @@ from arenite.errors import DeviceUnavailable, NotSupported
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
-    from arenite.backends.webgpu.load import WebGpuProgram
-    from arenite.ir.outline import Outline
     from arenite.program.cached_kernel import CachedKernel
-    from arenite.program.compiled import Compiled
-    from arenite.program.limits import Limits
 
 
 class WebGpuBackend(Backend):
@@ -29,16 +25,6 @@ class WebGpuBackend(Backend):
             return ("wgsl", *open_device(device).identity)
         except DeviceUnavailable:
             return ("wgsl", "no adapter")
-
-    def load(self, outline: Outline, compiled: Compiled, threads: int) -> WebGpuProgram:
-        from arenite.backends.webgpu.load import WebGpuProgram
-
-        return WebGpuProgram(outline, compiled)
-
-    def limits(self, n_workers: int = 1) -> Limits:
-        from arenite.backends.webgpu.limits import limits
-
-        return limits()
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(

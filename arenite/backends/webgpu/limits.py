@@ -55,8 +55,7 @@ def _seconds(device: WebGpuAllocator, body: str, count: int, memory: Any, groups
         )
         resource = {"buffer": memory, "offset": 0, "size": memory.size}
         group = device.device.create_bind_group(
-            layout=pipeline.get_bind_group_layout(0),
-            entries=[{"binding": 0, "resource": resource}],
+            layout=pipeline.get_bind_group_layout(0), entries=[{"binding": 0, "resource": resource}]
         )
 
         def took() -> float:

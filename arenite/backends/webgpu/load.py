@@ -320,6 +320,11 @@ class WebGpuProgram(LoadedProgram):
         self._regions = None
 
 
+def load(outline: Outline, compiled: Compiled) -> WebGpuProgram:
+    """A program on the device of its options."""
+    return WebGpuProgram(outline, compiled)
+
+
 def _refuse(compiled: Compiled) -> None:
     """NotCompiled for programs that are more than launches one after another."""
     kinds = {step.kind for step in compiled.steps} - {StepKind.LAUNCH}

@@ -95,12 +95,8 @@ class Builder:
         body = self._body(scope.inner(), chunk, across)
         row_scope = Scope()
         self._name_rows(row_scope)
-        block: ir.Block
-        if loops.n_rows == 1:
-            block = body
-        else:
-            block = (ir.For("row", first, last, (*row_scope.block, *body)),)
-        return self.loop_kernel(loops.n_tiles, block)
+        rows = (ir.For("row", first, last, (*row_scope.block, *body)),)
+        return self.loop_kernel(loops.n_tiles, body if loops.n_rows == 1 else rows)
 
     def loop_kernel(
         self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.values import index_expr
@@ -24,6 +25,9 @@ class Scratch:
         return nbytes_of((self.count,), self.dtype)
 
 
+Scratches: TypeAlias = tuple[Scratch, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """Loops to lower, and how many tiles they are cut into.
@@ -34,7 +38,7 @@ class Built:
 
     loops: ir.LoopKernel
     tiles: Dim
-    scratch: tuple[Scratch, ...] = ()
+    scratch: Scratches = ()
     choices: tuple[str, ...] = ()
 
     @classmethod
@@ -45,7 +49,7 @@ class Built:
         dims: Iterable[Dim],
         tiles: Dim,
         body: ir.Block,
-        scratch: tuple[Scratch, ...] = (),
+        scratch: Scratches = (),
     ) -> Built:
         """`body` for each `tile`, over arrays, then scratch, and the variables of some sizes."""
         own = [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -30,6 +31,7 @@ TILE_GROUPS = 16_384
 
 _GROUP = ir.Name("group")
 #: The elements of a group as one word, by how many there are.
+_Places: TypeAlias = list[tuple[ir.Expr, ir.Expr | None]]
 _WORDS = {2: BY_NAME["uint16"], 4: BY_NAME["uint32"]}
 
 
@@ -63,7 +65,7 @@ def build_packing(kernel: Kernel) -> Built:
     return Built.of(kernel.name, arrays, [count], ceildiv(groups, TILE_GROUPS), body)
 
 
-def _places(n: int, end: Dim | None) -> list[tuple[ir.Expr, ir.Expr | None]]:
+def _places(n: int, end: Dim | None) -> _Places:
     """Where the n elements, or bytes, of a group are, and whether they are, where all of them may
     end before."""
     places = [_GROUP * n + k for k in range(n)]
@@ -156,9 +158,7 @@ class _Lets:
         self.statements.append(ir.Let(name, word.expr))
         return _Word(ir.Name(name, word.expr.dtype))
 
-    def joined(
-        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], wide: DType
-    ) -> _Word:
+    def joined(self, array: str, places: _Places, wide: DType) -> _Word:
         """Bytes of an array as one word, the first at the low end."""
         words = [
             _Word(ir.Cast(ir.Load(array, place, uint8, exists), wide)).left(8 * k)
@@ -168,9 +168,7 @@ class _Lets:
             words[0] |= word
         return self.named(words[0])
 
-    def stored(
-        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], word: _Word
-    ) -> ir.Block:
+    def stored(self, array: str, places: _Places, word: _Word) -> ir.Block:
         """All statements, and those that put the bytes of a word into an array."""
         word = self.named(word)
         stores = [

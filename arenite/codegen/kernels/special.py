@@ -8,10 +8,9 @@ not depend on each other); `after` is contiguous and so is what vectors run over
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built, Scratch
+from arenite.codegen.kernels.built import Built, Scratches
 from arenite.codegen.kernels.values import (
     cast,
     check_dtype,
@@ -50,9 +49,7 @@ class Draft:
     def load(self, value: Node, at: ir.Expr, mask: ir.Expr | None = None) -> ir.Load:
         return ir.Load(self.names[value], at, read_dtype(value.dtype), mask)
 
-    def finish(
-        self, rows: Dim, row_points: Dim, body: ir.Block, role: Literal["out", "inout"] = "out"
-    ) -> Built:
+    def finish(self, rows: Dim, row_points: Dim, body: ir.Block, role: ir.Role = "out") -> Built:
         """`body` for each `row`."""
         tile_rows = max(1, TILE_POINTS // max(1, bounds(row_points)[1]))
         return self.in_tiles(rows, tile_rows, body, role)
@@ -62,8 +59,8 @@ class Draft:
         rows: Dim,
         tile_rows: Dim,
         body: ir.Block,
-        role: Literal["out", "inout"] = "out",
-        scratch: tuple[Scratch, ...] = (),
+        role: ir.Role = "out",
+        scratch: Scratches = (),
     ) -> Built:
         """`body` for each `row`, so many of them in a tile."""
         first = ir.Name("tile") * index_expr(tile_rows)
@@ -72,11 +69,7 @@ class Draft:
         return self.built(ceildiv(rows, tile_rows), block, role, scratch)
 
     def built(
-        self,
-        tiles: Dim,
-        body: ir.Block,
-        role: Literal["out", "inout"] = "out",
-        scratch: tuple[Scratch, ...] = (),
+        self, tiles: Dim, body: ir.Block, role: ir.Role = "out", scratch: Scratches = ()
     ) -> Built:
         """`body` for each tile."""
         arrays = [
