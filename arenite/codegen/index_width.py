@@ -139,7 +139,7 @@ class _Narrowing:
             case ir.Select(cond, a, b):
                 first, one = self.value(a)
                 second, two = self.value(b)
-                spans = None if one is None or two is None else _joined(one, two)
+                spans = (min(one[0], two[0]), max(one[1], two[1])) if one and two else None
                 return ir.Select(self.value(cond)[0], first, second), spans
             case ir.Binary(op, a, b) if op in _WRAPPING:
                 first, one = self.value(a)
@@ -177,10 +177,6 @@ class _Narrowing:
             ends = [x // y for x in one for y in two]
             return ir.Binary(op, first, second), (min(ends), max(ends))
         return ir.Binary(op, first, second), (_LEAST, _GREATEST)
-
-
-def _joined(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _arithmetic(op: str, a: Range, b: Range) -> Range:

@@ -229,8 +229,7 @@ class _Lowering(source.Statements):
     def store(self, stmt: ir.Store) -> None:
         roots = [stmt.index, stmt.value, *([] if stmt.mask is None else [stmt.mask])]
         at, value, *mask = self.texts(*roots)
-        shared = {array.name: array.dtype for array in self.kernel.shared}
-        if stmt.array in shared:
+        if stmt.array in self.write.shared:
             put = f"{self.identifier(stmt.array)}[u32({at})] = {value};"
         else:
             dtype = self.kernel.array(stmt.array).dtype

@@ -11,8 +11,10 @@ reduction comes in a later pass. Softmax over rows:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
@@ -221,14 +223,10 @@ class Builder:
             ]
             if cost < KEEP_OPS or len(users) < 2:
                 continue
-            for place in rows:
-                if (
-                    place in self.stores
-                    and place.dtype == node.dtype
-                    and users[-1].node is place
-                    and self.stores[place] not in kept.values()
-                ):
-                    kept[node] = self.stores[place]
+            place = users[-1].node
+            is_free = self.stores.get(place) not in (None, *kept.values())
+            if place in rows and is_free and place.dtype == node.dtype:
+                kept[node] = self.stores[place]
         return kept
 
     def _below(self, node: Node) -> dict[Node, None]:
@@ -329,7 +327,7 @@ class Builder:
         """Declare the accumulator outside the loops and feed it inside; its name."""
         reduction = self.reduction(node)
         name = self.values.fresh("acc")
-        product_of: ir.Expr | None = None
+        factors: list[ir.Expr] = []
         point = space_vars(self.kernel.space)
         for factor in reduction.factors(point):
             mask = guard_expr(self._mapped_guards(factor.guards), inner, self.values)
@@ -339,8 +337,8 @@ class Builder:
             value = cast(value, wide)
             if mask is not None:
                 value = ir.Select(mask, value, ir.Const(zero(wide), wide))
-            product_of = value if product_of is None else ir.Binary("mul", product_of, value)
-        assert product_of is not None
+            factors.append(value)
+        product_of = reduce(operator.mul, factors)
         op = reduction.op
         if op in ("argmax", "argmin"):
             dtype = product_of.dtype

@@ -30,8 +30,9 @@ from arenite.schedule.kernel import Kernel
 TILE_GROUPS = 16_384
 
 _GROUP = ir.Name("group")
-#: The elements of a group as one word, by how many there are.
+#: Where bytes or elements are, and whether they are, where that is not certain.
 _Places: TypeAlias = list[tuple[ir.Expr, ir.Expr | None]]
+#: The elements of a group as one word, by how many there are.
 _WORDS = {2: BY_NAME["uint16"], 4: BY_NAME["uint32"]}
 
 
