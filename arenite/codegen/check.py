@@ -254,11 +254,8 @@ class _Checker:
                 if fits and dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED):
                     self.fail(f"a cast that `fits` is to an integer, not to {dtype}")
             case ir.Bitcast(x, dtype):
-                if (
-                    x.dtype.bits != dtype.bits
-                    or not is_storable(dtype)
-                    or ir.BOOL in (x.dtype, dtype)
-                ):
+                is_bool = ir.BOOL in (x.dtype, dtype)
+                if x.dtype.bits != dtype.bits or not is_storable(dtype) or is_bool:
                     self.fail(f"no bitcast from {x.dtype} to {dtype}")
         self.seen[id(expr)] = varying
         return varying

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from arenite.program.limits import Limits
     from arenite.schedule import Kernel
 
-#: Points of a kernel's space that a core does in a nanosecond, about.
-_POINTS_A_NS = 1
-
 
 class CBackend(Backend):
     """Kernels are functions of C in the image; a program is compiled when it is loaded."""
@@ -28,7 +25,7 @@ class CBackend(Backend):
     def estimated_ns(self, kernel: Kernel) -> int:
         from arenite.ir.dim import bounds, product
 
-        return bounds(product(kernel.space))[1] // _POINTS_A_NS
+        return bounds(product(kernel.space))[1]  # a point in a nanosecond, about
 
     def limits(self, n_workers: int = 1) -> Limits:
         raise NotSupported("what a core does in C depends on the compiler, and is not measured")

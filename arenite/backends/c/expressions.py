@@ -189,13 +189,9 @@ class Expressions(source.Expressions):
             return self.bound(a)
         if left == (1 if op == "mul" else 0) and op in ("add", "mul"):
             return self.bound(b)
-        if op in ("floordiv", "mod"):
-            if self.least(a) is not None and self.least(b):
-                return self.infix("/" if op == "floordiv" else "%", 13, a, b)
-            return self._helper(op, ir.INT64, a, b)
-        if op in INFIX:
-            return self.infix(*INFIX[op], a, b)
-        return self._helper(op, ir.INT64, a, b)
+        if op in ("floordiv", "mod") and self.least(a) is not None and self.least(b):
+            return self.infix("/" if op == "floordiv" else "%", 13, a, b)
+        return self.infix(*INFIX[op], a, b) if op in INFIX else self._helper(op, ir.INT64, a, b)
 
     def _comparison(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         if a.dtype.kind is Kind.BOOL and op not in ("eq", "ne"):

@@ -48,8 +48,6 @@ LIBRARY = {
 } | {"round": "rint", "abs": "fabs"}
 
 _DTYPES = {suffix(d): d for d in BY_NAME.values() if d.bits % 8 == 0 and not d.is_block}
-#: The bits of numbers, and what names of their functions call them.
-_WORDS = {"f32": ("float", "uint32_t"), "f64": ("double", "uint64_t")}
 
 
 class Helpers:
@@ -159,8 +157,9 @@ def _is_helper(name: str) -> bool:
 
 def _same_bits(name: str, target: str, source: str) -> str:
     """`f32_of_bits` reads a word as a float, `bits_of_f32` a float as a word."""
-    value, word = _WORDS[target if source == "bits" else source]
-    of, to = (word, value) if source == "bits" else (value, word)
+    dtype = _DTYPES[target if source == "bits" else source]
+    of, to = value_type(dtype), f"uint{dtype.bits}_t"
+    of, to = (to, of) if source == "bits" else (of, to)
     both = f"const union {{ {of} from; {to} to; }} both = {{.from = x}};"
     return function(to, name, f"{of} x", f"{both}\nreturn both.to;")
 

@@ -257,12 +257,8 @@ class _Lowering(source.Statements):
     def accumulate(self, name: str, op: str, value: ir.Expr) -> None:
         target = self.partial.get(name) or self.identifier(name)
         dtype = self.dtypes[name]
-        if (
-            op == "add"
-            and isinstance(value, ir.Binary)
-            and value.op == "mul"
-            and (type_of(dtype) == "f32")
-        ):
+        is_sum = op == "add" and dtype == ir.FLOAT32
+        if is_sum and isinstance(value, ir.Binary) and value.op == "mul":
             a, b = self.texts(value.a, value.b)
             self.line(f"{target} = fma({a}, {b}, {target});")
             return

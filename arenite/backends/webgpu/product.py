@@ -39,11 +39,8 @@ def build_product(kernel: Kernel) -> Built | None:
     if len(reduced) != 1 or any(stage.role is Role.ROW for stage in kernel.stages):
         return None
     node = reduced[0].node
-    if (
-        node.op != "matmul"
-        or node.dtype.kind is not Kind.FLOAT
-        or kernel.stages[0] is not reduced[0]
-    ):
+    is_product = node.op == "matmul" and node.dtype.kind is Kind.FLOAT
+    if not is_product or kernel.stages[0] is not reduced[0]:
         return None
     builder = _Product(kernel)
     return builder.build() if builder.is_square else None

@@ -123,18 +123,13 @@ class _Sort:
             ir.Let("stop", ir.Binary("min", ir.Name("middle") + ir.Name("width"), self.n)),
         )
         pairs = (self.n + ir.Name("width") * 2 - 1) // (ir.Name("width") * 2)
-        merge = ir.For(
-            "step",
-            ir.index(0),
-            ir.Name("passes"),
-            (
-                ir.Let("width", width),
-                ir.Let("source", base + one * self.n),
-                ir.Let("target", base + self.n - one * self.n),
-                ir.For("pair", ir.index(0), pairs, (*bounds_of_pair, *self._merge())),
-            ),
+        body = (
+            ir.Let("width", width),
+            ir.Let("source", base + one * self.n),
+            ir.Let("target", base + self.n - one * self.n),
+            ir.For("pair", ir.index(0), pairs, (*bounds_of_pair, *self._merge())),
         )
-        return (*count, merge)
+        return (*count, ir.For("step", ir.index(0), ir.Name("passes"), body))
 
     def _merge(self) -> ir.Block:
         """One pair: the smaller of the two first words that are left, until none is."""
