@@ -178,4 +178,4 @@ class _Product:
         return (loop("k", self.depth, ir.Accumulate("sum", "add", x * w)),)
 
 
-BUILDERS = dict.fromkeys(("matmul_blocks", "matmul_experts"), build_block_product)
+BUILDERS = {"matmul_blocks": build_block_product, "matmul_experts": build_block_product}
