@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import arenite
-from arenite.backends.cpu.compiling.link import link_object
+from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.lowering.numeric import fma
@@ -85,6 +85,6 @@ def native(b: Builder) -> Callable[[int], None]:
     module = "\n".join(sorted(b.declarations)) + (
         f"\ndefine hidden void @built(ptr %window) {FUNCTION_ATTRIBUTES} {{\n{b.body_text()}\n}}\n"
     )
-    image = link_object(compile_object(module, host()))
+    image = link_objects([compile_object(module, host())])
     code = load_code(image.image)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(image.entries["built"]))

@@ -26,10 +26,16 @@ from arenite.backends.cpu.driver import native
 from arenite.backends.cpu.driver.ir_text import Module
 from arenite.backends.cpu.driver.layout import Team
 from arenite.backends.cpu.driver.native import BoundTable
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.backends.cpu.target import host
-from arenite.program.model_file import code_sections, parse_code, read_model_file, write_model_file
+from arenite.program.model_file import (
+    code_sections,
+    model_bytes,
+    parse_code,
+    read_model_file,
+    write_atomically,
+)
 from arenite.program.table import Ins, aligned_empty
+from tests.runtime.table_builder import TableBuilder
 
 N_LAUNCHES = 200
 REPEATS = 300
@@ -136,7 +142,7 @@ def load_times(folder: Path) -> tuple[float, float]:
     """(ms to read, check and map a file of 1 MiB of code; MiB/s)"""
     image = bytes(2**20)
     path = folder / "bench.arenite"
-    write_model_file(path, code_sections(image, {"kernel": 0}), 62)
+    write_atomically(path, model_bytes(code_sections(image, {"kernel": 0})))
 
     def load() -> None:
         code, _ = parse_code(read_model_file(path))

@@ -14,10 +14,8 @@ and cells. One step is one tick.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from numpy.typing import NDArray
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from arenite.codegen.kernels.built import Scratch
 from arenite.errors import InvalidGraph
@@ -29,7 +27,7 @@ from arenite.memory import Value
 from arenite.pipeline.values import Book, Scope
 from arenite.program.compiled import functions_of
 from arenite.program.launch import Launch
-from arenite.program.steps import NO_CONDITION, ZERO, Cell, HostSpec, Instruction, Step, StepKind
+from arenite.program.steps import NO_CONDITION, ZERO, HostSpec, Instruction, Step, StepKind
 from arenite.program.table import Ins
 from arenite.program.value_spec import ValueSpec
 from arenite.schedule import Branch, Cut, HostCall, Kernel, Loop, Schedule, is_in_memory
@@ -42,23 +40,23 @@ if TYPE_CHECKING:
 Record: TypeAlias = Callable[[Kernel, tuple[int, ...], tuple[int, ...], tuple[int, ...]], Launch]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Lowered:
-    """A program, before it is known where anything lies."""
+    """A program, before it is known where anything lies; `book` has its values and cells."""
 
-    values: list[ValueSpec]
-    load: list[Launch]  # run once, before all else
-    load_kernels: list[Kernel]  # of these launches
-    launches: list[Launch]
-    kernels: list[Kernel]
-    steps: list[Step]
-    cells: list[Cell]
-    constants: list[NDArray[Any]]  # made while compiling
-    outputs: list[int]
-    found: dict[str, int]  # cells of sizes found while running
-    late: dict[Dim, int]  # cells of sizes that depend on these
-    hosts: list[HostSpec]
     book: Book
+    load: list[Launch] = field(default_factory=list)  # run once, before all else
+    load_kernels: list[Kernel] = field(default_factory=list)  # of these launches
+    launches: list[Launch] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    late: dict[Dim, int] = field(default_factory=dict)  # cells of sizes that a run finds
+    hosts: list[HostSpec] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[ValueSpec]:
+        return self.book.values
 
     def lifetimes(self, windows: Windows | None = None) -> list[Value]:
         """What is to be placed: for the order the program is written in, or for all orders that
@@ -92,12 +90,9 @@ class _Lowering:
         late: tuple[Dim, ...],
     ) -> None:
         self.book = Book(graph)
-        self.steps: list[Step] = []
-        self.launches: list[Launch] = []
-        self.kernels: list[Kernel] = []
-        self.at_load: list[Launch] = []
-        self.load_kernels: list[Kernel] = []
-        self.late: dict[Dim, int] = {}
+        self.program = Lowered(self.book)
+        self.steps, self.launches = self.program.steps, self.program.launches
+        self.late, self.hosts = self.program.late, self.program.hosts
         self._scratch = scratch
         self._record = record
         self._load = load
@@ -105,7 +100,6 @@ class _Lowering:
         self._n_constructs = 0
         self._functions = functions_of(graph)
         self._names = graph.names  # of outputs
-        self.hosts: list[HostSpec] = []
 
     def run(self, schedule: Schedule) -> Lowered:
         scope: Scope = {}
@@ -128,27 +122,13 @@ class _Lowering:
         for size in self._late:
             if size not in self.late:
                 raise InvalidGraph(f"no cut of the graph says what size {size} is")
-        outputs = [self.book.number(node, scope) for node in schedule.outputs]
-        return Lowered(
-            values=self.book.values,
-            load=self.at_load,
-            load_kernels=self.load_kernels,
-            launches=self.launches,
-            kernels=self.kernels,
-            steps=self.steps,
-            cells=self.book.cells,
-            constants=self.book.constants,
-            outputs=outputs,
-            found=self.book.found,
-            late=self.late,
-            hosts=self.hosts,
-            book=self.book,
-        )
+        self.program.outputs = [self.book.number(node, scope) for node in schedule.outputs]
+        return self.program
 
     @property
     def _tick(self) -> int:
         """The tick of the step made next."""
-        return len(self.at_load) + len(self.steps)
+        return len(self.program.load) + len(self.steps)
 
     def _eval(self, instructions: Sequence[Instruction]) -> None:
         if instructions:
@@ -206,12 +186,12 @@ class _Lowering:
         self.book.touch(self._tick, *reads, *writes, *scratch)
         launch = self._record(kernel, reads, writes, scratch)
         if kernel.number in self._load:
-            self.at_load.append(launch)
-            self.load_kernels.append(kernel)
+            self.program.load.append(launch)
+            self.program.load_kernels.append(kernel)
         else:
             self.steps.append(Step(StepKind.LAUNCH, len(self.launches)))
             self.launches.append(launch)
-            self.kernels.append(kernel)
+            self.program.kernels.append(kernel)
 
     def _branch(self, branch: Branch, scope: Scope) -> None:
         name = self._construct("branch")

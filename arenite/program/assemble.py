@@ -21,7 +21,7 @@ from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
 from arenite.program.launch import Launch
 from arenite.program.places import Place, Places
-from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.skeleton import Layout, Skeleton
 from arenite.program.steps import straight
 from arenite.program.table import Flag, LaunchTable
 from arenite.program.waits import WaitBook
@@ -41,7 +41,7 @@ class Assembly:
     @classmethod
     def straight(cls, launches: Sequence[Launch], io: Mapping[ValueId, int]) -> Assembly:
         """Of launches alone, for one plan; `io` are the values outside of the arena."""
-        skeleton = laid_out(launches, io, straight(len(launches)), (), {}, {})
+        skeleton = Layout(launches, io, straight(len(launches))).skeleton()
         return cls(launches, skeleton, WaitBook(skeleton, np.zeros((0, 0), np.int64)))
 
     @property

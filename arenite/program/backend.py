@@ -63,19 +63,15 @@ class Trial(Protocol):
 
     def add(self, choices: Sequence[str]) -> None:
         """Compile the kernel in these ways, where it is not yet."""
-        ...
 
     def seconds(self, choice: str, case: int, threads: int) -> float:
         """What a launch takes."""
-        ...
 
     def result(self, choice: str, case: int, threads: int) -> bytes:
         """The bytes that a run leaves behind."""
-        ...
 
     def close(self) -> None:
         """Give its memory back."""
-        ...
 
 
 class Backend(ABC):

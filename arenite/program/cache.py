@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from arenite import __version__, locks
 from arenite.errors import DamagedCache, InvalidArgument
 from arenite.program.model_file import (
-    Content,
     Sections,
     entry_bytes,
     of_key,
@@ -97,15 +96,15 @@ class Cache:
 
         return None if self._folder is None else Path(self._folder)
 
-    def get(self, key: str, machine: int | None = None) -> Sections | None:
+    def get(self, key: str) -> Sections | None:
         """The sections under a key, or None. What is damaged is dropped on the way."""
         path = self._path(key)
         try:
             if path is None:
                 with self._lock:
                     content = self._memory.get(key)
-                return None if content is None else parsed_entry(key, content, machine)
-            found = of_key(key, read_model_file(path, machine, self.cap_nbytes))
+                return None if content is None else parsed_entry(key, content)
+            found = of_key(key, read_model_file(path, self.cap_nbytes))
         except DamagedCache as damage:
             if path is None or os.path.lexists(path):
                 _log.info("a damaged cache entry is dropped: %s", damage)
@@ -115,40 +114,39 @@ class Cache:
             os.utime(path)  # used now: the last to be evicted
         return found
 
-    def put(self, key: str, sections: Mapping[str, Content], machine: int = 0) -> None:
+    def put(self, key: str, sections: Mapping[str, bytes]) -> None:
         """Keep these sections under a key, in place of what was there."""
-        self._keep({key: entry_bytes(key, sections, machine)}, is_synced=True)
+        self._keep({key: entry_bytes(key, sections)}, is_synced=True)
 
-    def put_all(self, entries: Mapping[str, Mapping[str, Content]]) -> None:
+    def put_all(self, entries: Mapping[str, Mapping[str, bytes]]) -> None:
         """Keep many small entries at once, which a crash of the system may damage."""
-        contents = {key: entry_bytes(key, sections, 0) for key, sections in entries.items()}
+        contents = {key: entry_bytes(key, sections) for key, sections in entries.items()}
         self._keep(contents, is_synced=False)
 
     def obtain(
         self,
         key: str,
-        build: Callable[[], Mapping[str, Content]],
-        machine: int = 0,
+        build: Callable[[], Mapping[str, bytes]],
         needs: Collection[str] = (),
     ) -> Sections:
         """The sections under a key, built by exactly one of those who ask for it at once; an entry
         without the sections it `needs` is built anew."""
-        found = self._whole(key, machine, needs)
+        found = self._whole(key, needs)
         if found is not None:
             return found
         with self.holding(key):
-            found = self._whole(key, machine, needs)
+            found = self._whole(key, needs)
             if found is None:
                 sections = build()
-                self.put(key, sections, machine)
-                found = self.get(key, machine)
+                self.put(key, sections)
+                found = self.get(key)
                 if found is None:  # over the cap by itself, or removed by another process
-                    found = parsed_entry(key, entry_bytes(key, sections, machine), machine)
+                    found = parsed_entry(key, entry_bytes(key, sections))
         return found
 
-    def _whole(self, key: str, machine: int, needs: Collection[str]) -> Sections | None:
+    def _whole(self, key: str, needs: Collection[str]) -> Sections | None:
         """What is under a key, if it has these sections; else it is dropped."""
-        found = self.get(key, machine)
+        found = self.get(key)
         if found is None or found.keys() >= {*needs}:
             return found
         _log.info("a cache entry without %s is dropped", ", ".join({*needs} - found.keys()))

@@ -29,8 +29,9 @@ from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from arenite.program.frame import Frame, prepared
 from arenite.program.lazy_sequence import Later, LaterMapping
 from arenite.program.options import Options
+from arenite.program.record_json import record_from_json, to_json
 from arenite.program.steps import Cell, HostSpec, Pointer, Step, written
-from arenite.program.value_spec import ValueSpec, value_from_json, value_to_json
+from arenite.program.value_spec import ValueSpec
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SCHEMA = 7
+SCHEMA = 8
 #: What reading bytes that are no program raises.
 _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
 
@@ -109,9 +110,9 @@ class Compiled:
             "lengths": [len(some) for some in (self.load, self.launches, self.steps, self.cells)],
             "outputs": self.outputs,
             "found": self.found,
-            "hosts": [[h.function, h.reads, h.write, h.addresses] for h in self.hosts],
+            "hosts": to_json(self.hosts),
             "constants": [[str(array.dtype), array.shape] for array in self.constants],
-            "values": {number: value_to_json(self.values[number]) for number in sorted(shown)},
+            "values": to_json({number: self.values[number] for number in sorted(shown)}),
         }
         kernels = (*self.load_kernels, *self.kernels)
         return {
@@ -146,7 +147,9 @@ class Compiled:
         n_values = len(frame.kinds)
         if n_load != len(frame.load_order) or n_launches != len(frame.skeleton.ticks):
             raise DamagedCache("the launches are not those of the frame")
-        shown = {int(number): value_from_json(one) for number, one in data["values"].items()}
+        shown = {
+            int(number): record_from_json(ValueSpec, one) for number, one in data["values"].items()
+        }
         outputs = tuple(map(int, data["outputs"]))
         if not {*outputs, *shown} <= set(range(n_values)):
             raise DamagedCache("outputs do not fit the values")
@@ -188,7 +191,7 @@ class Compiled:
             cells=later("cells", n_cells),
             found={str(name): int(cell) for name, cell in data["found"].items()},
             late=LaterMapping(lambda: objects().late),
-            hosts=tuple(map(_host_from_json, data["hosts"])),
+            hosts=tuple(record_from_json(HostSpec, one) for one in data["hosts"]),
         )
         object.__setattr__(program, "_frame", frame)
         return program
@@ -206,11 +209,6 @@ def _reading(read: Callable[[], T]) -> Callable[[], T]:
             raise DamagedCache(f"a program that cannot be read: {error!r}") from None
 
     return reading
-
-
-def _host_from_json(data: list[Any]) -> HostSpec:
-    function, reads, write, addresses = data
-    return HostSpec(int(function), tuple(map(int, reads)), int(write), tuple(map(int, addresses)))
 
 
 def functions_of(graph: Graph) -> list[HostFunction]:

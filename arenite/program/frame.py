@@ -24,12 +24,12 @@ from arenite.memory.values import REGIONS as PLAN_REGIONS
 from arenite.program.assemble import Assembly
 from arenite.program.dim_json import dim_from_json, dim_to_json
 from arenite.program.places import NOWHERE, Numbers, Resizer
-from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.skeleton import Layout, Skeleton
 from arenite.program.steps import Step, StepKind
 from arenite.program.waits import (
     MAX_KEPT,
-    KnownWaits,
     WaitBook,
+    Waits,
     found_waits,
     moving_values,
     waits_from_arrays,
@@ -69,10 +69,10 @@ class Frame(NamedTuple):
     dims: tuple[Dim, ...]
     skeleton: Skeleton
     moving: Numbers  # a row a block: values whose bytes differ from bind to bind
-    known: tuple[KnownWaits, ...]
+    known: tuple[Waits, ...]
     below: Below | None  # who stands on whom in the work region
     load: Skeleton  # of the load step, with a segment behind each part
-    load_known: tuple[KnownWaits, ...]
+    load_known: tuple[Waits, ...]
     load_order: Numbers  # the launches of the load step, as the program counts them
     part_of: Numbers  # the part that gives a constant's pages back,
     given_back: Numbers  # and the constant
@@ -113,15 +113,15 @@ class Frame(NamedTuple):
         outside = [k for k, value in enumerate(values) if value.kind in _OUTSIDE]
         io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
         pointers = compiled.pointers
-        skeleton = laid_out(
+        skeleton = Layout(
             compiled.launches, io, compiled.steps, compiled.cells, pointers, compiled.late
-        )
+        ).skeleton()
         targets = {value: pointer.targets for value, pointer in pointers.items()}
-        known: tuple[KnownWaits, ...] = ()
+        known: tuple[Waits, ...] = ()
         if compiled.plan.made_for == CONCURRENCY:
             # Data alone is waited for, wherever values lie.
-            waits = found_waits(skeleton, apart(compiled.launches, targets))
-            known, moving = (KnownWaits(np.zeros(0, np.uint8), waits),), NOTHING_MOVES
+            known = (found_waits(skeleton, apart(compiled.launches, targets)),)
+            moving = NOTHING_MOVES
         else:
             # Packed values and states keep their bytes, and so does what lies outside.
             moving = moving_values(
@@ -153,7 +153,7 @@ class Frame(NamedTuple):
             moving,
             known,
             None,
-            laid_out([compiled.load[k] for k in load_order], io, steps, (), {}, {}),
+            Layout([compiled.load[k] for k in load_order], io, steps).skeleton(),
             (),
             np.array(load_order, np.int64),
             np.array(list(given_back.values()), np.int64),

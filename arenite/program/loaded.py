@@ -36,7 +36,6 @@ class Quick(Protocol):
 
     def run(self, arrays: Sequence[Any], out: Sequence[Any] | None) -> list[Array] | None:
         """Run, if these are arrays like those before; else do nothing, and give None."""
-        ...
 
 
 class Loaded(Protocol):
@@ -49,79 +48,62 @@ class Loaded(Protocol):
     @property
     def failure(self) -> str | None:
         """Why there can be no run before `reset`."""
-        ...
 
     def fail(self, why: str) -> None:
         """Let no run begin before `reset`."""
-        ...
 
     @property
     def load_ns(self) -> int | None:
         """What computing the packed values took, once they are there."""
-        ...
 
     @property
     def n_binds(self) -> int:
         """How often the program was bound to sizes."""
-        ...
 
     @property
     def kept_nbytes(self) -> int:
         """What is kept for the next results, of those the caller has let go of."""
-        ...
 
     @property
     def n_state_sets(self) -> int:
         """How many copies of every state there are."""
-        ...
 
     @property
     def quick(self) -> Quick | None:
         """For arrays like those of the last run, where the device has a short way for them."""
-        ...
 
     def run(
         self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
         """Run with arrays that fit; the results as new arrays, or written into those of `out`,
         where None stands for a new one."""
-        ...
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:
         """Run launch by launch with every byte watched, where the device can."""
-        ...
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         """Run once with time stamps."""
-        ...
 
     def pack(self, on_progress: OnPacked | None) -> None:
         """Compute now what depends on constants alone, if it is not there yet."""
-        ...
 
     def keep_results(self, keeps: bool) -> None:
         """Whether memory of large results is kept for the next ones."""
-        ...
 
     def state(self, number: int) -> AbstractContextManager[NDArray[np.uint8]]:
         """The bytes of a state, by number of the value, to read and to write."""
-        ...
 
     def use_state_set(self, number: int) -> None:
         """From now on runs, and `state`, work on this copy of every state."""
-        ...
 
     def verify(self, schedule: Callable[[], Schedule]) -> None:
         """Prove the order on final addresses; RaceFound or InvalidPlan."""
-        ...
 
     def cancel(self) -> None:
         """End the run in progress, from another thread."""
-        ...
 
     def reset(self) -> None:
         """After a failure: all but the states is as it was before the first run."""
-        ...
 
     def close(self) -> None:
         """Give every byte back."""

@@ -1,13 +1,12 @@
 """The file of a compiled model: named sections behind a checked header.
 
-In: sections of bytes, or arrays. Out: the same bytes as memoryviews of memory of our own, after
+In: sections of bytes. Out: the same bytes as memoryviews of memory of our own, after
 every check; or DamagedCache. Little-endian, offsets from the start of the file:
 
-     0  magic "ARENITE" + format byte      8    directory, 32 bytes a section:
+     0  magic "ARENITE" + format byte      8    directory, 24 bytes a section:
      8  file length                        8      kind (up to 8 ASCII bytes)  8
-    16  section count                      4      offset                      8
-    20  machine                            4      byte length                 8
-    24  SHA-256 of all bytes after 64     32      element count               8
+    16  section count                      8      offset                      8
+    24  SHA-256 of all bytes after 64     32      byte length                 8
     56  zero                               8    sections, each 64-byte aligned
 
 The checksum finds damage, not an attacker: who can write the folder can write code. Hence file and
@@ -17,75 +16,64 @@ folder must belong to the user, and nobody else may write them.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from arenite.errors import DamagedCache, InvalidArgument
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-    from typing_extensions import Buffer
-
-#: What a section may be made of: bytes, or an array, whose elements are then counted.
-Content: TypeAlias = "Buffer | NDArray[Any]"
 Sections: TypeAlias = dict[str, memoryview]
 
-MAGIC = b"ARENITE\x01"
+MAGIC = b"ARENITE\x02"
 ALIGNMENT = 64
 #: The section in which an entry of the cache holds its key.
 KEY_SECTION = "key"
 MAX_SECTIONS = 1024
 
-_HEADER = struct.Struct("<8sQII32s8s")
-_ENTRY = struct.Struct("<8sQQQ")
-_PLACE = struct.Struct("<II")  # offset in the code, start of the name
+_HEADER = struct.Struct("<8sQQ32s8s")
+_ENTRY = struct.Struct("<8sQQ")
 _ZERO = bytes(8)
 
 
-def model_bytes(sections: Mapping[str, Content], machine: int) -> bytes:
+def model_bytes(sections: Mapping[str, bytes]) -> bytes:
     """The whole file of these sections."""
     if len(sections) > MAX_SECTIONS:
         raise InvalidArgument(f"{len(sections)} sections; a model file has at most {MAX_SECTIONS}")
-    contents: Mapping[str, Any] = sections  # arrays are told to be buffers from Python 3.12 on
-    views = {_kind(name): memoryview(content) for name, content in contents.items()}
-    end = _HEADER.size + _ENTRY.size * len(views)
+    end = _HEADER.size + _ENTRY.size * len(sections)
     directory = bytearray()
     body = bytearray()
     first = -(-end // ALIGNMENT) * ALIGNMENT
-    for kind, view in views.items():
+    for name, content in sections.items():
         body += bytes(-len(body) % ALIGNMENT)
-        n_elements = view.nbytes // view.itemsize if view.nbytes else 0
-        directory += _ENTRY.pack(kind, first + len(body), view.nbytes, n_elements)
-        body += view.tobytes()
+        directory += _ENTRY.pack(_kind(name), first + len(body), len(content))
+        body += content
     rest = bytes(directory) + bytes(first - end) + bytes(body)
     digest = hashlib.sha256(rest).digest()
     nbytes = _HEADER.size + len(rest)
-    return _HEADER.pack(MAGIC, nbytes, len(views), machine, digest, _ZERO) + rest
+    return _HEADER.pack(MAGIC, nbytes, len(sections), digest, _ZERO) + rest
 
 
-def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memoryview]:
-    """The sections of a whole file; raises DamagedCache. `machine`: the only one accepted."""
+def parse_model(data: memoryview) -> Sections:
+    """The sections of a whole file; raises DamagedCache."""
     if len(data) < _HEADER.size:
         raise DamagedCache(f"{len(data)} bytes are no model file")
     _check_head(data, len(data))
-    _, nbytes, n_sections, found_machine, digest, _ = _HEADER.unpack_from(data)
+    _, nbytes, n_sections, digest, _ = _HEADER.unpack_from(data)
     if hashlib.sha256(data[_HEADER.size :]).digest() != digest:
         raise DamagedCache("the checksum does not match")
-    if machine is not None and found_machine != machine:
-        raise DamagedCache(f"made for machine {found_machine}, not {machine}")
     if n_sections > MAX_SECTIONS or _HEADER.size + n_sections * _ENTRY.size > nbytes:
         raise DamagedCache(f"a directory of {n_sections} sections does not fit")
     first = _HEADER.size + n_sections * _ENTRY.size
     sections: dict[str, memoryview] = {}
     for index in range(n_sections):
-        entry = _ENTRY.unpack_from(data, _HEADER.size + index * _ENTRY.size)
-        kind, offset, length, n_elements = entry
+        kind, offset, length = _ENTRY.unpack_from(data, _HEADER.size + index * _ENTRY.size)
         try:
             name = kind.rstrip(b"\0").decode("ascii")
         except UnicodeDecodeError:
@@ -94,24 +82,17 @@ def parse_model(data: memoryview, machine: int | None = None) -> dict[str, memor
             raise DamagedCache(f"section {index} has the name {name!r}, none or a second time")
         if length > nbytes or not first <= offset <= nbytes - length or offset % ALIGNMENT:
             raise DamagedCache(f"section {name}: {length} bytes at {offset} are not in the file")
-        if bool(length) != bool(n_elements) or (n_elements and length % n_elements):
-            raise DamagedCache(f"section {name}: {n_elements} elements in {length} bytes")
         sections[name] = data[offset : offset + length]
     return sections
 
 
 def _check_head(head: memoryview | bytes, n_found: int) -> None:
     """DamagedCache unless these bytes begin a file of this format that is as long as was found."""
-    magic, nbytes, _, _, _, zero = _HEADER.unpack_from(head)
+    magic, nbytes, _, _, zero = _HEADER.unpack_from(head)
     if magic != MAGIC or zero != _ZERO:
         raise DamagedCache(f"not a model file of this format: it begins with {magic!r}")
     if nbytes != n_found:
         raise DamagedCache(f"{n_found} bytes; the header says {nbytes}")
-
-
-def write_model_file(path: str | Path, sections: Mapping[str, Content], machine: int) -> None:
-    """Write by way of a temporary file beside it, so that readers see all of it or nothing."""
-    write_atomically(path, model_bytes(sections, machine))
 
 
 def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -> None:
@@ -134,9 +115,7 @@ def write_atomically(path: str | Path, content: bytes, is_synced: bool = True) -
         raise
 
 
-def read_model_file(
-    path: str | Path, machine: int | None = None, max_nbytes: int | None = None
-) -> dict[str, memoryview]:
+def read_model_file(path: str | Path, max_nbytes: int | None = None) -> Sections:
     """The sections of a file; raises DamagedCache, also for a file that others could write, and for
     one of more than `max_nbytes`. No more is read, or asked of memory, than the header accounts
     for."""
@@ -146,7 +125,7 @@ def read_model_file(
         raise DamagedCache(f"{path} can't be opened: {error.strerror}") from None
     try:
         data = _content(descriptor, max_nbytes)
-        return parse_model(memoryview(data).toreadonly(), machine)
+        return parse_model(memoryview(data).toreadonly())
     except (DamagedCache, OSError) as error:
         raise DamagedCache(f"{path}: {error}") from None
     finally:
@@ -176,16 +155,16 @@ def _content(descriptor: int, max_nbytes: int | None) -> bytearray:
     return data
 
 
-def entry_bytes(key: str, sections: Mapping[str, Content], machine: int) -> bytes:
+def entry_bytes(key: str, sections: Mapping[str, bytes]) -> bytes:
     """The file of an entry, which says what it is."""
     if KEY_SECTION in sections:
         raise InvalidArgument(f"the section {KEY_SECTION!r} of an entry is for its key")
-    return model_bytes({KEY_SECTION: key.encode(), **sections}, machine)
+    return model_bytes({KEY_SECTION: key.encode(), **sections})
 
 
-def parsed_entry(key: str, content: bytes, machine: int | None) -> Sections:
+def parsed_entry(key: str, content: bytes) -> Sections:
     """The sections of an entry in memory; DamagedCache."""
-    return of_key(key, parse_model(memoryview(content), machine))
+    return of_key(key, parse_model(memoryview(content)))
 
 
 def of_key(key: str, sections: Sections) -> Sections:
@@ -200,31 +179,17 @@ def of_key(key: str, sections: Sections) -> Sections:
 
 def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:
     """Code and where its functions begin, as sections."""
-    names = bytearray()
-    places = bytearray()
-    for name, offset in entries.items():
-        places += _PLACE.pack(offset, len(names))
-        names += name.encode() + b"\0"
-    return {"code": image, "entries": bytes(places), "names": bytes(names)}
+    return {"code": image, "entries": json.dumps(entries).encode()}
 
 
-def parse_code(sections: Mapping[str, memoryview]) -> tuple[memoryview, dict[str, int]]:
+def parse_code(sections: Sections) -> tuple[memoryview, dict[str, int]]:
     """(code, function name -> offset) of a file's sections; raises DamagedCache."""
-    missing = [name for name in ("code", "entries", "names") if name not in sections]
-    if missing:
-        raise DamagedCache(f"no section {', '.join(missing)}")
-    code, places, names = sections["code"], sections["entries"], sections["names"].tobytes()
-    if len(places) % _PLACE.size:
-        raise DamagedCache(f"{len(places)} bytes are no whole number of entries")
-    entries = {}
-    for offset, name_start in _PLACE.iter_unpack(places):
-        name_end = names.find(b"\0", name_start)
-        if offset >= len(code) or name_end < 0:
-            raise DamagedCache(f"an entry at {offset} of {len(code)} bytes of code, or its name")
-        try:
-            entries[names[name_start:name_end].decode()] = offset
-        except UnicodeDecodeError:
-            raise DamagedCache("an entry whose name is not UTF-8") from None
+    try:
+        code, entries = sections["code"], json.loads(bytes(sections["entries"]))
+        if any(type(at) is not int or not 0 <= at < len(code) for at in entries.values()):
+            raise DamagedCache(f"an entry outside of {len(code)} bytes of code")
+    except (AttributeError, KeyError, RecursionError, ValueError) as problem:
+        raise DamagedCache(f"no code with its entries: {problem!r}") from None
     return code, entries
 
 

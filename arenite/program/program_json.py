@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arenite.ir.dim import Dim
-from arenite.ir.node import Origin
 from arenite.program.cached_kernel import CachedKernel, KernelArray, ModuleText, Program
-from arenite.program.dim_json import dim_from_json, dim_to_json
+from arenite.program.dim_json import dim_from_json
 from arenite.program.launch import Launch
-from arenite.program.steps import Cell, Step, StepKind
-from arenite.program.value_spec import (
-    ValueSpec,
-    dims_from_json,
-    dims_to_json,
-    value_from_json,
-    value_to_json,
-)
+from arenite.program.record_json import fields_from_json, record_from_json, to_json
+from arenite.program.steps import Cell, Step
+from arenite.program.value_spec import ValueSpec
 
 if TYPE_CHECKING:
     from arenite.program.compiled import Compiled
@@ -42,26 +36,21 @@ class Objects:
     late: Mapping[Dim, int]
 
 
+#: Of each part that is a row of records, what these are.
+_RECORDS = {"load": Launch, "launches": Launch, "values": ValueSpec, "steps": Step, "cells": Cell}
+
+
 def objects_to_json(program: Compiled) -> dict[str, Any]:
-    return {
-        "load": [_launch_to_json(launch) for launch in program.load],
-        "launches": [_launch_to_json(launch) for launch in program.launches],
-        "values": [value_to_json(value) for value in program.values],
-        "steps": [[s.kind.value, s.a, s.b, s.c, s.instructions] for s in program.steps],
-        "cells": [_cell_to_json(cell) for cell in program.cells],
-        "late": [[dim_to_json(size), cell] for size, cell in program.late.items()],
-    }
+    found = {part: to_json(tuple(getattr(program, part))) for part in _RECORDS}
+    return found | {"late": to_json(tuple(program.late.items()))}
 
 
 def objects_from_json(data: Mapping[str, Any]) -> Objects:
-    return Objects(
-        tuple(map(_launch_from_json, data["load"])),
-        tuple(map(_launch_from_json, data["launches"])),
-        tuple(map(value_from_json, data["values"])),
-        tuple(map(_step_from_json, data["steps"])),
-        tuple(map(_cell_from_json, data["cells"])),
-        {dim_from_json(size): int(cell) for size, cell in data["late"]},
-    )
+    rows: dict[str, Any] = {
+        part: tuple(record_from_json(kind, one) for one in data[part])
+        for part, kind in _RECORDS.items()
+    }
+    return Objects(**rows, late={dim_from_json(size): int(cell) for size, cell in data["late"]})
 
 
 def kernels_to_json(kernels: Sequence[CachedKernel]) -> dict[str, Any]:
@@ -91,75 +80,24 @@ def kernels_from_json(
     )
 
 
-def _step_from_json(data: list[Any]) -> Step:
-    kind, a, b, c, instructions = data
-    program = []
-    for given in instructions:
-        op, dst, first, second = map(int, given)
-        program.append((op, dst, first, second))
-    return Step(StepKind(kind), int(a), int(b), int(c), tuple(program))
-
-
-def _cell_to_json(cell: Cell) -> list[Any]:
-    if cell.size is not None:
-        return ["size", dim_to_json(cell.size)]
-    return ["run", 0] if cell.address is None else ["address", cell.address]
-
-
-def _cell_from_json(data: list[Any]) -> Cell:
-    kind, content = data
-    if kind == "size":
-        return Cell(size=dim_from_json(content))
-    return Cell(address=int(content)) if kind == "address" else Cell()
-
-
-def _launch_to_json(launch: Launch) -> list[Any]:
-    return [
-        launch.name,
-        launch.entry,
-        launch.arrays,
-        launch.reads,
-        launch.writes,
-        dims_to_json(launch.sizes),
-        dim_to_json(launch.tiles),
-        launch.cost_ns,
-    ]
-
-
-def _launch_from_json(data: list[Any]) -> Launch:
-    name, entry, arrays, reads, writes, sizes, tiles, cost_ns = data
-    return Launch(
-        str(name),
-        int(entry),
-        tuple(map(int, arrays)),
-        tuple(map(int, reads)),
-        tuple(map(int, writes)),
-        dims_from_json(sizes),
-        dim_from_json(tiles),
-        int(cost_ns),
-    )
-
-
 def _nameless(kernel: CachedKernel) -> str:
     """Its code; layers repeat, and so do texts that differ in the name alone."""
     return kernel.code.replace(kernel.entry_point, NAME)
+
+
+#: What is kept of a kernel as it is.
+_KERNEL_FIELDS = (
+    *("outs", "ins", "global_size", "local_size", "host_parallel_safe", "reads_nbytes"),
+    *("writes_nbytes", "arithmetic", "border", "origins"),
+)
 
 
 def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str, Any]:
     return {
         "function": kernel.program.entry_point,
         "code": codes[_nameless(kernel)],
-        "outs": kernel.outs,
-        "ins": kernel.ins,
         "roles": [array.role for array in kernel.arrays],
-        "global": dims_to_json(kernel.global_size),
-        "local": None if kernel.local_size is None else dims_to_json(kernel.local_size),
-        "parallel": kernel.host_parallel_safe,
-        "reads": dim_to_json(kernel.reads_nbytes),
-        "writes": dim_to_json(kernel.writes_nbytes),
-        "arithmetic": {name: dim_to_json(dim) for name, dim in kernel.arithmetic.items()},
-        "border": kernel.border,
-        "origins": [[o.file, o.line, o.name] for o in kernel.origins],
+        "fields": {name: to_json(getattr(kernel, name)) for name in _KERNEL_FIELDS},
     }
 
 
@@ -184,24 +122,10 @@ def _kernel_from_json(
         program=Program(str(data["function"]), launch.entry, program.image),
         device=program.options.device,
         code=str(codes[data["code"]]).replace(NAME, launch.name),
-        outs=tuple(map(int, data["outs"])),
-        ins=tuple(map(int, data["ins"])),
         arrays=tuple(
             KernelArray(str(role), value.dtype, value.nbytes)
             for role, value in zip(data["roles"], values, strict=True)
         ),
-        global_size=_three(data["global"]),
-        local_size=None if data["local"] is None else _three(data["local"]),
-        host_parallel_safe=bool(data["parallel"]),
         module=module,
-        reads_nbytes=dim_from_json(data["reads"]),
-        writes_nbytes=dim_from_json(data["writes"]),
-        arithmetic={str(name): dim_from_json(dim) for name, dim in data["arithmetic"].items()},
-        border=str(data["border"]),
-        origins=tuple(Origin(str(f), int(line), str(n)) for f, line, n in data["origins"]),
+        **fields_from_json(CachedKernel, data["fields"]),
     )
-
-
-def _three(data: list[Any]) -> tuple[Dim, Dim, Dim]:
-    x, y, z = map(dim_from_json, data)
-    return x, y, z

@@ -10,6 +10,8 @@ Out: columns, so that a bind is a few steps over all of them, and so that a file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,7 +30,6 @@ from arenite.program.table import (
     Flag,
     Ins,
     Op,
-    Reason,
     aligned_copy,
     aligned_empty,
 )
@@ -78,11 +79,6 @@ class Skeleton(NamedTuple):
     arena_values: Numbers  # and its number
     size_slots: Numbers  # registers that get a size,
     size_sources: Numbers  # and which of `dims` it is
-
-    @property
-    def first_window(self) -> int:
-        """The register behind the cells."""
-        return int(self.windows[0]) if len(self.windows) else self.n_registers
 
     def data(self) -> dict[str, Any]:
         """What is no array, as JSON can have it."""
@@ -140,79 +136,64 @@ _COLUMNS = Skeleton._fields[7:]
 _SCALARS = Skeleton._fields[:6]
 
 
-def laid_out(
-    launches: Sequence[Launch],
-    io: Mapping[ValueId, int],
-    steps: Sequence[Step],
-    cells: Sequence[Cell],
-    pointers: Mapping[ValueId, Pointer],
-    late: Mapping[Dim, int],
-) -> Skeleton:
-    """`io` are the values with an address of their own and its number, `late` the cells of sizes
-    that are found while running."""
-    return _Layout(launches, io, steps, cells, pointers, late).skeleton()
+@dataclass(slots=True)
+class Layout:
+    """A table in the making. `io` are the values with an address of their own and its number,
+    `late` the cells of sizes that are found while running."""
 
+    launches: Sequence[Launch]
+    io: Mapping[ValueId, int]
+    steps: Sequence[Step]
+    cells: Sequence[Cell] = ()
+    pointers: Mapping[ValueId, Pointer] = field(default_factory=dict)
+    late: Mapping[Dim, int] = field(default_factory=dict)
+    _windows: list[int] = field(default_factory=list, init=False)
+    _is_shared: list[bool] = field(default_factory=list, init=False)
+    _ticks: list[int] = field(default_factory=list, init=False)
+    _blocks: list[int] = field(default_factory=list, init=False)
+    _n_syncs: int = field(default=0, init=False)
+    _rows: list[dict[str, int]] = field(default_factory=list, init=False)
+    _program: list[tuple[int, int, int, int]] = field(default_factory=list, init=False)
 
-class _Layout:
-    """The work of `laid_out`."""
-
-    def __init__(
-        self,
-        launches: Sequence[Launch],
-        io: Mapping[ValueId, int],
-        steps: Sequence[Step],
-        cells: Sequence[Cell],
-        pointers: Mapping[ValueId, Pointer],
-        late: Mapping[Dim, int],
-    ) -> None:
-        self._launches, self._io, self._steps, self._cells = launches, io, steps, cells
-        self._pointers, self._late = pointers, late
-        self._first_cell = at = FIRST_IO + len(io)
-        at += len(cells)
-        self._windows: list[int] = []
-        for launch in launches:
-            self._windows.append(at)
-            at += len(launch.arrays) + len(launch.sizes) + 1
-        self._n_registers = at
-        self._is_shared = shared_of(launches)
-        self._ticks: list[int] = []
-        self._blocks: list[int] = []
-        self._n_syncs = 0
-        self._rows: list[dict[str, int]] = []
-        self._program: list[tuple[int, int, int, int]] = []
+    @property
+    def _first_cell(self) -> int:
+        return FIRST_IO + len(self.io)
 
     def skeleton(self) -> Skeleton:
+        needed = (len(one.arrays) + len(one.sizes) + 1 for one in self.launches)
+        *windows, n_registers = accumulate(needed, initial=self._first_cell + len(self.cells))
+        self._windows, self._is_shared = windows, shared_of(self.launches)
         address_slots: list[tuple[int, ValueId]] = []
         size_slots: list[tuple[int, Dim]] = []
-        for launch, window in zip(self._launches, self._windows, strict=True):
+        for launch, window in zip(self.launches, self._windows, strict=True):
             address_slots += [(window + k, value) for k, value in enumerate(launch.arrays)]
             sizes = enumerate((*launch.sizes, launch.tiles), window + len(launch.arrays))
-            size_slots += [(slot, size) for slot, size in sizes if size not in self._late]
-        for k, cell in enumerate(self._cells, self._first_cell):
+            size_slots += [(slot, size) for slot, size in sizes if size not in self.late]
+        for k, cell in enumerate(self.cells, self._first_cell):
             if cell.address is not None:
                 address_slots.append((k, cell.address))
             elif cell.size is not None:
                 size_slots.append((k, cell.size))
         io_moves = [
-            (int(Ins.MOV), slot, FIRST_IO + self._io[value], 0)
+            (int(Ins.MOV), slot, FIRST_IO + self.io[value], 0)
             for slot, value in address_slots
-            if value in self._io
+            if value in self.io
         ]
         in_arena = [
             (slot, int(value))
             for slot, value in address_slots
-            if value not in self._io and value not in self._pointers
+            if value not in self.io and value not in self.pointers
         ]
         numbers = {size: k for k, size in enumerate(dict.fromkeys(size for _, size in size_slots))}
         self._program += io_moves
         self._lay_out_entries()
         return Skeleton(
             self._first_cell,
-            self._n_registers,
+            n_registers,
             self._n_syncs,
             len(io_moves),
             self._cost_ns(),
-            all(step.kind is StepKind.LAUNCH for step in self._steps),
+            all(step.kind is StepKind.LAUNCH for step in self.steps),
             tuple(numbers),
             self._entries(),
             self._instructions(),
@@ -228,7 +209,7 @@ class _Layout:
 
     def _entries(self) -> NDArray[Any]:
         entries = aligned_empty(len(self._rows), ENTRY)
-        fresh = {"guard": NONE, "sync": NONE, "tiles": NONE}
+        fresh = {"sync": NONE, "tiles": NONE}
         for name in ENTRY.names or ():
             entries[name] = [row.get(name, fresh.get(name, 0)) for row in self._rows]
         return entries
@@ -240,7 +221,7 @@ class _Layout:
         return instructions
 
     def _lay_out_entries(self) -> None:
-        rows, steps = self._rows, self._steps
+        rows, steps = self._rows, self.steps
         open_ifs: list[int] = []
         open_loops: list[int] = []
         at = 0
@@ -259,7 +240,7 @@ class _Layout:
                     [(op, *map(self._register, rest)) for op, *rest in step.instructions]  # type: ignore[misc]
                 )
             elif step.kind is StepKind.HOST:
-                rows.append({"op": Op.SEGMENT, "a": step.a, "b": Reason.HOST_OP, "c": NONE})
+                rows.append({"op": Op.SEGMENT, "a": step.a})
             elif step.kind is StepKind.IF:
                 open_ifs.append(len(rows))
                 rows.append({"op": Op.IF, "a": self._register(step.a)})
@@ -294,12 +275,12 @@ class _Layout:
         block."""
         moves: list[tuple[int, int, int, int]] = []
         for k in range(first, stop):
-            launch = self._launches[k]
+            launch = self.launches[k]
             cells = [
-                pointer.cell if (pointer := self._pointers.get(value)) is not None else None
+                pointer.cell if (pointer := self.pointers.get(value)) is not None else None
                 for value in launch.arrays
             ]
-            cells += [self._late.get(size) for size in (*launch.sizes, launch.tiles)]
+            cells += [self.late.get(size) for size in (*launch.sizes, launch.tiles)]
             moves += [
                 (int(Ins.MOV), self._windows[k] + position, self._register(cell), 0)
                 for position, cell in enumerate(cells)
@@ -315,7 +296,7 @@ class _Layout:
         head = {"op": Op.BLOCK, "a": stop - first, "tiles": n_shared, "flags": flags}
         self._rows.append(head)
         for k in range(first, stop):
-            launch, window = self._launches[k], self._windows[k]
+            launch, window = self.launches[k], self._windows[k]
             self._ticks.append(len(self._rows))
             row = {
                 "op": Op.LAUNCH,
@@ -334,11 +315,11 @@ class _Layout:
 
     def _cost_ns(self) -> int:
         total, times = 0, [1]
-        for step in self._steps:
+        for step in self.steps:
             if step.kind is StepKind.LAUNCH:
-                total += self._launches[step.a].cost_ns * times[-1]
+                total += self.launches[step.a].cost_ns * times[-1]
             elif step.kind is StepKind.LOOP:
-                size = self._cells[step.b].size
+                size = self.cells[step.b].size
                 times.append(times[-1] * (UNKNOWN_TRIPS if size is None else bounds(size)[1]))
                 total += LOOP_NS * times[-1]
             elif step.kind is StepKind.NEXT:

@@ -14,7 +14,6 @@ arithmetic on the one file of i64 registers; waits are indices of sync words. At
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from typing import Any
@@ -39,24 +38,13 @@ class Op(IntEnum):
     JUMP = 5  # go to `target`
     LOOP = 6  # counter `a` = 0; to `target`, behind NEXT, unless 0 < register `b` and condition `c`
     NEXT = 7  # counter `a` += 1; to `target`, behind LOOP, if below register `b` and condition `c`
-    SEGMENT = 8  # leave native code, unless register `c` is zero; `a` segment, `b` reason
+    SEGMENT = 8  # leave native code; `a` says what for
 
 
 class Flag(IntFlag):
     SHARED = 1  # LAUNCH: tiles are claimed by all; otherwise worker 0 runs it
     SIGNALS = 2  # another worker waits for this launch of worker 0
     PARALLEL = 4  # BLOCK: open to the team
-    FN_REGISTER = 8  # `fn` is the register that holds the address
-    FN_RUNTIME = 16  # in files: `fn` is the number of a kernel of the runtime image
-
-
-class Reason(IntEnum):
-    """Why a segment ends."""
-
-    HOST_OP = 0
-    UNBOUNDED = 1
-    GROW = 2
-    STRUCTURE = 3
 
 
 class Ins(IntEnum):
@@ -67,38 +55,19 @@ class Ins(IntEnum):
     SUB = 2
     MUL = 3
     DIV = 4  # rounded down; 0 for a divisor of zero or below
-    CEILDIV = 5
-    MOD = 6  # what DIV leaves
-    MIN = 7
-    MAX = 8
-    LT = 9
-    LE = 10
-    EQ = 11
-    NE = 12
-    AND = 13  # of truths: 1 where both are not zero
-    OR = 14
-    NOT = 15
-    SELECT = 16  # dst = b where a is not zero
-    LOAD8 = 17  # the byte at address a + b, unsigned
-    LOAD32 = 18  # signed
-    LOAD64 = 19
-    STORE64 = 20  # to address a value b
-    CHECK = 21  # a is zero: error with the code in b, for site dst
-
-
-class RuntimeKernel(IntEnum):
-    """Kernels of the runtime image, for FN_RUNTIME."""
-
-    COPY = 0  # window: target, source, bytes, bytes a tile
+    MIN = 5
+    MAX = 6
+    LOAD8 = 7  # the byte at address a + b, unsigned
+    LOAD64 = 8
+    STORE64 = 9  # to address a value b
 
 
 ENTRY: np.dtype[Any] = np.dtype(
     {
         "names": (
-            "op flags wait_count wait_start fn args tiles guard sync a b c target "
-            "kernel origin cost_ns zero"
+            "op flags wait_count wait_start fn args tiles sync a b c target kernel cost_ns"
         ).split(),
-        "formats": ["u1", "u1", "<u2", "<u4", "<u8", *["<u4"] * 12],
+        "formats": ["u1", "u1", "<u2", "<u4", "<u8", *["<u4"] * 9],
         "itemsize": 64,
     }
 )
@@ -114,29 +83,17 @@ class LaunchTable:
     waits: NDArray[np.uint32]  # sync words
     n_syncs: int
     n_registers: int
-    code_registers: NDArray[np.uint32]  # registers that hold offsets in the code, to be relocated
 
 
-def relocated(
-    table: LaunchTable, base: int, nbytes: int, runtime_kernels: Sequence[int] = ()
-) -> LaunchTable:
+def relocated(table: LaunchTable, base: int, nbytes: int) -> LaunchTable:
     """The table with addresses for code of `nbytes` bytes at `base`."""
     entries = aligned_copy(table.entries)
-    launches = entries["op"] == Op.LAUNCH
-    flags = entries["flags"]
-    of_runtime = launches & ((flags & Flag.FN_RUNTIME) != 0)
-    own = launches & ((flags & (Flag.FN_RUNTIME | Flag.FN_REGISTER)) == 0)
-    for chosen, limit in ((own, nbytes), (of_runtime, len(runtime_kernels))):
-        outside = np.flatnonzero(chosen & (entries["fn"] >= limit))
-        if len(outside):
-            tick = int(outside[0])
-            number = int(entries[tick]["fn"])
-            raise InvalidTable(f"entry {tick}: fn {number} is not below {limit}")
-    entries["fn"][own] += np.uint64(base)
-    if of_runtime.any():
-        addresses = np.array(runtime_kernels, np.uint64)
-        entries["fn"][of_runtime] = addresses[entries["fn"][of_runtime].astype(np.int64)]
-        entries["flags"][of_runtime] &= np.uint8(0xFF ^ Flag.FN_RUNTIME)
+    is_launch = entries["op"] == Op.LAUNCH
+    outside = np.flatnonzero(is_launch & (entries["fn"] >= nbytes))
+    if len(outside):
+        tick = int(outside[0])
+        raise InvalidTable(f"entry {tick}: fn {int(entries[tick]['fn'])} is not below {nbytes}")
+    entries["fn"][is_launch] += np.uint64(base)
     return replace(table, entries=entries)
 
 

@@ -1,13 +1,11 @@
-"""ValueSpec: a value in memory, before it is known where it lies; and as JSON."""
+"""ValueSpec: a value in memory, before it is known where it lies."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from arenite import dtype as dtypes
 from arenite.dtype import DType
 from arenite.ir.dim import Dim
-from arenite.program.dim_json import dim_from_json, dim_to_json
 
 
 class ValueSpec(NamedTuple):
@@ -32,31 +30,3 @@ class ValueSpec(NamedTuple):
 def copy_name(state: str, number: int) -> str:
     """What the copies of a state are called in a plan; the first has the state's own name."""
     return f"{state}#{number}" if number else state
-
-
-def dims_to_json(dims: tuple[Dim, ...]) -> list[Any]:
-    return [dim_to_json(dim) for dim in dims]
-
-
-def dims_from_json(data: list[Any]) -> tuple[Dim, ...]:
-    return tuple(map(dim_from_json, data))
-
-
-def value_to_json(value: ValueSpec) -> list[Any]:
-    shape = dims_to_json(value.shape)
-    dtype = value.dtype.name
-    nbytes = dim_to_json(value.nbytes)
-    return [value.kind, value.name, shape, dtype, nbytes, value.source, value.targets]
-
-
-def value_from_json(data: list[Any]) -> ValueSpec:
-    kind, name, shape, dtype, nbytes, source, targets = data
-    return ValueSpec(
-        str(kind),
-        str(name),
-        dims_from_json(shape),
-        dtypes.of(str(dtype)),
-        dim_from_json(nbytes),
-        int(source),
-        tuple(map(int, targets)),
-    )

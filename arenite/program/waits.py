@@ -7,7 +7,7 @@ they did then: every conflict there is was one before and is ordered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arenite.memory.flat import Arrays
 from arenite.program.places import NOWHERE, Numbers, Places
 from arenite.program.skeleton import Skeleton
-from arenite.program.table import Flag, LaunchTable, aligned_copy, aligned_empty
+from arenite.program.table import Flag, LaunchTable, aligned_copy
 
 if TYPE_CHECKING:
     from arenite.hazards import Edge, Launch
@@ -28,11 +28,17 @@ MAX_KEPT = 4
 
 class Waits(NamedTuple):
     """For each launch how many sync words it waits for; these, launch by launch; and which launches
-    of worker 0 must say that they are done."""
+    of worker 0 must say that they are done. `overlaps` are the pairs of values that share bytes
+    where they hold, a bit a pair."""
 
     counts: NDArray[np.uint16]
     syncs: NDArray[np.uint32]
     signals: NDArray[np.bool_]
+    overlaps: NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    def cover(self, overlaps: NDArray[np.uint8]) -> bool:
+        """Whether they serve where these pairs share bytes."""
+        return not bool((overlaps & ~self.overlaps).any())
 
     def table(self, skeleton: Skeleton) -> LaunchTable:
         """The table with these waits."""
@@ -47,19 +53,7 @@ class Waits(NamedTuple):
             aligned_copy(self.syncs),
             skeleton.n_syncs,
             skeleton.n_registers,
-            aligned_empty(0, "<u4"),
         )
-
-
-class KnownWaits(NamedTuple):
-    """Waits, and which two values share bytes where they hold: a bit a pair."""
-
-    overlaps: NDArray[np.uint8]
-    waits: Waits
-
-    def cover(self, overlaps: NDArray[np.uint8]) -> bool:
-        """Whether they serve where these pairs share bytes."""
-        return not bool((overlaps & ~self.overlaps).any())
 
 
 def no_waits(skeleton: Skeleton) -> Waits:
@@ -132,7 +126,7 @@ class WaitBook:
         self,
         skeleton: Skeleton,
         moving: Numbers,
-        known: Sequence[KnownWaits] = (),
+        known: Sequence[Waits] = (),
         max_kept: int = MAX_KEPT,
     ) -> None:
         """`moving` are the values of each block whose bytes differ from bind to bind; of what is
@@ -151,35 +145,32 @@ class WaitBook:
         if overlaps is not None:
             for one in self.known:
                 if one.cover(overlaps):
-                    return one.waits
+                    return one
         waits = found_waits(self._skeleton, hazards())
         if overlaps is not None:
             if len(self.known) >= self._n_given + self._max_kept:
                 del self.known[self._n_given]
-            self.known.append(KnownWaits(overlaps, waits))
+            self.known.append(waits._replace(overlaps=overlaps))
         return waits
 
 
-def waits_to_arrays(known: Sequence[KnownWaits], prefix: str) -> Arrays:
+def waits_to_arrays(known: Sequence[Waits], prefix: str) -> Arrays:
     """As arrays, under names that begin with `prefix`."""
-    arrays: Arrays = {}
-    for k, one in enumerate(known):
-        waits = one.waits
-        parts: Sequence[NDArray[Any]] = (one.overlaps, waits.counts, waits.syncs, waits.signals)
-        names = ("overlaps", "counts", "syncs", "signals")
-        arrays |= {f"{prefix}{k}.{name}": part for name, part in zip(names, parts, strict=True)}
-    return arrays
+    return {
+        f"{prefix}{k}.{name}": column
+        for k, one in enumerate(known)
+        for name, column in one._asdict().items()
+    }
 
 
 def waits_from_arrays(
     arrays: Arrays, prefix: str, n: int, skeleton: Skeleton, n_pairs: int
-) -> list[KnownWaits]:
+) -> list[Waits]:
     """Read back `n` of them; ValueError where they do not fit the table."""
     known = []
     for k in range(n):
-        overlaps, counts, syncs, signals = (
-            arrays[f"{prefix}{k}.{name}"] for name in ("overlaps", "counts", "syncs", "signals")
-        )
+        waits = Waits(*(arrays[f"{prefix}{k}.{name}"] for name in Waits._fields))
+        counts, syncs, signals, overlaps = waits
         n_launches = len(skeleton.ticks)
         if not len(counts) == len(signals) == n_launches or int(counts.sum()) != len(syncs):
             raise ValueError("waits of other launches")
@@ -187,5 +178,5 @@ def waits_from_arrays(
             raise ValueError("a wait for a sync word there is not")
         if len(overlaps) != -(-n_pairs // 8):
             raise ValueError("waits for other values")
-        known.append(KnownWaits(overlaps, Waits(counts, syncs, signals)))
+        known.append(waits)
     return known

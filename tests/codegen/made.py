@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen import loop_ir as ir
@@ -21,6 +20,7 @@ from arenite.dtype import DType, Kind
 from arenite.ir.dim import evaluate
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
+from tests.codegen import targets
 from tests.codegen.building import Guarded
 from tests.codegen.run_kernels import RUNNABLE, Compiled
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm as compiler
-from arenite.backends.cpu.compiling.link import CodeImage, link_object
+from arenite.backends.cpu.compiling.link import CodeImage, link_objects
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
+from tests.codegen import targets
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +65,7 @@ class Compiled:
 @lru_cache(maxsize=8)
 def _image(text: str, target: Target) -> CodeImage:
     """Kept for a while: tests run one kernel over several sizes."""
-    return link_object(compiler.compile_object(text, target))
+    return link_objects([compiler.compile_object(text, target)])
 
 
 def compiled(kernel: ir.LoopKernel, target: str = "host") -> Compiled:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.columns import Columns
 from arenite.ir.dim import Dim, Var
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.products import Made
 from tests.codegen.run_kernels import RUNNABLE
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arenite.backends.cpu import target as targets
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME, DType, Kind
-from tests.codegen import interpreter
+from tests.codegen import interpreter, targets
 from tests.codegen.building import Guarded, elementwise, name, same
 from tests.codegen.run_kernels import RUNNABLE, compiled
 

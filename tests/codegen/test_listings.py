@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm
-from arenite.backends.cpu.compiling.link import link_object
+from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import is_storable
 from arenite.dtype import BY_NAME, DType, Kind
+from tests.codegen import targets
 from tests.codegen.building import F32, elementwise, kernel, name, serial_for, vector_for
 
 ALL_TARGETS = ["x86-64", "avx2", "avx512", "neon"]
@@ -49,7 +49,7 @@ def test_no_op_needs_a_library(target: str, dtype: DType) -> None:
         for at, k in enumerate(modules)
     ]
     compiled_for = targets.named(target)
-    image = link_object(llvm.compile_object(lower(named, compiled_for), compiled_for))
+    image = link_objects([llvm.compile_object(lower(named, compiled_for), compiled_for)])
     assert {k.name for k in named} <= {*image.entries}
 
 
@@ -69,7 +69,7 @@ def test_no_cast_needs_a_library(target: str) -> None:
         arrays = (k.arrays[0], *outputs)
         kernels.append(ir.LoopKernel(title, arrays, k.sizes, k.tiles, k.tile_var, (loop,)))
     compiled_for = targets.named(target)
-    link_object(llvm.compile_object(lower(kernels, compiled_for), compiled_for))
+    link_objects([llvm.compile_object(lower(kernels, compiled_for), compiled_for)])
 
 
 def listing(k: ir.LoopKernel, target: str) -> str:

@@ -11,12 +11,12 @@ import pytest
 from arenite import ir
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.lowering.lower import lower
-from arenite.backends.cpu.target import named
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
 from arenite.passes import run
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.codegen.targets import named
 from tests.passes.lists import PASSES
 
 FLOAT32 = BY_NAME["float32"]

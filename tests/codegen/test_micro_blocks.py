@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.blocks.experts import Experts
 from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.runs import RunsKernel
@@ -37,6 +36,7 @@ from arenite.ir.dim import evaluate as evaluate_dim
 from arenite.ir.graph import Graph
 from arenite.ir.reference import evaluate
 from arenite.schedule import fuse
+from tests.codegen import targets
 from tests.codegen.block_weights import TYPES, random_blocks, set_scales, weights_node
 from tests.codegen.building import Guarded
 from tests.codegen.made import plain

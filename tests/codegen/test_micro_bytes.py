@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.codegen.printer import kernel_text
@@ -20,6 +19,7 @@ from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.bytes_kernels import (
     ENDS,
     EXTREMES,

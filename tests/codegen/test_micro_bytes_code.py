@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.bytes import tile as bytes_tile
 from arenite.backends.cpu.compiling.llvm import assembly, compile_object
@@ -28,6 +27,7 @@ from arenite.dtype import of as dtype_of
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.schedule import fuse
+from tests.codegen import targets
 from tests.codegen.building import AtTheEdge
 from tests.codegen.bytes_kernels import (
     EXTREMES,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenite import ir
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.conv.depthwise import Depthwise
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.bytes_kernels import (
     ENDS,
     EXTREMES,

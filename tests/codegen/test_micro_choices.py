@@ -22,7 +22,7 @@ from arenite.backends.cpu.conv.cut import ConvSizes, cut_conv
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, Cut, Layout, cut
 from arenite.backends.cpu.gemm.choices import conv_ways, depthwise_ways, product_ways
 from arenite.backends.cpu.ops.channels_last import PANEL
-from arenite.backends.cpu.target import AVX2, AVX512, NEON, Target, named
+from arenite.backends.cpu.target import AVX2, AVX512, NEON, Target
 from arenite.codegen.kernels.built import Built
 from arenite.dtype import float32
 from arenite.ir import reference
@@ -32,6 +32,7 @@ from arenite.schedule import Kernel, fuse
 from arenite.tensor import Tensor, from_numpy
 from tests.codegen.building import Guarded
 from tests.codegen.run_kernels import RUNNABLE, Compiled
+from tests.codegen.targets import named
 from tests.passes.lists import PASSES
 
 Array = NDArray[Any]

@@ -23,7 +23,6 @@ from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.depthwise import Depthwise
 from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.gemm.kernel import MicroKernel
-from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, Var, bounds, evaluate
@@ -33,6 +32,7 @@ from arenite.tensor import Tensor
 from tests.codegen.convolutions import Convolution
 from tests.codegen.made import TARGETS
 from tests.codegen.products import Made
+from tests.codegen.targets import named
 
 Array = NDArray[Any]
 FLOAT32 = BY_NAME["float32"]

@@ -11,7 +11,6 @@ from arenite import ir
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.depthwise import Depthwise
 from arenite.backends.cpu.gemm.kernel import MicroKernel
-from arenite.backends.cpu.target import named
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
@@ -19,6 +18,7 @@ from arenite.ir.graph import Graph
 from arenite.passes import run
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.codegen.targets import named
 from tests.passes.lists import PASSES
 
 

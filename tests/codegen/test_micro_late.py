@@ -11,7 +11,6 @@ from arenite import ir
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.gemm.kernel import MicroKernel
-from arenite.backends.cpu.target import named
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import of as dtype_of
 from arenite.ir.graph import Graph
@@ -19,6 +18,7 @@ from arenite.schedule import fuse
 from arenite.tensor import Tensor
 from tests.codegen.bytes_kernels import Made, exact, pack, random_bytes
 from tests.codegen.made import TARGETS, Array
+from tests.codegen.targets import named
 
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "padding": ((0, 0), (0, 0))}
 #: Input and output channels, lines and pixels of a line.

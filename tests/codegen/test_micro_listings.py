@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from arenite import ir
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.compiling import llvm
-from arenite.backends.cpu.compiling.link import link_object
+from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.codegen.printer import kernel_text
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.products import Made
 
 MULTIPLY_ADDS = re.compile(r"\b(vfmadd\w+|fmla)\b")
@@ -154,7 +154,7 @@ def test_nothing_comes_from_outside(function: Any, dtype: str, target: str) -> N
     rows = Var("rows", 1, 300)
     built = Made(function, [(rows, 70), (45, 70)], np.dtype(dtype), target).built
     compiled_for = targets.named(target)
-    image = link_object(llvm.compile_object(lower(built.loops, compiled_for), compiled_for))
+    image = link_objects([llvm.compile_object(lower(built.loops, compiled_for), compiled_for)])
     assert built.loops.name in image.entries
 
 

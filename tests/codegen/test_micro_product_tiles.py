@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.gemm.gemv import PAGE_NBYTES, page_columns
 from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.scope import SCALAR
 from arenite.backends.cpu.lowering.vector import I64, Builder
 from arenite.codegen import loop_ir as ir
 from arenite.ir.dim import evaluate
+from tests.codegen import targets
 from tests.codegen.made import TARGETS, Array, plain
 from tests.codegen.products import Made, Shape, check
 from tests.codegen.run_kernels import Compiled

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arenite.backends.cpu import target as targets
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.gemm.blocking import Cut, Layout, as_slices, cut
 from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
@@ -20,6 +19,7 @@ from arenite.backends.cpu.target import Target
 from arenite.dtype import float32
 from arenite.ir.dim import Var, evaluate
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.made import TARGETS
 from tests.codegen.products import Made, Shape, bound_of, check, numbers
 from tests.codegen.run_kernels import Compiled

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arenite.backends.cpu import target as targets
 from arenite.dtype import of as dtype_of
 from arenite.ir import graph_input
 from arenite.ir.graph import Graph
 from arenite.schedule import fuse
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.made import TARGETS
 from tests.codegen.products import BFLOAT16, Made, Shape, check
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arenite import ir
-from arenite.backends.cpu import target
 from arenite.backends.cpu.build import build
 from arenite.backends.cpu.conv.kernel import Conv
 from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
@@ -27,6 +26,7 @@ from arenite.backends.cpu.gemm.kernel import MicroKernel
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Var
 from arenite.tensor import Tensor
+from tests.codegen import targets
 from tests.codegen.made import TARGETS, plain
 from tests.codegen.products import Made
 from tests.codegen.run_kernels import RUNNABLE, Compiled
@@ -195,7 +195,7 @@ def test_the_loops_say_what_is_computed(name: str) -> None:
     ]
     made = made_of(case, name)
     [got] = made.run(arrays)
-    made.compiled = Compiled(plain(made.loops), target.named(name))
+    made.compiled = Compiled(plain(made.loops), targets.named(name))
     [meant] = made.run(arrays)
     assert got.tobytes() == meant.tobytes()
 
@@ -238,7 +238,7 @@ def test_rounding_stays_in_its_bound(name: str, depth: int) -> None:
 def test_ways_are_few_and_so_are_tiles(lines: int) -> None:
     sizes = WinogradSizes(lines, lines, 64, 64)
     for name in TARGETS:
-        ways = winograd_ways(sizes, BY_NAME["float32"], target.named(name))
+        ways = winograd_ways(sizes, BY_NAME["float32"], targets.named(name))
         assert 1 <= len(ways) < 200
         usual = next(iter(ways.values()))
         n_pixels = -(-lines // usual.block_pixels)
@@ -252,7 +252,7 @@ def test_ways_give_the_same_bits() -> None:
     case = Case((15, 22), 40, 70, end="residual")
     arrays, want = arrays_of(case)
     made = made_of(case, "host")
-    host = target.named("host")
+    host = targets.named("host")
     usual, *others = made.built.choices
     for way in [usual, *Random(1).sample(others, min(12, len(others)))]:
         made.built = build(made.kernel, host, way)

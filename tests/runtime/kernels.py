@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
+from arenite.backends.cpu.driver import layout, native
 from arenite.backends.cpu.driver.ir_text import Function, Module, Value
+from arenite.backends.cpu.driver.native import BoundTable
 
 AFFINE_TILE = 64
 STEP_TILE = 8
@@ -21,6 +24,21 @@ OUT_OF_RANGE = 7
 def address(array: NDArray[Any]) -> int:
     where: int = array.__array_interface__["data"][0]
     return where
+
+
+def of_each_thread(word: int) -> list[int]:
+    """A word of each worker's record, by its offset in `layout.Worker`."""
+    team = native.team()
+    first = team.address + layout.Team.WORKERS
+    return [
+        ctypes.c_int64.from_address(first + k * layout.Worker.NBYTES + word).value
+        for k in range(team.n_threads)
+    ]
+
+
+def n_polls(model: BoundTable) -> int:
+    """How often runs of a table took the GIL to look for signals."""
+    return ctypes.c_int64.from_address(model.address + layout.Run.N_POLLS).value
 
 
 def kernel_module() -> str:
@@ -71,6 +89,13 @@ def _increment(f: Function) -> None:
         text = f"load <8 x i64>, ptr {f.at(p, 8 * i).text}, align 8"
         more = f.op("<8 x i64>", f"add <8 x i64> {f.op('<8 x i64>', text).text}, splat (i64 1)")
         f.store(more, p, 8 * i)
+
+
+def _copy(f: Function) -> None:
+    """out[:n] = x[:n], in one tile."""
+    out, x, n = _args(f, "ppi")
+    with f.count(0, n) as i:
+        _set_item(f, out, i, _item(f, x, i))
 
 
 def _affine(f: Function) -> None:
@@ -215,6 +240,7 @@ def _nap(f: Function) -> None:
 KERNELS: dict[str, Callable[[Function], None]] = {
     "mix": _mix,
     "increment": _increment,
+    "copy": _copy,
     "affine": _affine,
     "step": _step,
     "grow": _grow,

@@ -16,7 +16,7 @@ from arenite.errors import DamagedCache, InvalidArgument
 from arenite.program import cache as cache_module
 from arenite.program import model_file
 from arenite.program.cache import Cache, default, default_folder, key_of
-from arenite.program.model_file import write_model_file
+from arenite.program.model_file import model_bytes, write_atomically
 
 KEY = key_of("content", b"compiler")
 
@@ -171,7 +171,7 @@ def test_entries_renamed_into_each_other_are_not_believed(cache: Cache) -> None:
 
 def test_an_entry_without_a_key_or_the_sections_needed_is_built_anew(cache: Cache) -> None:
     assert cache.folder is not None
-    write_model_file(cache.folder / f"{KEY}.arenite", {"x": b"1"}, 0)
+    write_atomically(cache.folder / f"{KEY}.arenite", model_bytes({"x": b"1"}))
     assert content(cache) is None
     cache.put(KEY, {"y": b"1"})
     found = cache.obtain(KEY, lambda: {"x": b"2"}, needs=("x",))
@@ -263,17 +263,11 @@ def test_a_file_longer_than_its_header_says_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
-    write_model_file(path, {"x": b"1"}, 0)
+    write_atomically(path, model_bytes({"x": b"1"}))
     os.truncate(path, 20 * 2**30)
     monkeypatch.setattr(model_file, "bytearray", None, raising=False)
     with pytest.raises(DamagedCache, match="the header says"):
         model_file.read_model_file(path)
-
-
-def test_an_entry_for_another_machine_is_rebuilt(cache: Cache) -> None:
-    cache.put(KEY, {"x": b"1"}, machine=62)
-    assert cache.get(KEY, machine=183) is None
-    assert content(cache) is None
 
 
 def test_a_dropped_entry_is_gone(cache: Cache) -> None:

@@ -15,7 +15,7 @@ from arenite import Var, spec
 from arenite.errors import DamagedCache
 from arenite.ir.graph import Graph
 from arenite.program import program_json
-from arenite.program.compiled import Compiled
+from arenite.program.compiled import SCHEMA, Compiled
 from arenite.runtime.executable import Executable
 
 WEIGHTS = np.random.default_rng(1).standard_normal((48, 300)).astype(np.float32)
@@ -117,6 +117,6 @@ def test_a_section_that_is_missing(saved: tuple[Graph, dict[str, bytes]], name: 
 
 
 def test_another_schema(saved: tuple[Graph, dict[str, bytes]]) -> None:
-    old = saved[1]["frame"].replace(b'"schema":7', b'"schema":5')
+    old = saved[1]["frame"].replace(b'"schema":%d' % SCHEMA, b'"schema":5')
     with pytest.raises(DamagedCache, match="schema 5"):
         read(saved[1] | {"frame": old})

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from arenite.backends.cpu.driver import layout, native
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
 from arenite.backends.cpu.driver.stamps import Stamps
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.backends.cpu.driver.table_check import check_table
 from arenite.errors import InvalidArgument
-from arenite.program.table import NONE, Ins, Reason
+from arenite.program.table import NONE, Ins
 from tests.runtime.kernels import address
+from tests.runtime.table_builder import TableBuilder
 
 END = Outcome(OutcomeKind.END)
 any_i64 = st.one_of(
@@ -40,72 +40,60 @@ def wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def reference(ins: Ins, dst: int, a: int, b: int) -> int:
+def reference(ins: Ins, a: int, b: int) -> int:
     simple = {
         Ins.MOV: a,
         Ins.ADD: wrapped(a + b),
         Ins.SUB: wrapped(a - b),
         Ins.MUL: wrapped(a * b),
         Ins.DIV: a // b if b > 0 else 0,
-        Ins.CEILDIV: -(-a // b) if b > 0 else 0,
-        Ins.MOD: a % b if b > 0 else 0,
         Ins.MIN: min(a, b),
         Ins.MAX: max(a, b),
-        Ins.LT: int(a < b),
-        Ins.LE: int(a <= b),
-        Ins.EQ: int(a == b),
-        Ins.NE: int(a != b),
-        Ins.AND: int(a != 0 and b != 0),
-        Ins.OR: int(a != 0 or b != 0),
-        Ins.NOT: int(a == 0),
-        Ins.SELECT: b if a else dst,
-    }  # fmt: skip
+    }
     return simple[ins]
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.tuples(any_i64, any_i64, any_i64))
-def test_arithmetic_is_pythons_on_64_bits_and_never_traps(values: tuple[int, int, int]) -> None:
+@given(any_i64, any_i64)
+def test_arithmetic_is_pythons_on_64_bits_and_never_traps(a: int, b: int) -> None:
     chosen = [ins for ins in Ins if ins < Ins.LOAD8]
-    dst, a, b = values
     build = TableBuilder()
-    first = build.window([dst] * len(chosen))
+    first = build.window([0] * len(chosen))
     r_a, r_b = build.register(a), build.register(b)
     build.eval(*((ins, first + i, r_a, r_b) for i, ins in enumerate(chosen)))
     model = bound(build)
     assert model.run() == END
     found = model.registers[first : first + len(chosen)].tolist()
-    assert found == [reference(ins, dst, a, b) for ins in chosen]
+    assert found == [reference(ins, a, b) for ins in chosen]
 
 
 def test_loads_and_stores_reach_memory() -> None:
     memory = np.array([-2, 0], np.int64)
     build = TableBuilder()
     base, offset = build.constant(address(memory)), build.constant(1)
-    found = build.window([0] * 3)
+    found = build.window([0] * 2)
     target, value = build.constant(address(memory) + 8), build.constant(77)
     build.eval(
         (Ins.LOAD8, found, base, offset),
-        (Ins.LOAD32, found + 1, base, 0),
-        (Ins.LOAD64, found + 2, base, 0),
+        (Ins.LOAD64, found + 1, base, 0),
         (Ins.STORE64, 0, target, value),
     )
     model = bound(build)
     assert model.run() == END
-    assert model.registers[found : found + 3].tolist() == [255, -2, -2]
+    assert model.registers[found : found + 2].tolist() == [255, -2]
     assert memory[1] == 77
 
 
 def test_a_bind_program_runs_before_the_first_entry() -> None:
     build = TableBuilder()
     size, tiles, seen = build.register(10), build.register(), build.register()
-    bind = build.program((Ins.CEILDIV, tiles, size, build.constant(4)))
+    bind = build.program((Ins.DIV, tiles, size, build.constant(4)))
     build.eval((Ins.MOV, seen, tiles))
     model = bound(build)
     assert model.run(bind=bind) == END
     model.registers[size] = 100
     assert model.run() == END
-    assert model.registers[seen] == 3
+    assert model.registers[seen] == 2
     assert model.run(bind=bind) == END
     assert model.registers[seen] == 25
 
@@ -119,7 +107,7 @@ def nested_loops(limit: int | None) -> tuple[BoundTable, int]:
     with build.loop(i, build.constant(3)), build.loop(j, build.constant(4), condition):
         build.eval((Ins.ADD, total, total, 1))
         if limit is not None:
-            build.eval((Ins.LT, goes_on, total, build.constant(limit)))
+            build.eval((Ins.SUB, goes_on, build.constant(limit), total))
     return bound(build), total
 
 
@@ -131,28 +119,13 @@ def test_loops_nest_and_end_by_their_condition(threads: int) -> None:
         assert model.registers[total] == expected
 
 
-def test_a_kernel_may_be_chosen_by_a_register(kernels: dict[str, int]) -> None:
-    x, out = np.arange(64), np.zeros(64, np.int64)
-    build = TableBuilder()
-    variants = [build.code_register(kernels[name]) for name in ("affine", "increment")]
-    chosen, which = build.code_register(0), build.register(0)
-    build.eval((Ins.MOV, chosen, variants[0]), (Ins.SELECT, chosen, which, variants[1]))
-    with build.block():
-        build.launch(chosen, [address(out), address(x), 5], 1, fn_register=True)
-    model = bound(build)
-    assert model.run() == END
-    assert (out == x * 5 + 1).all()
-    model.registers[which] = 1
-    assert model.run() == END
-    assert (out == x * 5 + 2).all()
-
-
 @all_threads
 def test_a_segment_leaves_and_goes_on_behind_it(threads: int) -> None:
     build = TableBuilder()
     before, after, wanted = build.register(), build.register(), build.register(1)
     build.eval((Ins.ADD, before, before, 1))
-    tick = build.segment(3, Reason.HOST_OP, when=wanted)
+    with build.if_(wanted):
+        tick = build.segment(3)
     build.eval((Ins.ADD, after, after, 1))
     model = bound(build)
     values = [before, after]
@@ -184,30 +157,6 @@ def test_a_kernels_error_ends_the_run_and_names_its_entry(
         found = model.run(threads)
         assert found == Outcome(OutcomeKind.ERROR, site=failing, code=42)
         assert (x == runs).all(), "what comes after an error must not run"
-
-
-@all_threads
-def test_a_failed_check_names_its_site(threads: int) -> None:
-    build = TableBuilder()
-    ok, code, after = build.register(0), build.constant(9), build.register()
-    build.eval((Ins.CHECK, 123, ok, code))
-    build.eval((Ins.MOV, after, 1))
-    model = bound(build)
-    assert model.run(threads) == Outcome(OutcomeKind.ERROR, site=123, code=9)
-    assert model.registers[after] == 0
-    model.registers[ok] = 1
-    assert model.run(threads) == END
-    assert model.registers[after] == 1
-
-
-def test_a_check_in_the_bind_program_stops_before_anything_runs() -> None:
-    build = TableBuilder()
-    ran = build.register()
-    bind = build.program((Ins.CHECK, 5, 0, build.constant(0)))
-    build.eval((Ins.MOV, ran, 1))
-    model = bound(build)
-    assert model.run(bind=bind) == Outcome(OutcomeKind.ERROR, site=5, code=1)
-    assert model.registers[ran] == 0
 
 
 @all_threads
@@ -257,7 +206,7 @@ def test_another_thread_cancels_a_run(kernels: dict[str, int], threads: int) -> 
 def test_a_cancelled_segment_does_not_go_on() -> None:
     build = TableBuilder()
     after = build.register()
-    build.segment(1, Reason.HOST_OP)
+    build.segment(1)
     build.eval((Ins.MOV, after, 1))
     model = bound(build)
     assert model.run().kind is OutcomeKind.SEGMENT
@@ -331,8 +280,6 @@ def test_stamps_tell_when_and_where_each_kernel_ran(kernels: dict[str, int], thr
     assert (records["end"][records["tick"] == first] <= last["begin"]).all()
     assert before < records["begin"].min()
     assert records["end"].max() < after
-    stamps.clear()
-    assert len(stamps.records({})) == 0
 
 
 def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
@@ -351,8 +298,9 @@ def test_workers_claim_from_both_ends(kernels: dict[str, int]) -> None:
             here = records[records["tick"] == tick]
             assert sorted(here["tile"].tolist()) == list(range(8))
             is_even = here["worker"] % 2 == 0
+            # A worker may be held up between its claim and its first stamp: in no order.
             from_below, from_above = here["tile"][is_even], here["tile"][~is_even]
-            assert from_below.tolist() == list(range(len(from_below)))
+            assert sorted(from_below.tolist()) == list(range(len(from_below)))
             assert (from_above >= len(from_below)).all()
 
 
@@ -415,5 +363,3 @@ def test_registers_of_another_shape_are_refused() -> None:
     model = BoundTable(table, registers)
     with pytest.raises(InvalidArgument, match="r2 of 2"):
         model.register_address(2)
-    with pytest.raises(InvalidArgument, match="entry 1 of 1"):
-        model.resume_at(1)

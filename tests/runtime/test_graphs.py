@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.layout import Worker
 from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.backends.cpu.driver.table_check import check_table
 from arenite.program.table import LaunchTable
-from tests.runtime.kernels import address
+from tests.runtime.kernels import address, of_each_thread
+from tests.runtime.table_builder import TableBuilder
 
 N = 16  # elements that each launch reads of each input
 ITERATIONS = 3
@@ -76,12 +76,12 @@ def run_graph(
 def test_a_team_computes_what_one_thread_computes(
     kernels: dict[str, int], threads: int, seeds: range
 ) -> None:
-    before = sum(native.team().tiles_by_thread[1:])
+    before = sum(of_each_thread(Worker.N_TILES)[1:])
     for seed in seeds:
         alone, together = run_graph(kernels, seed, 1), run_graph(kernels, seed, threads)
         for a, b in zip(alone, together, strict=True):
             assert (a == b).all(), f"seed {seed}"
-    assert sum(native.team().tiles_by_thread[1:]) > before, "no other thread ran a tile"
+    assert sum(of_each_thread(Worker.N_TILES)[1:]) > before, "no other thread ran a tile"
 
 
 def test_without_waits_some_graph_goes_wrong(kernels: dict[str, int]) -> None:

@@ -12,12 +12,12 @@ import pytest
 from arenite.backends.cpu.compiling import kept_kernels
 from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
 from arenite.backends.cpu.compiling.link import link_objects
-from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES
+from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.pool import OnCompiled, compile_modules
 from arenite.backends.cpu.target import AVX2, X86_64, Target
 from arenite.errors import CompileFailed
 from arenite.program import cache
-from arenite.program.model_file import write_model_file
+from arenite.program.model_file import model_bytes, write_atomically
 
 
 def module(name: str, number: int = 1) -> str:
@@ -43,7 +43,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ) -> list[bytes]:
         modules = [*modules]
         texts.extend(modules)
-        return compile_modules(modules, target, in_process=True, on_progress=on_progress)
+        return compile_modules(modules, target, on_progress=on_progress)
 
     monkeypatch.setattr(kept_kernels, "compile_modules", counting)
     return texts
@@ -54,7 +54,7 @@ def test_a_kernel_is_compiled_once_whatever_is_beside_it(compiled: list[str]) ->
     linked_kernels([a, b], X86_64)
     found = linked_kernels([c, b, a], X86_64)
     assert compiled == [a, b, c]
-    assert found == link_objects(compile_modules([c, b, a], X86_64, in_process=True))
+    assert found == link_objects([compile_object(one, X86_64) for one in (c, b, a)])
     assert linked_kernels([c, b, a], X86_64) == found
     assert compiled == [a, b, c]
 
@@ -95,9 +95,9 @@ def test_damage_is_compiled_anew(compiled: list[str], folder: Path, damage: str)
     elif damage == "writable":
         first.chmod(0o666)
     elif damage == "no section":
-        write_model_file(first, {"x": b"1"}, 0)
+        write_atomically(first, model_bytes({"x": b"1"}))
     elif damage == "no object":
-        write_model_file(first, {"object": b"\x7fELF" + bytes(100)}, 0)
+        write_atomically(first, model_bytes({"object": b"\x7fELF" + bytes(100)}))
     else:
         first.write_bytes(entries[2].read_bytes())
     n_compiled = len(compiled)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arenite.backends.cpu.compiling.link import AARCH64, link_object, link_objects
+from arenite.backends.cpu.compiling.link import AARCH64, link_objects
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver.driver_ir import runtime_module
-from arenite.backends.cpu.target import NEON, X86_64, Target, named
+from arenite.backends.cpu.target import NEON, X86_64, Target
 from arenite.errors import BadObject
+from tests.codegen.targets import named
 from tests.runtime.kernels import kernel_module
 
 #: A constant table, a jump table and a call: each needs relocations of its own kind.
@@ -59,7 +60,7 @@ def call(image: bytes, offset: int, argument: int) -> int:
 
 
 def test_an_image_runs_with_its_constants_jump_tables_and_calls() -> None:
-    image = link_object(compile_object(module(SWITCHES), X86_64))
+    image = link_objects([compile_object(module(SWITCHES), X86_64)])
     assert list(image.entries) == ["kernel"]
     for argument, expected in EXPECTED.items():
         assert call(image.image, image.entries["kernel"], argument) == expected
@@ -90,8 +91,8 @@ def test_objects_for_two_machines_are_refused() -> None:
 @pytest.mark.parametrize("name", ["x86-64", "avx2", "avx512", "avx512vnni", "neon", "host"])
 def test_the_runtime_image_links_for_every_target(name: str) -> None:
     target = named(name)
-    image = link_object(compile_object(runtime_module(target), target))
-    expected = {"run_serial", "run_parallel", "cancel", "worker", "stop", "copy", "clock"}
+    image = link_objects([compile_object(runtime_module(target), target)])
+    expected = {"run_serial", "run_parallel", "cancel", "worker", "stop", "clock"}
     assert expected <= {*image.entries}
     assert len(image.image) < 20_000
     assert (image.machine == AARCH64) is (name == "neon")
@@ -117,13 +118,13 @@ def test_the_runtime_image_links_for_every_target(name: str) -> None:
 def test_what_could_not_run_by_itself_is_refused_by_name(text: str, message: str) -> None:
     text = module(text.replace(" A {", " ATTRIBUTES {"))
     with pytest.raises(BadObject, match=message):
-        link_object(compile_object(text, X86_64))
+        link_objects([compile_object(text, X86_64)])
 
 
 def test_code_that_unwinds_is_refused() -> None:
     text = "declare void @f()\ndefine hidden void @kernel() uwtable {\n ret void\n}"
     with pytest.raises(BadObject, match="section of type"):
-        link_object(compile_object(text, X86_64))
+        link_objects([compile_object(text, X86_64)])
 
 
 @pytest.fixture(scope="module", params=[X86_64, NEON], ids=["x86-64", "aarch64"])
@@ -143,7 +144,7 @@ def test_mutated_objects_link_or_are_refused(an_object: bytes, data: st.DataObje
         mutated[place : place + width] = (value % 2 ** (8 * width)).to_bytes(width, "little")
     cut = data.draw(st.one_of(st.just(len(mutated)), st.integers(0, len(mutated))))
     try:
-        image = link_object(bytes(mutated[:cut]))
+        image = link_objects([bytes(mutated[:cut])])
     except BadObject:
         return
     assert all(0 <= offset <= len(image.image) for offset in image.entries.values())
@@ -157,6 +158,6 @@ def test_hostile_headers_are_refused(an_object: bytes) -> None:
             mutated = bytearray(an_object)
             mutated[place : place + 4] = value.to_bytes(4, "little")
             try:
-                link_object(bytes(mutated))
+                link_objects([bytes(mutated)])
             except BadObject:
                 continue

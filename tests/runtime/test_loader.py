@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from arenite.backends.cpu.compiling import loader
-from arenite.backends.cpu.compiling.link import CodeImage, link_object
+from arenite.backends.cpu.compiling.link import CodeImage, link_objects
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver import native
@@ -22,7 +22,7 @@ from arenite.errors import InvalidArgument
 @pytest.fixture(scope="module")
 def answer() -> CodeImage:
     text = f"define hidden i64 @answer() {FUNCTION_ATTRIBUTES} {{\n ret i64 42\n}}"
-    return link_object(compile_object(text, X86_64))
+    return link_objects([compile_object(text, X86_64)])
 
 
 def protection(address: int) -> str:
@@ -85,9 +85,11 @@ def test_a_warm_process_never_imports_the_compiler(cache_folder: Path) -> None:
     native.runtime()
     code = (
         "import sys\n"
-        "from arenite.backends.cpu.driver import native, table_builder\n"
-        "bound = native.BoundTable(*table_builder.TableBuilder().finish())\n"
+        "from arenite.backends.cpu.driver import native\n"
+        "from tests.runtime.table_builder import TableBuilder\n"
+        "bound = native.BoundTable(*TableBuilder().finish())\n"
         "assert bound.run().kind == 0 and bound.run(threads=2).kind == 0\n"
         "assert not {'llvmlite', 'arenite.backends.cpu.driver.driver_ir'} & {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    root = Path(__file__).parent.parent.parent
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)

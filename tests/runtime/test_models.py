@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind, runtime
-from arenite.backends.cpu.driver.table_builder import TableBuilder
+from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
 from arenite.backends.cpu.driver.table_check import check_table
-from arenite.program.table import NONE, Ins, LaunchTable, Reason, RuntimeKernel, relocated
+from arenite.program.table import Ins
 from tests.runtime.kernels import (
     AFFINE_TILE,
     CHUNK,
@@ -20,6 +19,7 @@ from tests.runtime.kernels import (
     STEP_TILE,
     address,
 )
+from tests.runtime.table_builder import TableBuilder
 
 Ints = NDArray[np.int64]
 END = Outcome(OutcomeKind.END)
@@ -30,58 +30,41 @@ pytestmark = pytest.mark.parametrize("threads", [1, 2, 3])
 def bound(build: TableBuilder) -> BoundTable:
     table, registers = build.finish()
     check_table(table)
-    return BoundTable(with_addresses(table), registers)
-
-
-def with_addresses(table: LaunchTable) -> LaunchTable:
-    """Kernels are given by address already; only those of the runtime image are missing."""
-    return relocated(table, 0, 2**63, runtime().kernels)
+    return BoundTable(table, registers)
 
 
 def random(*shape: int, seed: int = 0) -> Ints:
     return np.random.default_rng(seed).integers(-1000, 1000, shape)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
-def test_if_runs_one_of_two_branches(kernels: dict[str, int], threads: int, guarded: bool) -> None:
+def test_if_runs_one_of_two_branches(kernels: dict[str, int], threads: int) -> None:
     n = 4 * AFFINE_TILE
     x, t, h, s, p = random(n), *(np.zeros(n, np.int64) for _ in range(4))
-    rate = np.zeros(1, np.int64)
+    condition = np.zeros(1, np.bool_)
     build = TableBuilder()
-    where, wanted = build.constant(address(rate)), build.constant(16000)
-    is_16k, is_other = build.register(), build.register()
-    tiles = build.constant(4)
+    where, holds, tiles = build.constant(address(condition)), build.register(), build.constant(4)
     affine = kernels["affine"]
 
-    def launch(out: Ints, source: Ints, k: int, guard: int = NONE, waits: list[int] | None = None,
-               shared: bool = True) -> int:  # fmt: skip
+    def launch(
+        out: Ints, source: Ints, k: int, waits: list[int] | None = None, shared: bool = True
+    ) -> int:
         window = [address(out), address(source), k]
-        return build.launch(affine, window, tiles, shared=shared, guard=guard, waits=waits or [])
+        return build.launch(affine, window, tiles, shared=shared, waits=waits or [])
 
-    build.eval(
-        (Ins.LOAD64, is_16k, where), (Ins.EQ, is_16k, is_16k, wanted), (Ins.NOT, is_other, is_16k)
-    )
-    if guarded:
-        with build.block(parallel=True):
-            stft = launch(t, x, 2, is_16k)
-            enc16 = launch(h, t, 3, is_16k, [stft])
-            enc8 = launch(h, x, 5, is_other, [enc16])
-            lstm = launch(s, h, 7, waits=[enc8])
-            launch(p, s, 11, waits=[lstm], shared=False)
-    else:
-        with build.if_(is_16k), build.block(parallel=True):
-            stft = launch(t, x, 2)
-            launch(h, t, 3, waits=[stft])
-        with build.else_(), build.block(parallel=True):
-            launch(h, x, 5)
-        with build.block(parallel=True):
-            lstm = launch(s, h, 7)
-            launch(p, s, 11, waits=[lstm], shared=False)
+    build.eval((Ins.LOAD8, holds, where))
+    with build.if_(holds), build.block(parallel=True):
+        stft = launch(t, x, 2)
+        launch(h, t, 3, waits=[stft])
+    with build.else_(), build.block(parallel=True):
+        launch(h, x, 5)
+    with build.block(parallel=True):
+        lstm = launch(s, h, 7)
+        launch(p, s, 11, waits=[lstm], shared=False)
     model = bound(build)
-    for chosen in (16000, 8000, 16000):
-        rate[0] = chosen
+    for chosen in (True, False, True):
+        condition[0] = chosen
         assert model.run(threads) == END
-        expected = (x * 2 + 1) * 3 + 1 if chosen == 16000 else x * 5 + 1
+        expected = (x * 2 + 1) * 3 + 1 if chosen else x * 5 + 1
         assert (p == (expected * 7 + 1) * 11 + 1).all()
 
 
@@ -99,7 +82,7 @@ def test_loop_carries_state_in_two_slots_and_writes_a_scan_output(
     row_nbytes, r_x, r_y = (build.constant(v) for v in (8 * n, address(x), address(y)))
     r_first, r_p = build.constant(address(first)), build.constant(address(slots[0]))
     step = build.window([0, 0, 0, 0, n])
-    copy = build.window([address(result), 0, 8 * n, 8 * n])
+    copy = build.window([address(result), 0, n])
     tiles = build.constant(n // STEP_TILE)
     build.eval((Ins.MOV, current, r_first), (Ins.MOV, following, r_p))
     with build.loop(r_i, r_trips):
@@ -115,7 +98,7 @@ def test_loop_carries_state_in_two_slots_and_writes_a_scan_output(
         build.eval((Ins.MOV, current, following), (Ins.SUB, following, both, following))
     build.eval((Ins.MOV, copy + 1, current))
     with build.block():
-        build.launch(RuntimeKernel.COPY, copy, 1, fn_runtime=True)
+        build.launch(kernels["copy"], copy, 1)
     model = bound(build)
     for _ in range(2):
         assert model.run(threads) == END
@@ -139,15 +122,19 @@ def test_a_carried_value_grows_and_leaves_for_more_room(
     rows, r_v, goes_on = build.register(), build.register(address(v)), build.register()
     room, is_full, offset = build.register(capacity), build.register(), build.register()
     row_nbytes, r_flag = build.constant(8 * width), build.constant(address(flag))
-    copy = build.window([address(v), address(start), 8 * width, 8 * width])
+    copy = build.window([address(v), address(start), width])
     grow, ask = build.window([0, 0, 0, width]), build.window([0, address(flag), limit])
     tiles = build.constant(width // GROW_TILE)
     build.eval((Ins.MOV, rows, 1), (Ins.MOV, goes_on, 1))
     with build.block():
-        build.launch(RuntimeKernel.COPY, copy, 1, fn_runtime=True)
+        build.launch(kernels["copy"], copy, 1)
     with build.loop(r_i, r_trips, goes_on):
-        build.eval((Ins.LE, is_full, room, rows))
-        build.segment(1, Reason.GROW, when=is_full)
+        build.eval(
+            (Ins.SUB, is_full, rows, room), (Ins.ADD, is_full, is_full, 1),
+            (Ins.MAX, is_full, is_full, 0),
+        )  # fmt: skip
+        with build.if_(is_full):
+            build.segment(1)
         build.eval(
             (Ins.MOV, grow + 1, rows),
             (Ins.MUL, offset, rows, row_nbytes),
@@ -164,7 +151,6 @@ def test_a_carried_value_grows_and_leaves_for_more_room(
     while (outcome := model.run(threads)).kind is OutcomeKind.SEGMENT:
         entry = model.table.entries[outcome.tick]
         assert entry["a"] == 1
-        assert entry["b"] == Reason.GROW
         larger = np.zeros((2 * len(v), width), np.int64)
         larger[: len(v)] = v
         v, exits = larger, exits + 1
@@ -199,15 +185,16 @@ def nonzero_model(
         counted = build.launch(
             kernels["count_chunks"], [address(x), address(counts), n], r_chunks, shared=True
         )
-        scanned = build.launch(kernels["scan"], scan, 1, waits=[counted])
-        sized = build.eval(
-            (Ins.CEILDIV, gather_tiles, count, rows_a_tile), (Ins.MOV, gather + 3, count)
-        )
+        build.launch(kernels["scan"], scan, 1, waits=[counted])
+    build.eval(
+        (Ins.ADD, gather_tiles, count, build.constant(GATHER_TILE - 1)),
+        (Ins.DIV, gather_tiles, gather_tiles, rows_a_tile),
+        (Ins.MOV, gather + 3, count),
+    )
+    with build.block(parallel=True):
         window = [address(x), address(firsts), address(indices), n]
-        written = build.launch(
-            kernels["write_indices"], window, r_chunks, shared=True, waits=[scanned]
-        )
-        build.launch(kernels["gather"], gather, gather_tiles, shared=True, waits=[sized, written])
+        written = build.launch(kernels["write_indices"], window, r_chunks, shared=True)
+        build.launch(kernels["gather"], gather, gather_tiles, shared=True, waits=[written])
     model = bound(build)
     model.registers[scan + 3] = model.register_address(count)
     model.keep = (counts, firsts, indices)  # type: ignore[attr-defined]
@@ -235,7 +222,7 @@ def test_an_index_out_of_range_is_an_error_and_the_next_run_is_right(
     x, data = (random(2000) > 0).astype(np.int64), random(2000, GATHER_WIDTH)
     model, y, count, limit = nonzero_model(kernels, x, data, 100)
     failed = model.run(threads)
-    assert (failed.kind, failed.site, failed.code) == (OutcomeKind.ERROR, 5, OUT_OF_RANGE)
+    assert (failed.kind, failed.site, failed.code) == (OutcomeKind.ERROR, 6, OUT_OF_RANGE)
     model.registers[limit] = 2000
     assert model.run(threads) == END
     found = np.flatnonzero(x)
@@ -267,14 +254,3 @@ def test_an_axis_given_as_input_picks_a_table(
             build.launch(kernels["reduce_columns"], combine, 1, waits=[first])
     assert bound(build).run(threads) == END
     assert (y == x.sum(axis)).all()
-
-
-def test_a_copy_may_be_shared_by_the_team(threads: int) -> None:
-    source = np.arange(100_003, dtype=np.uint8)
-    target = np.zeros_like(source)
-    build = TableBuilder()
-    with build.block(parallel=True):
-        window = [address(target), address(source), len(source), 4096]
-        build.launch(RuntimeKernel.COPY, window, build.constant(25), shared=True, fn_runtime=True)
-    assert bound(build).run(threads) == END
-    assert (target == source).all()

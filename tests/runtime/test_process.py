@@ -17,11 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver import native
+from arenite.backends.cpu.driver.layout import Worker
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.program.threads import cgroup_cpus, default_n_threads
-from tests.runtime.kernels import address
+from tests.runtime.kernels import address, n_polls, of_each_thread
+from tests.runtime.table_builder import TableBuilder
 
 END = Outcome(OutcomeKind.END)
 
@@ -39,8 +40,8 @@ from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver.native import BoundTable
-from arenite.backends.cpu.driver.table_builder import TableBuilder
-from tests.runtime.kernels import address, kernel_module
+from tests.runtime.kernels import address, kernel_module, n_polls
+from tests.runtime.table_builder import TableBuilder
 image = link_objects(compile_modules([kernel_module()], X86_64))
 code = load_code(image.image, permanent=True)
 out = np.zeros(64, np.int64)
@@ -82,7 +83,7 @@ except KeyboardInterrupt:
     pass
 done = int(model.registers[counter])
 model.registers[3] = 50  # a short run now
-print(model.n_polls, model.run({threads}).kind.name, model.registers[counter])
+print(n_polls(model), model.run({threads}).kind.name, model.registers[counter])
 """
     run = run_script(script)
     assert (run.returncode, run.stderr) == (0, "")
@@ -205,7 +206,7 @@ def test_a_run_allocates_nothing_and_enters_python_never(
             model.run(threads)
 
     run_often(3)
-    polls = model.n_polls
+    polls = n_polls(model)
     blocks, heap = sys.getallocatedblocks(), libc.mallinfo2()
     tracemalloc.start()
     run_often(1)
@@ -222,7 +223,7 @@ def test_a_run_allocates_nothing_and_enters_python_never(
     one, _ = increments(kernels, 1)
     one.run(threads)
     assert python_calls(model, threads) == python_calls(one, threads)
-    assert model.n_polls - polls <= 1
+    assert n_polls(model) - polls <= 1
 
 
 def python_calls(model: BoundTable, threads: int) -> int:
@@ -269,10 +270,10 @@ def test_a_stopped_team_starts_again(kernels: dict[str, int]) -> None:
 def test_a_run_may_use_fewer_threads_than_the_team_has(kernels: dict[str, int]) -> None:
     model, x = increments(kernels, 50)
     assert model.run(threads=4) == END
-    before = native.team().tiles_by_thread
+    before = of_each_thread(Worker.N_TILES)
     for _ in range(200):
         assert model.run(threads=2) == END
-    after = native.team().tiles_by_thread
+    after = of_each_thread(Worker.N_TILES)
     assert after[2:] == before[2:], "threads that were not invited took part"
     assert sum(after) - sum(before) == 200 * 50
     assert (x == 201 * 50).all()

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from arenite.backends.cpu.driver import native
 from arenite.backends.cpu.driver.layout import Team, Worker
 from arenite.backends.cpu.driver.native import BoundTable, Outcome, OutcomeKind
-from arenite.backends.cpu.driver.table_builder import TableBuilder
-from tests.runtime.kernels import address
+from tests.runtime.kernels import address, of_each_thread
+from tests.runtime.table_builder import TableBuilder
 
 END = Outcome(OutcomeKind.END)
 
@@ -50,14 +50,14 @@ def asleep_as(index: int) -> int:
 def test_a_worker_that_held_the_others_up_rests_and_comes_back(kernels: dict[str, int]) -> None:
     model, arrived = napping(kernels, 20_000)
     run_both(model, arrived)
-    before = native.team().rests_by_thread[1]
+    before = of_each_thread(Worker.N_RESTS)[1]
     for _ in range(100):  # on a busy machine the caller may be as late as the worker
         # It ends only where both take part: one that rests comes back for it.
         run_both(model, arrived)
-        if native.team().rests_by_thread[1] > before:
+        if of_each_thread(Worker.N_RESTS)[1] > before:
             break
-    assert native.team().rests_by_thread[1] > before
-    assert native.team().rests_by_thread[0] == 0, "the caller never does"
+    assert of_each_thread(Worker.N_RESTS)[1] > before
+    assert of_each_thread(Worker.N_RESTS)[0] == 0, "the caller never does"
 
 
 def test_a_team_that_rests_can_be_stopped(kernels: dict[str, int]) -> None:
@@ -180,7 +180,7 @@ def test_a_worker_that_seldom_holds_the_others_up_does_not_rest(kernels: dict[st
     model, arrived = napping(kernels, 20_000)
     run_both(model, arrived)
     team = native.team()
-    before = team.rests_by_thread[1]
+    before = of_each_thread(Worker.N_RESTS)[1]
     record = team.address + Team.WORKERS + Worker.NBYTES
     n_held = 0
     for _ in range(20):
@@ -192,7 +192,7 @@ def test_a_worker_that_seldom_holds_the_others_up_does_not_rest(kernels: dict[st
         run_both(model, arrived)
         n_held += ctypes.c_int64.from_address(record + Worker.HELD_AT).value > 0
     assert n_held > 0, "it was seen"
-    assert team.rests_by_thread[1] <= before + 1, "one may have been asked for before"
+    assert of_each_thread(Worker.N_RESTS)[1] <= before + 1, "one may have been asked for before"
 
 
 def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to(kernels: dict[str, int]) -> None:
@@ -208,7 +208,7 @@ def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to(kernels: dict[str, 
     model, arrived = napping(kernels, 0)
     run_both(model, arrived)
     team = native.team()
-    [taken] = {cpu for cpu in pinned() if cpu == team.cpus[1]}
+    [taken] = {cpu for cpu in pinned() if cpu == of_each_thread(Worker.CPU)[1]}
     try:
         os.sched_setaffinity(0, {taken})  # this thread alone
         word = ctypes.c_int64.from_address(team.address + Team.PLACE_AT)
@@ -216,7 +216,7 @@ def test_a_worker_leaves_the_cpu_that_the_caller_has_come_to(kernels: dict[str, 
         word.value = 0
         run_both(model, arrived)
         assert word.value > 0, "and looked at again some time later only"
-        assert team.cpus[0] == taken != team.cpus[1]
-        assert team.cpus[1] in pinned()
+        assert of_each_thread(Worker.CPU)[0] == taken != of_each_thread(Worker.CPU)[1]
+        assert of_each_thread(Worker.CPU)[1] in pinned()
     finally:
         os.sched_setaffinity(0, cpus)

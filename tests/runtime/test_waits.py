@@ -17,11 +17,10 @@ from arenite.hazards import Launch as HazardLaunch
 from arenite.program import waits
 from arenite.program.launch import SHARED_FROM_NS, Launch
 from arenite.program.places import NOWHERE, Places
-from arenite.program.skeleton import Skeleton, laid_out
+from arenite.program.skeleton import Layout, Skeleton
 from arenite.program.steps import Cell, Step, StepKind
 from arenite.program.table import Flag, Ins
 from arenite.program.waits import (
-    KnownWaits,
     WaitBook,
     Waits,
     found_waits,
@@ -64,7 +63,7 @@ def test_waits_serve_where_no_new_pair_shares_bytes(
         for i in some
         for j in some
     )
-    assert KnownWaits(known, nothing).cover(now) is not is_new
+    assert nothing._replace(overlaps=known).cover(now) is not is_new
 
 
 def spec(k: int, is_shared: bool) -> Launch:
@@ -79,7 +78,7 @@ def blocks_of(shared: list[bool], cuts: set[int]) -> Skeleton:
         if k in cuts:
             steps.append(Step(StepKind.EVAL, instructions=((Ins.MOV, 0, 0, 0),)))
         steps.append(Step(StepKind.LAUNCH, k))
-    return laid_out([spec(k, one) for k, one in enumerate(shared)], {}, steps, (Cell(),), {}, {})
+    return Layout([spec(k, one) for k, one in enumerate(shared)], {}, steps, (Cell(),)).skeleton()
 
 
 def random_launch(k: int, pick: random.Random) -> HazardLaunch:
@@ -171,7 +170,8 @@ def test_of_waits_that_were_found_so_many_are_kept() -> None:
     skeleton = blocks_of([True, True, True], set())
     moving = np.array([[0, 1, 2]])
     nothing = [HazardLaunch(f"kernel{k}", ()) for k in range(3)]
-    given_waits = KnownWaits(np.packbits(np.eye(3, dtype=bool)), found_waits(skeleton, nothing))
+    overlaps = np.packbits(np.eye(3, dtype=bool))
+    given_waits = found_waits(skeleton, nothing)._replace(overlaps=overlaps)
     book = WaitBook(skeleton, moving, [given_waits], max_kept=2)
     found = []
     for places in ([(0, 4), (0, 4), (8, 4)], [(0, 4), (8, 4), (0, 4)], [(8, 4), (0, 4), (0, 4)]):

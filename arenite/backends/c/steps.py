@@ -196,8 +196,6 @@ class Body:
         x, y, into = self.cell(a), self.cell(b), self.cell(target)
         if op == Ins.STORE64:
             return f"*(i64 *)(uintptr_t){x} = {y};"
-        if op == Ins.CHECK:
-            return f"if ({x} == 0) return {self.context.status} = {y} != 0 ? (int){y} : 1;"
         value = _VALUES[Ins(op)]
         for helper in re.findall(r"\w+_i64", value):
             self.context.helpers.use(helper)
@@ -207,25 +205,14 @@ class Body:
 #: What instructions leave in their registers.
 _VALUES = {
     Ins.LOAD8: "*(const u8 *)(uintptr_t)({x} + {y})",
-    Ins.LOAD32: "*(const i32 *)(uintptr_t)({x} + {y})",
     Ins.LOAD64: "*(const i64 *)(uintptr_t)({x} + {y})",
     Ins.MOV: "{x}",
     Ins.ADD: "{x} + {y}",
     Ins.SUB: "{x} - {y}",
     Ins.MUL: "{x} * {y}",
     Ins.DIV: "{y} > 0 ? floordiv_i64({x}, {y}) : 0",
-    Ins.CEILDIV: "{y} > 0 ? -floordiv_i64(-{x}, {y}) : 0",
-    Ins.MOD: "{y} > 0 ? mod_i64({x}, {y}) : 0",
     Ins.MIN: "min_i64({x}, {y})",
     Ins.MAX: "max_i64({x}, {y})",
-    Ins.LT: "{x} < {y}",
-    Ins.LE: "{x} <= {y}",
-    Ins.EQ: "{x} == {y}",
-    Ins.NE: "{x} != {y}",
-    Ins.AND: "{x} != 0 && {y} != 0",
-    Ins.OR: "{x} != 0 || {y} != 0",
-    Ins.NOT: "{x} == 0",
-    Ins.SELECT: "{x} != 0 ? {y} : {into}",
 }
 #: Dtypes whose elements are for a caller what they are for a kernel.
 _PLAIN = frozenset("float32 float64 int32 int64".split())

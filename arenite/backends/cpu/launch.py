@@ -1,4 +1,4 @@
-"""One kernel launched by itself, on buffers of the caller."""
+"""Launches without a plan, on memory of the caller; and one kernel launched by itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from arenite.backends.cpu.execution.failure import error_of
 from arenite.device import Buffer
 from arenite.program.assemble import Assembly
 from arenite.program.cached_kernel import CachedKernel
+from arenite.program.launch import Launch
 from arenite.program.places import Places
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import aligned_empty, relocated
@@ -33,18 +34,30 @@ def launch(kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, 
         reads=tuple(order[value] for value in kernel.launch.reads),
         writes=tuple(order[value] for value in kernel.launch.writes),
     )
-    assembly = Assembly.straight([alone], {k: k for k in range(len(order))})
-    places = Places.outside([buffer.nbytes for buffer in buffers])
+    arrays = [(buffer.raw_ptr, buffer.nbytes) for buffer in buffers]
     with _lock:
-        code = _code_of(kernel.program.image)
-        table = relocated(assembly.table(places), code.base, code.nbytes)
-        registers = aligned_empty(table.n_registers, np.int64)
-        assembly.fill(registers, places, 0, sizes)
-        for k, buffer in enumerate(buffers):
-            registers[FIRST_IO + k] = buffer.raw_ptr
-        outcome = BoundTable(table, registers).run(1, (0, assembly.n_bind))
+        table, bind = bound_alone([alone], _code_of(kernel.program.image), arrays, sizes)
+        outcome = table.run(1, bind)
     if outcome.kind is not OutcomeKind.END:
         raise error_of(kernel, outcome, "")
+
+
+def bound_alone(
+    launches: Sequence[Launch],
+    code: LoadedCode,
+    arrays: Sequence[tuple[int, int]],
+    sizes: Mapping[str, int],
+) -> tuple[BoundTable, tuple[int, int]]:
+    """A table of launches whose values are numbers of these arrays (address, bytes), and the
+    instructions to bind it with."""
+    addresses, nbytes = [at for at, _ in arrays], [size for _, size in arrays]
+    assembly = Assembly.straight(launches, {k: k for k in range(len(arrays))})
+    places = Places.outside(nbytes)
+    table = relocated(assembly.table(places), code.base, code.nbytes)
+    registers = aligned_empty(table.n_registers, np.int64)
+    assembly.fill(registers, places, 0, sizes)
+    registers[FIRST_IO : FIRST_IO + len(arrays)] = addresses
+    return BoundTable(table, registers), (0, assembly.n_bind)
 
 
 def _code_of(image: bytes) -> LoadedCode:

@@ -7,13 +7,11 @@ to the compiling side; `identity.host_identity()` names the same machine without
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from arenite.backends.cpu.identity import KIB, MIB, cache_nbytes, machine
-from arenite.errors import InvalidArgument
 
 X86_64_TRIPLE = "x86_64-unknown-none-elf"
 AARCH64_TRIPLE = "aarch64-unknown-none-elf"
@@ -36,7 +34,6 @@ class Target:
     has_f16c: bool  # f32 to f16 and back in one instruction
     has_f16: bool  # f16 arithmetic
     has_bf16: bool  # bf16 dot products and conversion
-    page_nbytes: int = 4 * KIB
     l1d_nbytes: int = 32 * KIB
     l2_nbytes: int = 512 * KIB
     l3_nbytes: int = 8 * MIB
@@ -78,23 +75,6 @@ NEON = Target(
     has_f16=False,
     has_bf16=False,
 )
-
-_BY_NAME = {
-    "x86-64": X86_64,
-    "avx2": AVX2,
-    "avx512": AVX512,
-    "avx512vnni": AVX512_VNNI,
-    "neon": NEON,
-}
-
-
-def named(name: str) -> Target:
-    """The target "host", or one of the fixed ones, whose code any such CPU can run."""
-    if name == "host":
-        return host()
-    if name not in _BY_NAME:
-        raise InvalidArgument(f"no target {name!r}; there are: host, {', '.join(_BY_NAME)}")
-    return _BY_NAME[name]
 
 
 @lru_cache(maxsize=1)
@@ -138,11 +118,10 @@ def of_features(kind: str, cpu: str, found: Mapping[str, bool]) -> Target:
 
 
 def with_caches(target: Target) -> Target:
-    """The target with this machine's cache and page sizes, where the system tells them."""
+    """The target with this machine's cache sizes, where the system tells them."""
     found = cache_nbytes()
     return replace(
         target,
-        page_nbytes=os.sysconf("SC_PAGE_SIZE"),
         l1d_nbytes=found.get(1, target.l1d_nbytes),
         l2_nbytes=found.get(2, target.l2_nbytes),
         l3_nbytes=found.get(3, target.l3_nbytes),

@@ -21,18 +21,16 @@ from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.cost import estimated_ns
 from arenite.backends.cpu.driver.native import BoundTable, OutcomeKind
 from arenite.backends.cpu.execution.arrays import address_of
+from arenite.backends.cpu.launch import bound_alone
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.codegen.kernels.built import Built
 from arenite.dtype import DType, Kind
 from arenite.errors import RunFailed
 from arenite.ir.dim import Dim, Var, bounds, evaluate
-from arenite.program.assemble import Assembly
 from arenite.program.closing import Closing
 from arenite.program.launch import Launch
-from arenite.program.places import Places
-from arenite.program.skeleton import FIRST_IO
-from arenite.program.table import aligned_empty, relocated
+from arenite.program.table import aligned_empty
 from arenite.schedule import Kernel
 
 #: Work of one run of a program, at least, and at the most where that is more than one launch.
@@ -175,14 +173,8 @@ class Trial(Closing):
                     self._cost_ns,
                 )
             )
-        assembly = Assembly.straight(launches, {k: k for k in range(len(arrays))})
-        places = Places.outside([array.nbytes for array in arrays])
-        table = relocated(assembly.table(places), code.base, code.nbytes)
-        registers = aligned_empty(table.n_registers, np.int64)
-        assembly.fill(registers, places, 0, case.bindings)
-        for k, array in enumerate(arrays):
-            registers[FIRST_IO + k] = address_of(array)
-        return _Program(BoundTable(table, registers), (0, assembly.n_bind), scratch)
+        memory = [(address_of(array), array.nbytes) for array in arrays]
+        return _Program(*bound_alone(launches, code, memory, case.bindings), scratch)
 
 
 class _Operands:

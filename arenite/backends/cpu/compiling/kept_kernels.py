@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from arenite.backends.cpu.compiling import llvm
 from arenite.backends.cpu.compiling.link import CodeImage, link_objects
-from arenite.backends.cpu.compiling.llvm import functions_defined
 from arenite.backends.cpu.compiling.pool import OnCompiled, compile_modules
-from arenite.backends.cpu.identity import compiler_identity
+from arenite.backends.cpu.identity import compiler_identity, sources
 from arenite.backends.cpu.target import Target
 from arenite.errors import BadObject
 from arenite.program import cache
@@ -62,7 +62,7 @@ def linked_kernels(
         image = link_objects(objects)
     except BadObject:
         return _anew(texts, target)
-    wanted = {name for text in texts for name in functions_defined(text)}
+    wanted = {name for text in texts for name in llvm.functions_defined(text)}
     return image if wanted == {*image.entries} else _anew(texts, target)
 
 
@@ -94,10 +94,4 @@ def _key(text: str, target: Target) -> str:
 @lru_cache(maxsize=1)
 def _sources() -> bytes:
     """Our own sources that make an object of a text."""
-    from arenite.backends.cpu.compiling import llvm
-
-    try:
-        with open(os.path.abspath(llvm.__file__), "rb") as file:
-            return file.read()
-    except OSError:
-        return b""  # installed without sources: the version alone tells
+    return sources(os.path.abspath(llvm.__file__))

@@ -85,11 +85,6 @@ class _Object:
         return "a constant"
 
 
-def link_object(obj: bytes) -> CodeImage:
-    """The image of one object; raises BadObject."""
-    return link_objects([obj])
-
-
 def link_objects(objs: Sequence[bytes]) -> CodeImage:
     """One image of several objects, which know nothing of each other; raises BadObject."""
     parsed = [_parse(obj) for obj in objs]

@@ -37,11 +37,6 @@ def assembly(module_ir: str, target: Target) -> str:
     return text
 
 
-def optimised_ir(module_ir: str, target: Target) -> str:
-    """The module as code generation sees it."""
-    return str(_optimised(module_ir, target, _target_machine(target)))
-
-
 def functions_defined(module_ir: str) -> list[str]:
     """Names of the functions a module defines that are not internal: its kernels."""
     return [

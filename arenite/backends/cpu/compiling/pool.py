@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import IO
 
 from arenite import locks
 from arenite.backends.cpu.compiling.child import (
@@ -33,7 +34,7 @@ from arenite.backends.cpu.compiling.child import (
     target_from_json,
     target_json,
 )
-from arenite.backends.cpu.compiling.llvm import compile_object, functions_defined
+from arenite.backends.cpu.compiling.llvm import functions_defined
 from arenite.backends.cpu.identity import compiler_identity, host_identity
 from arenite.backends.cpu.target import Target
 from arenite.errors import CompileFailed
@@ -56,12 +57,15 @@ class Child:
     """One compiling process, and what it has answered so far."""
 
     process: subprocess.Popen[bytes]
+    jobs: IO[bytes]
+    answers: IO[bytes]
+    errors: IO[bytes]
     job: int | None = None
     began: float = 0.0  # processor time when the job came
     spent: float = 0.0  # since then, when it was looked last
     n_still: int = 0  # looks since it has spent any
     received: bytearray = field(default_factory=bytearray)
-    stderr: bytearray = field(default_factory=bytearray)
+    said: bytearray = field(default_factory=bytearray)  # of errors
 
     @property
     def is_alive(self) -> bool:
@@ -82,10 +86,9 @@ class Child:
         self.close_pipes()
 
     def close_pipes(self) -> None:
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        for pipe in (self.jobs, self.answers, self.errors):
+            with suppress(OSError):
+                pipe.close()
 
 
 class CompilePool:
@@ -106,7 +109,7 @@ class CompilePool:
         on_progress: OnCompiled | None = None,
     ) -> list[bytes]:
         """The objects of these modules, in order; raises CompileFailed. While an iterator makes the
-        next, children compile those before."""
+        next, children compile those before. `on_progress(done, total)` hears of each."""
         jobs = (_Job(module_frame(text, target), _name_of(text)) for text in modules)
         # The longest first, so that it is not the one all others wait for at the end.
         is_there = isinstance(modules, list | tuple)
@@ -216,9 +219,9 @@ class _Call:
     def _listen(self, seconds: float) -> None:
         """Hear what children say, for so long at most; look at them from time to time."""
         for key, _ in self._selector.select(seconds):
-            child, is_answer = key.data
+            child, pipe = key.data
             if child in self._children:  # else dropped a moment ago, by its other pipe
-                self._receive(child, is_answer)
+                self._receive(child, pipe)
         if time.monotonic() >= self._next_look:
             for child in [child for child in self._children if child.job is not None]:
                 self._look_at(child)
@@ -245,20 +248,15 @@ class _Call:
 
     def _add_child(self) -> None:
         child = self._pool.take()
-        assert child.process.stdout is not None
-        assert child.process.stderr is not None
         self._children.append(child)
-        self._selector.register(child.process.stdout, selectors.EVENT_READ, (child, True))
-        self._selector.register(child.process.stderr, selectors.EVENT_READ, (child, False))
+        for pipe in (child.answers, child.errors):
+            self._selector.register(pipe, selectors.EVENT_READ, (child, pipe))
         self._next_job(child)
 
     def _drop_child(self, child: Child) -> None:
-        assert child.process.stdout is not None
-        assert child.process.stderr is not None
-        with suppress(KeyError):
-            self._selector.unregister(child.process.stdout)
-        with suppress(KeyError):
-            self._selector.unregister(child.process.stderr)
+        for pipe in (child.answers, child.errors):
+            with suppress(KeyError):
+                self._selector.unregister(pipe)
         self._children.remove(child)
         child.end()
 
@@ -268,18 +266,15 @@ class _Call:
         index = self._todo.pop()
         child.job = index
         child.began, child.spent, child.n_still = child.cpu_seconds(), 0.0, 0
-        assert child.process.stdin is not None
         # A child that has just gone idle and ended shows when its answer is read.
         with suppress(BrokenPipeError):
-            child.process.stdin.write(self._jobs[index].frame)
-            child.process.stdin.flush()
+            child.jobs.write(self._jobs[index].frame)
+            child.jobs.flush()
 
-    def _receive(self, child: Child, is_answer: bool) -> None:
-        pipe = child.process.stdout if is_answer else child.process.stderr
-        assert pipe is not None
+    def _receive(self, child: Child, pipe: IO[bytes]) -> None:
         part = os.read(pipe.fileno(), 2**20)
-        if not is_answer:
-            child.stderr += part
+        if pipe is child.errors:
+            child.said += part
             if not part:
                 self._selector.unregister(pipe)
             return
@@ -319,29 +314,11 @@ class _Call:
     def _fail(self, child: Child, what: str) -> None:
         index = child.job
         assert index is not None
-        if child.process.poll() is not None and child.process.stderr is not None:
-            child.stderr += child.process.stderr.read() or b""
-        said = child.stderr.decode(errors="replace").strip()[-2000:]
+        if not child.is_alive:
+            child.said += child.errors.read() or b""
+        said = child.said.decode(errors="replace").strip()[-2000:]
         self._drop_child(child)
         raise CompileFailed(f"{self._jobs[index].name} {what}" + (f": {said}" if said else ""))
-
-
-def compile_modules(
-    modules: Iterable[str],
-    target: Target,
-    in_process: bool = False,
-    job_seconds: float = JOB_SECONDS,
-    on_progress: OnCompiled | None = None,
-) -> list[bytes]:
-    """The objects of these modules, in order; raises CompileFailed.
-
-    `modules` may be an iterator that makes them: children compile the first meanwhile.
-    `in_process` compiles here, where a crash or a hang of LLVM is one of this process.
-    `on_progress(done, total)` hears of each module that children have compiled.
-    """
-    if in_process:
-        return [compile_object(module, target) for module in modules]
-    return _POOL.compile_modules(modules, target, job_seconds, on_progress)
 
 
 def host_target() -> Target:
@@ -362,7 +339,7 @@ def _start(idle_seconds: float) -> Child:
     if not sys.executable:
         raise CompileFailed(
             "this Python does not know its executable, so no compiler can be started; "
-            "compile with in_process=True"
+            "set sys.executable to its path"
         )
     # The child finds packages exactly where this process does.
     code = (
@@ -375,11 +352,15 @@ def _start(idle_seconds: float) -> Child:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.stdin is not None
+    jobs, answers, errors = process.stdin, process.stdout, process.stderr
+    assert jobs is not None
+    assert answers is not None
+    assert errors is not None
     with suppress(OSError):  # over the user's share of such memory
-        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
-    return Child(process)
+        fcntl.fcntl(jobs, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
+    return Child(process, jobs, answers, errors)
 
 
 _POOL = CompilePool()
 atexit.register(_POOL.close)
+compile_modules = _POOL.compile_modules

@@ -1,4 +1,4 @@
-"""The launch-table driver in LLVM IR: control, blocks run alone, instructions, polls, the copy.
+"""The launch-table driver in LLVM IR: control, blocks run alone, polls.
 
 In: a target. Out: the text of the runtime image's module (`runtime_module`). A run is entered with
 the GIL held and left with it held. `run_serial` is for one thread, without any atomics between
@@ -63,7 +63,6 @@ def runtime_module(target: Target) -> str:
     guard_ir.bus_error(module, target)
     team_ir.worker(module)
     team_ir.stop(module)
-    _copy(module)
     return module.text()
 
 
@@ -142,15 +141,10 @@ def _serial_block(module: Module, profiled: bool) -> None:
     count = f.add(entry_field(f, block, "a"), 1)
     with f.count(1, count) as k:
         entry = entry_at(f, block, k)
-        with f.if_(f.eq(entry_field(f, entry, "op"), int(Op.EVAL))):
-            first, n = entry_field(f, entry, "a"), entry_field(f, entry, "b")
-            f.call("void", "eval", run, first, n)
-        with f.if_(f.eq(entry_field(f, entry, "op"), int(Op.LAUNCH))):
-            n = tile_count(f, registers, entry)
-            with f.if_(f.lt(0, n)):
-                tick = f.add(f["tick"], k)
-                tiles = (i64(0), n)
-                call_kernel(f, run, entry, tick, tiles, worker, profiled)
+        n = tile_count(f, registers, entry)
+        with f.if_(f.lt(0, n)):
+            tick = f.add(f["tick"], k)
+            call_kernel(f, run, entry, tick, (i64(0), n), worker, profiled)
         error = f.load("i64", run, Run.ERROR, order="monotonic")
         with f.if_(f.ne(error, 0)):
             # A kernel gives its code; which entry it was is known here.
@@ -245,12 +239,6 @@ def _run(module: Module, parallel: bool, profiled: bool) -> None:
             pc.set(entry_field(f, entry, "target"))
             f.continue_()
         with f.if_(f.eq(op, int(Op.SEGMENT))):
-            condition = entry_field(f, entry, "c")
-            with f.if_(f.ne(condition, NONE)):
-                wanted = f.load("i64", register_at(f, registers, condition))
-                with f.if_(f.eq(wanted, 0)):
-                    pc.set(after)
-                    f.continue_()
             result.set(SEGMENT)
             resume_at.set(after)
             f.store(f.convert("trunc", tick, "i32"), run, Run.SEGMENT)
@@ -267,30 +255,3 @@ def _run(module: Module, parallel: bool, profiled: bool) -> None:
         state = f.load("ptr", run, Run.THREAD_STATE)
         f.call("void", f.load("ptr", imports, Imports.RESTORE_THREAD), state)
     f.ret(result.get())
-
-
-def _copy(module: Module) -> None:
-    """Kernel: window of target, source, bytes and bytes a tile. The two may not overlap."""
-    f = module.function(
-        "copy",
-        "void",
-        exported=True,
-        window="ptr",
-        first="i64",
-        last="i64",
-        worker="ptr",
-    )
-    target, source = f.load("ptr", f["window"]), f.load("ptr", f["window"], 8)
-    nbytes, a_tile = f.load("i64", f["window"], 16), f.load("i64", f["window"], 24)
-    start, stop = f.mul(f["first"], a_tile), f.mul(f["last"], a_tile)
-    stop = f.select(f.lt(stop, nbytes), stop, nbytes)
-    place = f.variable("i64", start)
-    for lanes in (64, 1):
-        type_ = f"<{lanes} x i8>" if lanes > 1 else "i8"
-        with f.loop():
-            at = place.get()
-            with f.if_(f.lt(stop, f.add(at, lanes))):
-                f.break_()
-            content = f.op(type_, f"load {type_}, ptr {f.at(source, at).text}, align 1")
-            f.store(content, target, at)
-            place.set(f.add(at, lanes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from arenite.backends.cpu.driver.ir_text import Function, Module, Operand, Value
 from arenite.backends.cpu.driver.layout import Run, Stamps, Worker
-from arenite.program.table import ENTRY, NONE, Flag
+from arenite.program.table import ENTRY
 
 #: Work, by the table's estimates, after which the clock is read to see whether a poll is due.
 CLOCK_EVERY_NS = 200_000
@@ -32,10 +32,13 @@ def suffixed(name: str, profiled: bool) -> str:
 
 def entry_field(f: Function, entry: Value, name: str) -> Value:
     """A field of an entry, widened to i64."""
+    raw = f.load(f"i{8 * ENTRY[name].itemsize}", entry, _offset(name))
+    return f.convert("zext", raw, "i64")
+
+
+def _offset(name: str) -> int:
     assert ENTRY.fields is not None
-    dtype, offset = ENTRY.fields[name][0], int(ENTRY.fields[name][1])
-    raw = f.load(f"i{8 * dtype.itemsize}", entry, offset)
-    return raw if raw.type == "i64" else f.convert("zext", raw, "i64")
+    return int(ENTRY.fields[name][1])
 
 
 def entry_at(f: Function, table: Value, tick: Value) -> Value:
@@ -47,22 +50,8 @@ def register_at(f: Function, registers: Value, index: Value) -> Value:
 
 
 def tile_count(f: Function, registers: Value, entry: Value) -> Value:
-    """How many tiles the launch has: 0 where it is guarded off."""
-    n = f.variable("i64", f.load("i64", register_at(f, registers, entry_field(f, entry, "tiles"))))
-    guard = entry_field(f, entry, "guard")
-    with f.if_(f.ne(guard, NONE)):
-        value = f.load("i64", register_at(f, registers, guard))
-        with f.if_(f.eq(value, 0)):
-            n.set(0)
-    return n.get()
-
-
-def kernel_of(f: Function, registers: Value, entry: Value) -> Value:
-    fn = f.variable("i64", f.load("i64", entry, 8))
-    flags = entry_field(f, entry, "flags")
-    with f.if_(f.ne(f.and_(flags, int(Flag.FN_REGISTER)), 0)):
-        fn.set(f.load("i64", register_at(f, registers, fn.get())))
-    return f.convert("inttoptr", fn.get(), "ptr")
+    """How many tiles the launch has."""
+    return f.load("i64", register_at(f, registers, entry_field(f, entry, "tiles")))
 
 
 def call_kernel(
@@ -75,7 +64,7 @@ def call_kernel(
     profiled: bool,
 ) -> None:
     registers = f.load("ptr", run, Run.REGISTERS)
-    kernel = kernel_of(f, registers, entry)
+    kernel = f.load("ptr", entry, _offset("fn"))
     window = register_at(f, registers, entry_field(f, entry, "args"))
     if not profiled:
         f.call("void", kernel, window, *tiles, worker)

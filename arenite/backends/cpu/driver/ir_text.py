@@ -14,7 +14,7 @@ needs is here: integers, pointers, atomics, calls; no vectors, no floats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -64,6 +64,22 @@ class Module:
         return "\n".join([*self._declarations, *(f.text() for f in self._functions), ""])
 
 
+def _alike(a: Operand, b: Operand) -> tuple[str, str, str]:
+    """The type of two operands, one of which may be a plain number, and their texts."""
+    type_ = next((one.type for one in (a, b) if isinstance(one, Value)), "i64")
+    x, y = (str(one) if isinstance(one, int) else one.text for one in (a, b))
+    return type_, x, y
+
+
+def _binary(operation: str) -> Callable[[Function, Operand, Operand], Value]:
+    def emit(function: Function, a: Operand, b: Operand) -> Value:
+        type_, x, y = _alike(a, b)
+        result = "i1" if operation.startswith("icmp") else type_
+        return function.op(result, f"{operation} {type_} {x}, {y}")
+
+    return emit
+
+
 class Function:
     """One function under construction: each method appends to its text."""
 
@@ -107,58 +123,17 @@ class Function:
         self._emit(f"{name} = {text}")
         return Value(type_, name)
 
-    def _binary(self, operation: str, a: Operand, b: Operand) -> Value:
-        type_ = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else "i64"
-        x, y = self.as_type(a, type_).text, self.as_type(b, type_).text
-        result = "i1" if operation.startswith("icmp") else type_
-        return self.op(result, f"{operation} {type_} {x}, {y}")
-
-    def add(self, a: Operand, b: Operand) -> Value:
-        return self._binary("add", a, b)
-
-    def sub(self, a: Operand, b: Operand) -> Value:
-        return self._binary("sub", a, b)
-
-    def mul(self, a: Operand, b: Operand) -> Value:
-        return self._binary("mul", a, b)
-
-    def sdiv(self, a: Operand, b: Operand) -> Value:
-        return self._binary("sdiv", a, b)
-
-    def and_(self, a: Operand, b: Operand) -> Value:
-        return self._binary("and", a, b)
-
-    def or_(self, a: Operand, b: Operand) -> Value:
-        return self._binary("or", a, b)
-
-    def shl(self, a: Operand, b: Operand) -> Value:
-        return self._binary("shl", a, b)
-
-    def lshr(self, a: Operand, b: Operand) -> Value:
-        return self._binary("lshr", a, b)
-
-    def eq(self, a: Operand, b: Operand) -> Value:
-        return self._binary("icmp eq", a, b)
-
-    def ne(self, a: Operand, b: Operand) -> Value:
-        return self._binary("icmp ne", a, b)
-
-    def lt(self, a: Operand, b: Operand) -> Value:
-        return self._binary("icmp slt", a, b)
-
-    def le(self, a: Operand, b: Operand) -> Value:
-        return self._binary("icmp sle", a, b)
-
-    def below(self, a: Operand, b: Operand) -> Value:
-        """a < b, both unsigned."""
-        return self._binary("icmp ult", a, b)
+    add, sub, mul, sdiv = _binary("add"), _binary("sub"), _binary("mul"), _binary("sdiv")
+    and_, or_, shl, lshr = _binary("and"), _binary("or"), _binary("shl"), _binary("lshr")
+    eq, ne = _binary("icmp eq"), _binary("icmp ne")
+    lt, le = _binary("icmp slt"), _binary("icmp sle")
+    below = _binary("icmp ult")  # of unsigned numbers
 
     def is_null(self, a: Value) -> Value:
         return self.op("i1", f"icmp eq ptr {a.text}, null")
 
     def select(self, condition: Value, a: Operand, b: Operand) -> Value:
-        type_ = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else "i64"
-        x, y = self.as_type(a, type_).text, self.as_type(b, type_).text
+        type_, x, y = _alike(a, b)
         return self.op(type_, f"select i1 {condition.text}, {type_} {x}, {type_} {y}")
 
     def convert(self, how: str, value: Value, type_: str) -> Value:

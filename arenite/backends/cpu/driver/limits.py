@@ -15,13 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
-from pathlib import Path
 from threading import Barrier
 
 from arenite import device
 from arenite.backends.cpu.compiling.loader import load_code
 from arenite.backends.cpu.driver import limits_ir
-from arenite.backends.cpu.identity import compiler_identity, host_identity
+from arenite.backends.cpu.identity import compiler_identity, host_identity, sources
 from arenite.backends.cpu.target import Target
 from arenite.device import Buffer
 from arenite.dtype import uint8
@@ -119,8 +118,8 @@ class _Loops:
 def _loops() -> Iterator[_Loops]:
     from arenite.backends.cpu.compiling.pool import host_target
 
-    sources = [Path(str(path)).read_bytes() for path in (__file__, limits_ir.__file__)]
-    key = cache.key_of("limits", *sources, compiler_identity(), host_identity())
+    text = sources(__file__, limits_ir.__file__)
+    key = cache.key_of("limits", text, compiler_identity(), host_identity())
     code, entries = parse_code(cache.default().obtain(key, _build))
     loaded = load_code(code)
     try:

@@ -1,7 +1,7 @@
 """Entering native code: the runtime image of the process, and tables bound to it.
 
 In: a launch table and its registers. Out: a BoundTable, whose `run` enters native code once and
-says how it came back. The image (driver, team, copy kernel) comes from the cache, else from the
+says how it came back. The image (driver, team) comes from the cache, else from the
 compiler; it is loaded once a process and stays. Native code is entered with the GIL, gives it up
 by itself, and takes it back every 50 ms to look for signals, so that Ctrl-C ends a run.
 """
@@ -26,11 +26,11 @@ from arenite.backends.cpu.compiling.loader import LoadedCode, load_code, map_mem
 from arenite.backends.cpu.driver import layout
 from arenite.backends.cpu.driver.layout import ArrayObject, Imports, Run, Worker
 from arenite.backends.cpu.driver.team import MAX_THREADS, Team, TeamCode
-from arenite.backends.cpu.identity import compiler_identity, machine
+from arenite.backends.cpu.identity import compiler_identity, machine, sources
 from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, RunFailed
 from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
-from arenite.program.table import LaunchTable, RuntimeKernel, aligned_empty
+from arenite.program.table import LaunchTable, aligned_empty
 
 if TYPE_CHECKING:
     from arenite.backends.cpu.driver.stamps import Stamps
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
     kind: OutcomeKind
     tick: int | None = None  # SEGMENT: the entry that left; the run goes on behind it
-    site: int | None = None  # ERROR: the launch's tick, or the site a kernel or CHECK named
+    site: int | None = None  # ERROR: the launch's tick, or the site a kernel named
     code: int | None = None  # ERROR
 
 
@@ -81,8 +81,6 @@ class Runtime:
         self.run_parallel_profiled: _Entry = signature(address["run_parallel_profiled"])
         self.cancel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address["cancel"])
         self.clock: Callable[[], int] = ctypes.PYFUNCTYPE(ctypes.c_int64)(address["clock"])
-        #: By number (`RuntimeKernel`), for `table.relocated`.
-        self.kernels = [address[kernel.name.lower()] for kernel in RuntimeKernel]
         self.imports = _import_table()
         self._worker, self._stop = address["worker"], address["stop"]
         self._started = (self.clock(), time.perf_counter())
@@ -95,9 +93,8 @@ class Runtime:
             pass
         return (self.clock() - clock) / (time.perf_counter() - seconds)
 
-    def new_team(self, pin: bool = True) -> Team:
-        rate = self.clocks_per_second
-        return Team(TeamCode(self._worker, self._stop, self.imports, rate), pin)
+    def new_team(self) -> Team:
+        return Team(TeamCode(self._worker, self._stop, self.imports, self.clocks_per_second))
 
 
 class BoundTable:
@@ -186,18 +183,6 @@ class BoundTable:
         """The next run begins at the start, also after a SEGMENT."""
         with self._lock:
             self._halves[Run.RESUME // 4] = 0
-
-    def resume_at(self, tick: int) -> None:
-        """The next run begins at this entry."""
-        if not 0 <= tick < len(self.table.entries):
-            raise InvalidArgument(f"entry {tick} of {len(self.table.entries)}")
-        with self._lock:
-            self._halves[Run.RESUME // 4] = tick
-
-    @property
-    def n_polls(self) -> int:
-        """How often runs took the GIL to look for signals."""
-        return int(self._words[Run.N_POLLS // 8])
 
     def register_address(self, register: int) -> int:
         """For kernels that write a register."""
@@ -300,8 +285,9 @@ def stop_team() -> bool:
 def _load() -> Runtime:
     if sys.platform != "linux":
         raise DeviceUnavailable(f"native code runs on Linux so far, not on {sys.platform}")
-    objects = str(ArrayObject.DATA)
-    key = cache.key_of("runtime image", _sources(), compiler_identity(), machine(), objects)
+    objects, here = str(ArrayObject.DATA), os.path.dirname(os.path.abspath(__file__))
+    text = sources(*(os.path.join(here, f"{name}.py") for name in _SOURCES))
+    key = cache.key_of("runtime image", text, compiler_identity(), machine(), objects)
     store = cache.default()
     try:
         code, entries = parse_code(store.obtain(key, _build))
@@ -321,18 +307,6 @@ def _build() -> dict[str, bytes]:
     target = X86_64 if machine() == "x86_64" else NEON
     image = link_objects(compile_modules([runtime_module(target)], target))
     return code_sections(image.image, image.entries)
-
-
-def _sources() -> bytes:
-    here = os.path.dirname(os.path.abspath(__file__))
-    content = []
-    try:
-        for name in _SOURCES:
-            with open(os.path.join(here, f"{name}.py"), "rb") as file:
-                content.append(file.read())
-        return b"".join(content)
-    except OSError:
-        return b""  # installed without sources: the version alone tells
 
 
 def _import_table() -> int:

@@ -66,11 +66,6 @@ class Stamps:
         together = np.concatenate(parts)
         return together[np.argsort(together["begin"], kind="stable")]
 
-    def clear(self) -> None:
-        """Forget all stamps, for the next run."""
-        for worker in range(self.n_threads):
-            self._memory[self._region(worker) :][:8] = 0
-
     def _region(self, worker: int) -> int:
         return Layout.REGIONS + worker * self._stride
 

@@ -17,8 +17,7 @@ from arenite.program.table import ENTRY, INSTRUCTION, NONE, Flag, Ins, LaunchTab
 
 _FLAGS = {
     Op.BLOCK: Flag.PARALLEL,
-    Op.LAUNCH: Flag.SHARED | Flag.SIGNALS | Flag.FN_REGISTER | Flag.FN_RUNTIME,
-    Op.EVAL: Flag.SIGNALS,
+    Op.LAUNCH: Flag.SHARED | Flag.SIGNALS,
 }
 _N_OPS = len(Op)
 _N_INSTRUCTIONS = len(Ins)
@@ -54,8 +53,6 @@ def check_table(table: LaunchTable) -> None:
             continue
         elif op == Op.EVAL:
             _check_program(table, tick)
-            if int(entry["flags"]) or int(entry["wait_count"]):
-                _bad(tick, "EVAL outside a block waits or signals")
         elif op == Op.IF:
             _check_register(table, tick, "a")
             _check_if(table, tick, inside, regions)
@@ -65,9 +62,7 @@ def check_table(table: LaunchTable) -> None:
             _check_loop(table, tick, inside, regions)
         elif op == Op.NEXT:
             _check_next(tick, regions)
-        elif op == Op.SEGMENT:
-            _check_register(table, tick, "c", optional=True)
-        elif tick != n - 1:
+        elif op == Op.END and tick != n - 1:
             _bad(tick, "END before the end")
         tick += 1
 
@@ -77,7 +72,6 @@ def _check_arrays(table: LaunchTable) -> None:
         ("entries", table.entries, ENTRY),
         ("instructions", table.instructions, INSTRUCTION),
         ("waits", table.waits, np.dtype("<u4")),
-        ("code registers", table.code_registers, np.dtype("<u4")),
     ):
         if array.dtype != kind or array.ndim != 1 or not array.flags.c_contiguous:
             raise InvalidTable(f"{name}: not a flat array of {kind}")
@@ -85,8 +79,6 @@ def _check_arrays(table: LaunchTable) -> None:
         raise InvalidTable(f"{table.n_registers} registers; r0 and r1 are always there")
     if not 0 <= table.n_syncs <= 2**31:
         raise InvalidTable(f"{table.n_syncs} sync words")
-    if bool((table.code_registers >= table.n_registers).any()):
-        raise InvalidTable("a code register that is not there")
     if bool((table.waits >= table.n_syncs).any()):
         raise InvalidTable("a wait for a sync word that is not there")
 
@@ -94,13 +86,11 @@ def _check_arrays(table: LaunchTable) -> None:
 def _check_instructions(table: LaunchTable) -> None:
     code = table.instructions
     unknown = code["op"] >= _N_INSTRUCTIONS
-    # The driver reads all three before it knows what to do; a CHECK's dst is a site, which the
-    # driver only computes an address from.
-    is_check = code["op"] == Ins.CHECK
+    # The driver reads all three before it knows what to do.
     outside = (code["a"] >= table.n_registers) | (code["b"] >= table.n_registers)
-    outside |= (code["dst"] >= table.n_registers) & ~is_check
+    outside |= code["dst"] >= table.n_registers
     # r0 and r1 are constants everywhere.
-    writes = ~is_check & (code["op"] != Ins.STORE64)
+    writes = code["op"] != Ins.STORE64
     for wrong, what in (
         (unknown, "is unknown"),
         (outside, "names a register that is not there"),
@@ -121,15 +111,13 @@ def _check_block(table: LaunchTable, tick: int, inside: int, owners: dict[int, i
     for inner in range(tick + 1, stop):
         entry = table.entries[inner]
         op, flags = int(entry["op"]), int(entry["flags"])
-        if op not in (Op.LAUNCH, Op.EVAL):
+        if op != Op.LAUNCH:
             _bad(inner, f"op {op} inside a block")
         if flags & ~int(_FLAGS[Op(op)]):
             _bad(inner, f"{Op(op).name} with flags {flags:#x}")
         _check_waits(table, inner, here)
-        if op == Op.EVAL:
-            _check_program(table, inner)
-        else:
-            _check_launch(table, inner)
+        _check_register(table, inner, "args")
+        _check_register(table, inner, "tiles")
         n_shared += bool(flags & Flag.SHARED)
         if flags & (Flag.SHARED | Flag.SIGNALS):
             sync = int(entry["sync"])
@@ -151,40 +139,6 @@ def _check_waits(table: LaunchTable, tick: int, here: dict[int, int]) -> None:
     for sync in table.waits[start : start + count].tolist():
         if sync not in here:
             _bad(tick, f"waits for sync word {sync}, which nothing earlier in its block signals")
-
-
-def _check_launch(table: LaunchTable, tick: int) -> None:
-    entry = table.entries[tick]
-    _check_register(table, tick, "args")
-    _check_register(table, tick, "tiles")
-    _check_register(table, tick, "guard", optional=True)
-    flags = int(entry["flags"])
-    if flags & Flag.FN_REGISTER:
-        if flags & Flag.FN_RUNTIME:
-            _bad(tick, "fn is both a register and a kernel of the runtime")
-        _check_register(table, tick, "fn")
-        _check_code_source(table, tick, int(entry["fn"]))
-
-
-def _check_code_source(table: LaunchTable, tick: int, register: int) -> None:
-    """What a launch calls by register was put there as code, by relocation or moved from there."""
-    trusted = {*table.code_registers.tolist()}
-    pending, seen = [register], {register}
-    code = table.instructions
-    written = (code["op"] != Ins.CHECK) & (code["op"] != Ins.STORE64)
-    while pending:
-        now = pending.pop()
-        writers = np.flatnonzero(written & (code["dst"] == now)).tolist()
-        if now not in trusted and not writers:
-            _bad(tick, f"calls what is in r{now}, where no code is ever put")
-        for index in writers:
-            op = int(code[index]["op"])
-            if op not in (Ins.MOV, Ins.SELECT):
-                _bad(tick, f"calls what is in r{now}, which instruction {index} computes")
-            source = int(code[index]["a" if op == Ins.MOV else "b"])
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
 
 
 def _check_program(table: LaunchTable, tick: int) -> None:

@@ -49,9 +49,8 @@ class TeamCode(NamedTuple):
 class Team:
     """Threads 1, 2, ...; `lock` is held by whoever runs on them."""
 
-    def __init__(self, code: TeamCode, pin: bool = True) -> None:
+    def __init__(self, code: TeamCode) -> None:
         self.lock = locks.exclusive()
-        self.pins = pin
         self._code = code
         self._threads: list[int] = []  # pthread_t
         self.n_threads = 1  # the caller included
@@ -62,25 +61,9 @@ class Team:
         self._set(Layout.NS_SCALE, int(2**16 * 1e9 / code.clocks_per_second))
         self._set(Layout.FIRST_LOOK + 8, int(FIRST_LOOK_SECONDS * 1e9))
         self._set(Layout.NEXT_LOOK + 8, int(NEXT_LOOK_SECONDS * 1e9))
-        self._set(Layout.PLACE_AT, 0 if pin else 2**62)
         self._set(Layout.PLACE_CLOCKS, int(PLACE_SECONDS * code.clocks_per_second))
         self._set(Layout.N_THREADS, 1)
         self._set_of(0, Worker.TEAM, self.address)
-
-    @property
-    def tiles_by_thread(self) -> list[int]:
-        """How many tiles of SHARED launches each thread has run so far."""
-        return self._of_each(Worker.N_TILES)
-
-    @property
-    def rests_by_thread(self) -> list[int]:
-        """How often each thread has rested because it was not running while others waited."""
-        return self._of_each(Worker.N_RESTS)
-
-    @property
-    def cpus(self) -> list[int]:
-        """The CPU each thread is meant for; of the caller, where it was when it was looked at."""
-        return self._of_each(Worker.CPU)
 
     @property
     def n_inside(self) -> int:
@@ -141,8 +124,7 @@ class Team:
         self._set_of(index, Worker.THREAD, thread.value)
         self._set_of(index, Worker.CPU, cpu)
         self._count()
-        if self.pins:
-            _pin(thread, cpu)
+        _pin(thread, cpu)
 
     def _count(self) -> None:
         self.n_threads = len(self._threads) + 1
@@ -156,10 +138,6 @@ class Team:
 
     def _set_of(self, index: int, offset: int, value: int) -> None:
         ctypes.c_int64.from_address(self._record(index) + offset).value = value
-
-    def _of_each(self, offset: int) -> list[int]:
-        records = map(self._record, range(self.n_threads))
-        return [ctypes.c_int64.from_address(record + offset).value for record in records]
 
 
 def _cpus_after_this_one() -> list[int]:

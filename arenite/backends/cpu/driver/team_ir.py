@@ -25,7 +25,7 @@ from arenite.backends.cpu.driver.entry_ir import (
 from arenite.backends.cpu.driver.ir_text import Function, Module, Value, Variable
 from arenite.backends.cpu.driver.layout import MAX_CLAIMS, Imports, Run, Sync, Team, Worker
 from arenite.backends.cpu.driver.wait_ir import Wait, epochs_ahead, look_again, rest, wait_in_run
-from arenite.program.table import Flag, Op
+from arenite.program.table import Flag
 
 #: A block whose estimate is below this does not wake workers that sleep; waking takes as long.
 WAKE_FROM_NS = 50_000
@@ -79,17 +79,14 @@ def work(module: Module, profiled: bool) -> None:
 def _solo(
     f: Function, run: Value, entry: Value, tick: Value, worker_: Value, profiled: bool
 ) -> None:
-    """Worker 0 runs an entry of a parallel block by itself."""
+    """Worker 0 runs a launch of a parallel block by itself."""
     with f.if_(f.eq(f.call("i64", "wait_for", run, entry, f["epoch"], worker_), 0)):
         f.ret()
     registers = f.load("ptr", run, Run.REGISTERS)
-    with f.if_(f.eq(entry_field(f, entry, "op"), int(Op.EVAL))):
-        f.call("void", "eval", run, entry_field(f, entry, "a"), entry_field(f, entry, "b"))
-    with f.if_(f.eq(entry_field(f, entry, "op"), int(Op.LAUNCH))):
-        n = tile_count(f, registers, entry)
-        with f.if_(f.lt(0, n)):
-            call_kernel(f, run, entry, tick, (i64(0), n), worker_, profiled)
-            _note_error(f, run, worker_, tick)
+    n = tile_count(f, registers, entry)
+    with f.if_(f.lt(0, n)):
+        call_kernel(f, run, entry, tick, (i64(0), n), worker_, profiled)
+        _note_error(f, run, worker_, tick)
     signals = f.ne(f.and_(entry_field(f, entry, "flags"), int(Flag.SIGNALS)), 0)
     with f.if_(signals):
         sync = _sync_of(f, run, entry)

@@ -32,7 +32,7 @@ from arenite.program.assemble import Assembly
 from arenite.program.cached_kernel import CachedKernel
 from arenite.program.places import Places
 from arenite.program.skeleton import FIRST_IO
-from arenite.program.table import ENTRY, NONE, Flag, LaunchTable, Op, aligned_empty
+from arenite.program.table import ENTRY, NONE, LaunchTable, Op, aligned_empty
 from arenite.program.value_spec import ValueSpec
 
 Array = NDArray[Any]
@@ -260,11 +260,11 @@ class _Walk:
 
 def _only(table: LaunchTable, tick: int) -> LaunchTable:
     """A table of this one entry."""
-    entries = aligned_empty(3, ENTRY)
-    entries["guard"] = entries["sync"] = entries["tiles"] = NONE
-    entries[0]["op"], entries[0]["a"], entries[0]["tiles"] = Op.BLOCK, 1, 0
-    entries[1] = table.entries[tick]
-    entries[1]["flags"] &= np.uint8(Flag.FN_REGISTER)
-    entries[1]["wait_count"], entries[1]["sync"] = 0, NONE
-    entries[2]["op"] = Op.END
+    entry = table.entries[tick]
+    is_launch = entry["op"] == Op.LAUNCH
+    entries = aligned_empty(3, ENTRY)  # those that are zero: END
+    if is_launch:
+        entries[0]["op"], entries[0]["a"] = Op.BLOCK, 1
+    entries[int(is_launch)] = entry
+    entries["flags"] = entries["wait_count"] = 0
     return replace(table, entries=entries)

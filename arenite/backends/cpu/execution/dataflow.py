@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,6 +49,8 @@ from arenite.program.steps import HostSpec
 from arenite.program.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
 
+E = TypeVar("E", Launched, Loaded, Stored, Called)
+
 #: Where memory begins, as far as this walk is concerned.
 _ARENA = 1 << 20
 _OUTSIDE = 1 << 44
@@ -72,7 +76,7 @@ def check_dataflow(
     sizes = with_found(schedule, sizes)
     for new_way in ways():
         meant = Meaning(schedule, sizes, new_way(), load).events()
-        _Walk(assembly, table, places, sizes, given, hosts).run(meant, new_way())
+        _Walk(assembly, table, places, sizes, given, hosts, meant).run(new_way())
 
 
 def given_values(compiled: Compiled, states: Sequence[Node] = ()) -> dict[ValueId, Writer]:
@@ -126,28 +130,24 @@ class _Memory:
         return end, writer
 
 
+@dataclass(eq=False)
 class _Walk:
     """What a table does, register by register."""
 
-    def __init__(
-        self,
-        assembly: Assembly,
-        table: LaunchTable,
-        places: Places,
-        sizes: Mapping[str, int],
-        given: Mapping[ValueId, Writer],
-        hosts: Sequence[HostSpec],
-    ) -> None:
-        self.assembly = assembly
-        self.hosts = hosts
-        self.table = table
-        self.places = places
-        self.sizes = sizes
-        self.memory = _Memory()
-        registers = np.zeros(table.n_registers, np.int64)
-        assembly.fill(registers, places, _ARENA, sizes)
+    assembly: Assembly
+    table: LaunchTable
+    places: Places
+    sizes: Mapping[str, int]
+    given: Mapping[ValueId, Writer]
+    hosts: Sequence[HostSpec]
+    meant: Iterator[Event]
+
+    def __post_init__(self) -> None:
+        self.memory, given = _Memory(), self.given
+        registers = np.zeros(self.table.n_registers, np.int64)
+        self.assembly.fill(registers, self.places, _ARENA, self.sizes)
         self.registers: list[int] = registers.tolist()
-        for value, place in places.items():
+        for value, place in self.places.items():
             if place.io is not None:
                 address = (place.io + 1) * _OUTSIDE
                 self.registers[FIRST_IO + place.io] = address
@@ -158,8 +158,7 @@ class _Walk:
                 self.memory.write(start, start + place.nbytes, given[value])
         self._states = {writer: value for value, writer in given.items()}
 
-    def run(self, meant: Iterator[Event], way: Way) -> None:
-        self.meant = meant
+    def run(self, way: Way) -> None:
         self._evaluate(0, self.assembly.n_bind)
         entries = self.table.entries
         tick = 0
@@ -191,7 +190,7 @@ class _Walk:
                     limits.pop()
                 if (done < limit) is (op == Op.NEXT):
                     tick = target
-        for event in meant:
+        for event in self.meant:
             if not isinstance(event, Left):
                 raise InvalidPlan(f"the table ends before {event!r}")
             place = self.places[self._states[state(event.state)]]
@@ -199,7 +198,7 @@ class _Walk:
             what = f"the end of a run, of state {event.state!r},"
             self._check(what, _ARENA + place.offset, place.nbytes, event.content)
 
-    def _next(self, kind: type[Event]) -> Event:
+    def _next(self, kind: type[E]) -> E:
         event = next(self.meant, None)
         if not isinstance(event, kind):
             raise InvalidPlan(f"the table has a {kind.__name__} where {event!r} is meant")
@@ -207,7 +206,6 @@ class _Walk:
 
     def _launch(self, number: int) -> None:
         event = self._next(Launched)
-        assert isinstance(event, Launched)
         launch = self.assembly.launches[number]
         if launch.name != event.kernel.name:
             raise InvalidPlan(f"kernel {launch.name} runs where {event.kernel.name} is meant")
@@ -236,7 +234,6 @@ class _Walk:
 
     def _call_host(self, host: HostSpec) -> None:
         event = self._next(Called)
-        assert isinstance(event, Called)
         *reads, write = (self.registers[self.assembly.first_cell + k] for k in host.addresses)
         *sizes, made = (evaluate(nbytes, self.sizes) for nbytes in event.nbytes)
         for k, (address, nbytes) in enumerate(zip(reads, sizes, strict=True)):
@@ -282,15 +279,12 @@ class _Walk:
             op, dst, a, b = (int(one[name]) for name in ("op", "dst", "a", "b"))
             x, y = self.registers[a], self.registers[b]
             if op in (Ins.LOAD8, Ins.LOAD64):
-                event = self._next(Loaded)
-                assert isinstance(event, Loaded)
+                loaded = self._next(Loaded)
                 nbytes = 1 if op == Ins.LOAD8 else 8
-                self._check(event.what, x + y, nbytes, event.content)
+                self._check(loaded.what, x + y, nbytes, loaded.content)
                 self.registers[dst] = 1 if op == Ins.LOAD8 else _ANY
             elif op == Ins.STORE64:
-                event = self._next(Stored)
-                assert isinstance(event, Stored)
-                self.memory.write(x, x + 8, event.writer)
+                self.memory.write(x, x + 8, self._next(Stored).writer)
             else:
                 self.registers[dst] = _ARITHMETIC[op](x, y)
 

@@ -7,6 +7,7 @@ trap and none becomes a library call.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from arenite.backends.cpu.lowering.access import table
@@ -63,13 +64,13 @@ _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "copysign": "copysign"}
 _ROUNDING = {"round": "roundeven", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
 
 _BINARY: dict[str, Callable[[Vec, Vec], Vec]] = {
-    "add": Vec.__add__,
-    "sub": Vec.__sub__,
-    "mul": Vec.__mul__,
-    "div": Vec.__truediv__,
-    "and": Vec.__and__,
-    "or": Vec.__or__,
-    "xor": Vec.__xor__,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import or_
 
 from arenite.backends.cpu.lowering import arithmetic
 from arenite.backends.cpu.lowering.access import Access, load_vector
@@ -120,7 +121,7 @@ class Evaluator:
         b = self.builder
         if self.vector is not None and self.vector.is_predicated:
             wanted = [b.any(active) for active in self.vector.masks.values()]
-            some = reduce(Vec.__or__, wanted)
+            some = reduce(or_, wanted)
             mask = some if mask is None else mask & some
         if mask is not None:
             address = b.emit_pointer(f"select i1 {mask.text}, ptr {address}, ptr %window")
@@ -212,7 +213,7 @@ class Evaluator:
             return self.builder.emit_pointer(line)
 
         key = (id(expr), f"{pointer} {element} {times}")
-        return self.scope.remembered_pointer(key, info, make)
+        return self.scope.remembered(key, info, make)
 
     def _runtime_stride(self, strides: tuple[affine.Term, ...]) -> Vec:
         total: Vec | None = None

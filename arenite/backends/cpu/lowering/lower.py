@@ -71,15 +71,9 @@ def lower(kernels: ir.LoopKernel | Sequence[ir.LoopKernel], target: Target) -> s
 
 def _function(b: Builder, kernel: ir.LoopKernel) -> None:
     lowering = Lowering(b, kernel)
-    if _names_worker(kernel.body):
+    roots = (expr for stmt in ir.statements(kernel.body) for expr in ir.expressions(stmt))
+    if ir.WORKER in ir.walk(*roots):
         lowering.bind(ir.WORKER.name, b.emit("load i64, ptr %worker, align 8", I64))
     begin, end = Vec(b, "%tile_begin", I64), Vec(b, "%tile_end", I64)
     lowering.serial_loop(kernel.tile_var, begin, end, kernel.body, 1)
     b.block.end = "ret void"
-
-
-def _names_worker(block: ir.Block) -> bool:
-    return any(
-        ir.WORKER in ir.walk(*ir.expressions(stmt)) or any(map(_names_worker, ir.blocks(stmt)))
-        for stmt in block
-    )

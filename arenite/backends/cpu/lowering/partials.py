@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arenite.backends.cpu.lowering.reduction import Reduction, reduction_of
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Scope, accumulators_changed
+from arenite.backends.cpu.lowering.scope import (
+    SCALAR,
+    Binding,
+    Scope,
+    accumulators,
+    accumulators_changed,
+)
 from arenite.backends.cpu.lowering.vector import Builder, Vec
 from arenite.backends.cpu.lowering.vectorize import shape_of
 from arenite.codegen import loop_ir as ir
@@ -101,21 +107,15 @@ def partials_across(scope: Scope, loop: ir.For) -> list[Partials]:
 def _reductions(scope: Scope, body: ir.Block) -> list[Reduction]:
     """What a vector loop accumulates outside of itself."""
     reductions: dict[tuple[str, ...], Reduction] = {}
-    for stmt in _accumulations(body):
-        names = (stmt.name,) if isinstance(stmt, ir.Accumulate) else (stmt.best, stmt.at)
+    for stmt in ir.statements(body):
+        if not isinstance(stmt, ir.Accumulate | ir.AccumulateArg):
+            continue
+        names = accumulators(stmt)
         bindings = [scope.find(name) for name in names]
         known = [binding for binding in bindings if binding is not None]
         if len(known) == len(names):
             reductions[names] = reduction_of(stmt, tuple(binding.dtype for binding in known))
     return list(reductions.values())
-
-
-def _accumulations(block: ir.Block) -> Iterator[ir.Accumulate | ir.AccumulateArg]:
-    for stmt in block:
-        if isinstance(stmt, ir.Accumulate | ir.AccumulateArg):
-            yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _accumulations(inner)
 
 
 def _loops(block: ir.Block) -> Iterator[ir.For]:
@@ -131,21 +131,12 @@ def _loops(block: ir.Block) -> Iterator[ir.For]:
 
 def _accumulated_outside_vectors(block: ir.Block) -> Iterator[str]:
     for stmt in block:
-        match stmt:
-            case ir.Accumulate(name):
-                yield name
-            case ir.AccumulateArg(best, at):
-                yield from (best, at)
-            case ir.For(vector=True):
-                continue
-        for inner in ir.blocks(stmt):
-            yield from _accumulated_outside_vectors(inner)
+        yield from accumulators(stmt)
+        if not (isinstance(stmt, ir.For) and stmt.vector):
+            for inner in ir.blocks(stmt):
+                yield from _accumulated_outside_vectors(inner)
 
 
 def _names_read(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        for expr in ir.walk(*ir.expressions(stmt)):
-            if isinstance(expr, ir.Name):
-                yield expr.name
-        for inner in ir.blocks(stmt):
-            yield from _names_read(inner)
+    roots = (expr for stmt in ir.statements(block) for expr in ir.expressions(stmt))
+    return (expr.name for expr in ir.walk(*roots) if isinstance(expr, ir.Name))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from arenite.backends.cpu.lowering import arithmetic
 from arenite.backends.cpu.lowering.convert import register_type
+from arenite.backends.cpu.lowering.scope import accumulators
 from arenite.backends.cpu.lowering.vector import Builder, Vec
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import DType, Kind
@@ -102,6 +103,4 @@ def _beats(op: str, new: list[Vec], old: list[Vec], dtypes: tuple[DType, ...]) -
 
 
 def reduction_of(stmt: ir.Accumulate | ir.AccumulateArg, dtypes: tuple[DType, ...]) -> Reduction:
-    if isinstance(stmt, ir.Accumulate):
-        return Reduction((stmt.name,), stmt.op, dtypes)
-    return Reduction((stmt.best, stmt.at), stmt.op, dtypes)
+    return Reduction(accumulators(stmt), stmt.op, dtypes)

@@ -15,9 +15,9 @@ what depends on them is kept for one statement of its level only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from arenite.backends.cpu.lowering.vector import BasicBlock, Builder, Vec
 from arenite.codegen import loop_ir as ir
@@ -25,6 +25,8 @@ from arenite.dtype import DType
 
 #: Expression, and which of a vector loop's vectors, or SCALAR, or what else was made of it.
 Key = tuple[int, int | str]
+#: A value, or an address.
+Made = TypeVar("Made", Vec, str)
 SCALAR = -1
 
 
@@ -41,7 +43,7 @@ class Preheader:
 
     first: BasicBlock
     block: BasicBlock  # where it ends; the first one, unless what it holds has control flow
-    memo: dict[Key, Vec | str] = field(default_factory=dict)
+    memo: dict[Key, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -52,8 +54,8 @@ class Level:
     preheader: Preheader | None = None
     #: The block in front of the level opened inside this one; None: the current one.
     cursor: BasicBlock | None = None
-    memo: dict[Key, Vec | str] = field(default_factory=dict)
-    volatile: dict[Key, Vec | str] = field(default_factory=dict)
+    memo: dict[Key, Any] = field(default_factory=dict)
+    volatile: dict[Key, Any] = field(default_factory=dict)
     names: dict[str, Binding] = field(default_factory=dict)
 
 
@@ -80,7 +82,7 @@ class Scope:
         #: Values are found again by the identity of their expression, so none may go away and leave
         #: its identity to another: some are made while others are emitted.
         self.expressions: dict[int, ir.Expr] = {}
-        self.stored = frozenset(_stored(kernel.body))
+        self.stored = arrays_stored(kernel.body)
 
     @property
     def depth(self) -> int:
@@ -162,21 +164,11 @@ class Scope:
             at -= 1
         return at
 
-    def remembered(self, key: Key, info: Info, make: Callable[[], Vec]) -> Vec:
-        value = self._remembered(key, info, make)
-        assert isinstance(value, Vec)
-        return value
-
-    def remembered_pointer(self, key: Key, info: Info, make: Callable[[], str]) -> str:
-        value = self._remembered(key, info, make)
-        assert isinstance(value, str)
-        return value
-
-    def _remembered(self, key: Key, info: Info, make: Callable[[], Vec | str]) -> Vec | str:
+    def remembered(self, key: Key, info: Info, make: Callable[[], Made]) -> Made:
         """The value under the key, made at its level if it is not there yet."""
         level = self.levels[info.level]
         memo = level.volatile if info.volatile else level.memo
-        value = memo.get(key)
+        value: Made | None = memo.get(key)
         if value is not None:
             return value
         if info.level == self.depth:
@@ -199,9 +191,7 @@ class Scope:
         memo[key] = value
         return value
 
-    def _made_in(
-        self, block: BasicBlock, make: Callable[[], Vec | str]
-    ) -> tuple[Vec | str, BasicBlock]:
+    def _made_in(self, block: BasicBlock, make: Callable[[], Made]) -> tuple[Made, BasicBlock]:
         """Runs `make` at the end of another block; also where that block then ends."""
         here = self.builder.block
         self.builder.block = block
@@ -212,27 +202,16 @@ class Scope:
         return value, end
 
 
-def _stored(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        if isinstance(stmt, ir.Store):
-            yield stmt.array
-        for inner in ir.blocks(stmt):
-            yield from _stored(inner)
-
-
-def _accumulated(block: ir.Block) -> Iterator[str]:
-    for stmt in block:
-        if isinstance(stmt, ir.Accumulate):
-            yield stmt.name
-        elif isinstance(stmt, ir.AccumulateArg):
-            yield from (stmt.best, stmt.at)
-        for inner in ir.blocks(stmt):
-            yield from _accumulated(inner)
-
-
 def arrays_stored(block: ir.Block) -> frozenset[str]:
-    return frozenset(_stored(block))
+    return frozenset(s.array for s in ir.statements(block) if isinstance(s, ir.Store))
+
+
+def accumulators(stmt: ir.Stmt) -> tuple[str, ...]:
+    """Those that a statement changes."""
+    if isinstance(stmt, ir.Accumulate):
+        return (stmt.name,)
+    return (stmt.best, stmt.at) if isinstance(stmt, ir.AccumulateArg) else ()
 
 
 def accumulators_changed(block: ir.Block) -> frozenset[str]:
-    return frozenset(_accumulated(block))
+    return frozenset(name for stmt in ir.statements(block) for name in accumulators(stmt))

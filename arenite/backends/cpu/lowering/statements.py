@@ -12,7 +12,7 @@ from arenite.backends.cpu.lowering.convert import to_memory
 from arenite.backends.cpu.lowering.evaluate import Evaluator
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.reduction import reduction_of
-from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level
+from arenite.backends.cpu.lowering.scope import SCALAR, Binding, Level, accumulators
 from arenite.backends.cpu.lowering.vector import Vec
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import DType, Kind
@@ -124,8 +124,7 @@ class Statements:
         binding.values[part if is_vector else SCALAR] = self.values.lanes(stmt.init, part)
 
     def _accumulate(self, stmt: ir.Accumulate | ir.AccumulateArg, part: int) -> None:
-        names = (stmt.name,) if isinstance(stmt, ir.Accumulate) else (stmt.best, stmt.at)
-        bindings = [self.scope.binding(name) for name in names]
+        bindings = [self.scope.binding(name) for name in accumulators(stmt)]
         at = SCALAR if self.values.vector is None else part
         old = [binding.values[at] for binding in bindings]
         new = self._accumulated(stmt, old, tuple(binding.dtype for binding in bindings), part)

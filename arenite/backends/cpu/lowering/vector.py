@@ -113,6 +113,14 @@ class BasicBlock:
     end: str = ""
 
 
+def _operator(op: str, of_floats: str = "") -> Callable[[Vec, Vec | float], Vec]:
+    return lambda a, b: a._binary(of_floats if of_floats and a.type.kind == "f" else op, b)
+
+
+def _relation(name: str) -> Callable[[Vec, Vec | float], Vec]:
+    return lambda a, b: a.compare(name, b)
+
+
 class Vec:
     """A value of the function being built; see the operators and methods."""
 
@@ -134,35 +142,13 @@ class Vec:
     def _operand(self, other: Vec | float) -> Vec:
         return other if isinstance(other, Vec) else self.builder.constant(other, self.type)
 
-    def _pick(self, float_op: str, int_op: str) -> str:
-        return float_op if self.type.kind == "f" else int_op
-
-    def __add__(self, other: Vec | float) -> Vec:
-        return self._binary(self._pick("fadd", "add"), other)
-
-    def __sub__(self, other: Vec | float) -> Vec:
-        return self._binary(self._pick("fsub", "sub"), other)
+    __add__, __sub__ = _operator("add", "fadd"), _operator("sub", "fsub")
+    __mul__, __truediv__ = _operator("mul", "fmul"), _operator("fdiv")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__ = _operator("shl")
 
     def __rsub__(self, other: float) -> Vec:
         return self._operand(other) - self
-
-    def __mul__(self, other: Vec | float) -> Vec:
-        return self._binary(self._pick("fmul", "mul"), other)
-
-    def __truediv__(self, other: Vec | float) -> Vec:
-        return self._binary("fdiv", other)
-
-    def __and__(self, other: Vec | int) -> Vec:
-        return self._binary("and", other)
-
-    def __or__(self, other: Vec | int) -> Vec:
-        return self._binary("or", other)
-
-    def __xor__(self, other: Vec | int) -> Vec:
-        return self._binary("xor", other)
-
-    def __lshift__(self, other: Vec | int) -> Vec:
-        return self._binary("shl", other)
 
     def __neg__(self) -> Vec:
         if self.type.kind == "f":
@@ -191,23 +177,8 @@ class Vec:
         line = f"{op} {self.type} {self.text}, {b.text(other, self.type)}"
         return b.emit(line, self.type.mask)
 
-    def lt(self, other: Vec | float) -> Vec:
-        return self.compare("lt", other)
-
-    def le(self, other: Vec | float) -> Vec:
-        return self.compare("le", other)
-
-    def gt(self, other: Vec | float) -> Vec:
-        return self.compare("gt", other)
-
-    def ge(self, other: Vec | float) -> Vec:
-        return self.compare("ge", other)
-
-    def eq(self, other: Vec | float) -> Vec:
-        return self.compare("eq", other)
-
-    def ne(self, other: Vec | float) -> Vec:
-        return self.compare("ne", other)
+    lt, le, gt = _relation("lt"), _relation("le"), _relation("gt")
+    ge, eq, ne = _relation("ge"), _relation("eq"), _relation("ne")
 
     def is_nan(self) -> Vec:
         b = self.builder
@@ -264,9 +235,7 @@ class Builder:
         return f"%v{self.n_names}"
 
     def emit(self, line: str, type_: VType) -> Vec:
-        name = self.new_name()
-        self.block.lines.append(f"{name} = {line}")
-        return Vec(self, name, type_)
+        return Vec(self, self.emit_pointer(line), type_)
 
     def emit_pointer(self, line: str) -> str:
         name = self.new_name()

@@ -55,7 +55,7 @@ def shape_of(loop: ir.For, target: Target) -> Shape:
     if any(isinstance(stmt, ir.For) for stmt in loop.body):
         # A cheap body walks several lines of a row at once, as memory likes it.
         return Shape(lanes, 4 * registers if cost <= 4 else registers if cost <= 16 else 1)
-    if any(True for _ in _reductions(loop.body)):
+    if any(isinstance(s, ir.Accumulate | ir.AccumulateArg) for s in ir.statements(loop.body)):
         return Shape(lanes, 4 if cost <= 12 else 2 if cost <= 48 else 1)
     return Shape(lanes, 2 if cost <= 10 else 1)
 
@@ -122,7 +122,7 @@ def _register_bits(dtype: DType) -> int:
 def _values(body: ir.Block) -> Iterator[ir.Expr]:
     """Every operation in a block outside of index arithmetic, shared ones once."""
     seen: set[int] = set()
-    for stmt in body:
+    for stmt in ir.statements(body):
         stack = [expr for expr in ir.expressions(stmt) if expr.dtype != ir.INT64]
         while stack:
             at = stack.pop()
@@ -132,8 +132,6 @@ def _values(body: ir.Block) -> Iterator[ir.Expr]:
             yield at
             if not isinstance(at, ir.Load):
                 stack += ir.children(at)
-        for block in ir.blocks(stmt):
-            yield from _values(block)
 
 
 def _cost(expr: ir.Expr) -> int:
@@ -152,11 +150,3 @@ def _cost(expr: ir.Expr) -> int:
             )
             return 12 if is_small else 2
     return 1
-
-
-def _reductions(body: ir.Block) -> Iterator[ir.Stmt]:
-    for stmt in body:
-        if isinstance(stmt, ir.Accumulate | ir.AccumulateArg):
-            yield stmt
-        for block in ir.blocks(stmt):
-            yield from _reductions(block)

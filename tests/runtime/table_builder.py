@@ -2,7 +2,7 @@
 
 In: launches, instructions and regions in program order; a launch names the launches it waits for.
 Out: a LaunchTable and the first values of its registers. A sync word is given to every SHARED
-launch and to every other entry that is waited for; LOOP, IF and their ends find each other.
+launch and to every other launch that is waited for; LOOP, IF and their ends find each other.
 
     build = TableBuilder()
     with build.block(parallel=True):
@@ -27,7 +27,6 @@ from arenite.program.table import (
     Flag,
     LaunchTable,
     Op,
-    Reason,
     aligned_empty,
 )
 
@@ -41,7 +40,6 @@ class TableBuilder:
     def __init__(self) -> None:
         self._values: list[int] = [0, 1]
         self._constants: dict[int, int] = {0: 0, 1: 1}
-        self._code_registers: list[int] = []
         self._rows: list[dict[str, int]] = []
         self._row_waits: dict[int, list[int]] = {}
         self._instructions: list[Instruction] = []
@@ -66,12 +64,6 @@ class TableBuilder:
         self._values.extend(values)
         return first
 
-    def code_register(self, offset: int) -> int:
-        """A register that holds the address of code, in the file an offset."""
-        made = self.register(offset)
-        self._code_registers.append(made)
-        return made
-
     # Entries
 
     def program(self, *instructions: Instruction) -> tuple[int, int]:
@@ -83,10 +75,10 @@ class TableBuilder:
             self._instructions.append((*given, 0, 0, 0)[:4])
         return first, len(instructions)
 
-    def eval(self, *instructions: Instruction, waits: Sequence[int] = ()) -> int:
-        """Run instructions here; returns the tick."""
+    def eval(self, *instructions: Instruction) -> None:
+        """Run instructions here."""
         first, count = self.program(*instructions)
-        return self._add(Op.EVAL, waits, a=first, b=count)
+        self._add(Op.EVAL, a=first, b=count)
 
     @contextmanager
     def block(self, parallel: bool = False, cost_ns: int = 0) -> Iterator[int]:
@@ -110,31 +102,18 @@ class TableBuilder:
         *,
         shared: bool = False,
         waits: Sequence[int] = (),
-        guard: int = NONE,
-        fn_register: bool = False,
-        fn_runtime: bool = False,
-        kernel: int = 0,
-        origin: int = 0,
         cost_ns: int = 0,
     ) -> int:
         """A launch in the open block; returns its tick.
 
-        `fn`: address or offset of the kernel, or a register (`fn_register`), or the number of a
-        kernel of the runtime image; `args`: the first register of its window, or the values of a
-        new one; `tiles`: the register with the tile count; `waits`: ticks.
+        `fn`: address or offset of the kernel; `args`: the first register of its window, or the
+        values of a new one; `tiles`: the register with the tile count; `waits`: ticks.
         """
         if self._block is None:
             raise InvalidArgument("a launch stands in a block")
-        flags = (
-            (Flag.SHARED if shared else 0)
-            | (Flag.FN_REGISTER if fn_register else 0)
-            | (Flag.FN_RUNTIME if fn_runtime else 0)
-        )
         first = args if isinstance(args, int) else self.window(args)
-        tick = self._add(Op.LAUNCH, waits, flags=flags, fn=fn, args=first, tiles=tiles)
-        about = {"guard": guard, "kernel": kernel, "origin": origin, "cost_ns": cost_ns}
-        self._rows[tick].update(about)
-        return tick
+        fields = {"fn": fn, "args": first, "tiles": tiles, "cost_ns": cost_ns}
+        return self._add(Op.LAUNCH, waits, flags=Flag.SHARED if shared else 0, **fields)
 
     @contextmanager
     def if_(self, condition: int) -> Iterator[None]:
@@ -166,9 +145,9 @@ class TableBuilder:
         self._add(Op.NEXT, a=counter, b=trips, c=condition, target=tick + 1)
         self._rows[tick]["target"] = len(self._rows)
 
-    def segment(self, segment: int, reason: Reason, when: int = NONE) -> int:
-        """Leave native code here, or only where the register `when` is not zero."""
-        return self._add(Op.SEGMENT, a=segment, b=reason, c=when)
+    def segment(self, segment: int) -> int:
+        """Leave native code here; returns the tick."""
+        return self._add(Op.SEGMENT, a=segment)
 
     def finish(self) -> tuple[LaunchTable, NDArray[np.int64]]:
         """The table, closed by END, and the registers' first values."""
@@ -189,11 +168,7 @@ class TableBuilder:
         all_waits[:] = waits
         registers = aligned_empty(len(self._values), np.int64)
         registers[:] = self._values
-        code_registers = np.array(self._code_registers, "<u4")
-        table = LaunchTable(
-            entries, instructions, all_waits, len(syncs), len(registers), code_registers
-        )
-        return table, registers
+        return LaunchTable(entries, instructions, all_waits, len(syncs), len(registers)), registers
 
     def _give_syncs(self) -> dict[int, int]:
         """Sync words by tick: of SHARED launches, and of all that are waited for."""
@@ -209,13 +184,12 @@ class TableBuilder:
 
     def _add(self, op: Op, waits: Sequence[int] = (), **fields: int) -> int:
         tick = len(self._rows)
-        inside = op in (Op.LAUNCH, Op.EVAL)
-        if self._block is not None and not inside:
+        if self._block is not None and op is not Op.LAUNCH:
             raise InvalidArgument(f"{op.name} inside the block at entry {self._block}")
         for waited in waits:
             if self._block is None or not self._block < waited < tick:
                 raise InvalidArgument(f"entry {tick} waits for {waited}, not earlier in its block")
-        row = {"op": int(op), "flags": 0, "guard": NONE, "sync": NONE, "c": NONE}
+        row = {"op": int(op), "flags": 0, "sync": NONE, "c": NONE}
         self._rows.append(row | fields)
         self._row_waits[tick] = sorted({*waits})
         return tick
