@@ -28,12 +28,11 @@ def number(value: int) -> ir.Expr:
 
 def bits(value: ir.Expr, shift: int, count: int) -> ir.Expr:
     """So many bits of an int32."""
-    moved = ir.Binary("shift_right", value, number(shift)) if shift else value
-    return ir.Binary("and", moved, number(2**count - 1))
+    return (value >> shift if shift else value) & (1 << count) - 1
 
 
 def above(value: ir.Expr, shift: int) -> ir.Expr:
-    return ir.Binary("shift_left", value, number(shift)) if shift else value
+    return value << shift if shift else value
 
 
 def as_float(value: ir.Expr) -> ir.Expr:
@@ -45,9 +44,7 @@ def float_at(array: str, at: ir.Expr, dtype: DType) -> ir.Expr:
     whole = _UNSIGNED[dtype.bits]
     made: ir.Expr = ir.Cast(ir.Load(array, at, uint8), whole)
     for byte in range(1, dtype.bits // 8):
-        high = ir.Cast(ir.Load(array, at + byte, uint8), whole)
-        moved = ir.Binary("shift_left", high, ir.Const(8 * byte, whole))
-        made = ir.Binary("or", made, moved)
+        made = made | (ir.Cast(ir.Load(array, at + byte, uint8), whole) << 8 * byte)
     return ir.Bitcast(made, dtype)
 
 
@@ -91,8 +88,8 @@ class BlockReader:
         """Element first + lane, float32, of a run of `count`."""
         whole = self.number(first, lane, count)
         scale, *least = (self._scale(scale, first) for scale in self.block.scales)
-        value = ir.Binary("mul", scale, _meant(self.block.number, whole))
-        return ir.Binary("add", value, least[0]) if least else value
+        value = scale * _meant(self.block.number, whole)
+        return value + least[0] if least else value
 
     def number(self, first: int, lane: ir.Expr, count: int) -> ir.Expr:
         """The whole number of an element, or its index of the table, before its zero is taken off;
@@ -114,18 +111,18 @@ class BlockReader:
         """What the part of an element is multiplied with, or what is added to it; float32."""
         made = as_float(self.float_of(scale, element))
         if scale.codes:
-            made = ir.Binary("mul", made, _meant(scale.codes, self.code(scale.codes, element)))
-        return ir.Unary("neg", made) if scale.negative else made
+            made = made * _meant(scale.codes, self.code(scale.codes, element))
+        return -made if scale.negative else made
 
     def _unsigned(self, of: Number, first: int, lane: ir.Expr, count: int) -> ir.Expr:
         made, below = None, 0
         for plane in of.planes:
             [pieces] = [p for p in self.block.pieces(plane) if p.start <= first < p.stop]
             own = above(self._piece(pieces, first - pieces.start, lane, count), below)
-            made = own if made is None else ir.Binary("or", made, own)
+            made = own if made is None else made | own
             below += plane[0].width
         assert made is not None
-        return ir.Binary("xor", made, number(of.bias)) if of.signed else made
+        return made ^ of.bias if of.signed else made
 
     def _piece(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
         own = pieces.bits
@@ -136,8 +133,8 @@ class BlockReader:
         value = self._byte(pieces.offset + cycle * own.group + byte + lane)
         if not own.digits:
             return bits(value, own.shifts[piece], own.width)
-        last = bits(ir.Binary("mul", value, number(3**piece)), 0, 8)
-        return bits(ir.Binary("mul", last, number(3)), 8, own.width)
+        last = bits(value * 3**piece, 0, 8)
+        return bits(last * 3, 8, own.width)
 
     def _bits_of_word(self, pieces: Pieces, first: int, lane: ir.Expr, count: int) -> ir.Expr:
         """Numbers one after the other, in up to 32 bits."""
@@ -146,9 +143,9 @@ class BlockReader:
         word = number(0)
         for k in range(-(-(shift + count * width) // 8)):
             byte = self._byte(ir.index(pieces.offset + begin + k))
-            word = ir.Binary("or", word, above(byte, 8 * k)) if k else byte
+            word = word | above(byte, 8 * k) if k else byte
         up = ir.Cast(lane * width + shift, INT32)
-        return bits(ir.Binary("shift_right", word, up), 0, width)
+        return bits(word >> up, 0, width)
 
     def _byte(self, offset: ir.Expr) -> ir.Expr:
         return ir.Cast(ir.Load(self.array, self.at + offset, uint8), INT32)
@@ -158,7 +155,7 @@ def _meant(of: Number, whole: ir.Expr) -> ir.Expr:
     """What a number stands for, float32."""
     if of.table:
         return looked_up(whole, of.table, float32)
-    return as_float(ir.Binary("sub", whole, number(of.bias)) if of.bias else whole)
+    return as_float(whole - of.bias if of.bias else whole)
 
 
 def _is_readable(pieces: Pieces, first: int, count: int) -> bool:

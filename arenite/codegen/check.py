@@ -6,7 +6,6 @@ is wrong with it. What passes here is lowered without further questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -117,7 +116,7 @@ class _Checker:
             case ir.Accumulate(name, op, value):
                 if op not in ir.ACCUMULATE_OPS:
                     self.fail(f"no such way to accumulate: {op!r}")
-                self.operation(op if op != "set" else "max", value.dtype)
+                self.operation(op if op != "set" else "max", value.dtype, ir.BINARY_OPS)
                 self.accumulate(name, op, value)
             case ir.AccumulateArg(best, at, op, value, where):
                 if op not in ("argmax", "argmin") or best == at:
@@ -149,10 +148,13 @@ class _Checker:
         if mask is not None:
             self.expect(mask, ir.BOOL, "the mask")
 
-    def loop_statement(self, loop: ir.For) -> None:
+    def bounds(self, loop: ir.For) -> None:
         for bound in (loop.start, loop.stop):
             if self.expect(bound, self.index, "a bound"):
                 self.fail("a bound differs between iterations of the vector loop around")
+
+    def loop_statement(self, loop: ir.For) -> None:
+        self.bounds(loop)
         if loop.unroll < 0:
             self.fail(f"unroll is {loop.unroll}")
         outside, loop_around, reduced = self.names, self.loop, self.reduced
@@ -163,7 +165,8 @@ class _Checker:
             self.loops += 1
             self.loop = self.loops
             self.reduced = {}
-            self.accumulated = {*_accumulated(loop.body)}
+            inside = ir.statements(loop.body)
+            self.accumulated = {name for stmt in inside for name in ir.changed(stmt)}
         self.define(loop.var, _Binding(self.index, loop.vector))
         inner = loop.body[0] if len(loop.body) == 1 else None
         if loop.vector and isinstance(inner, ir.For) and inner.vector:
@@ -178,9 +181,7 @@ class _Checker:
         """The body of the outer loop of a tile: another vector loop with Lets and Stores."""
         self.where = inner
         self.seen = {}
-        for bound in (inner.start, inner.stop):
-            if self.expect(bound, self.index, "a bound"):
-                self.fail("a bound differs between iterations of the vector loop around")
+        self.bounds(inner)
         self.define(inner.var, _Binding(self.index, True))
         if not all(isinstance(stmt, ir.Let | ir.Store) for stmt in inner.body):
             self.fail("the body of a tile (two vector loops) holds Let and Store only")
@@ -209,7 +210,12 @@ class _Checker:
         if id(expr) in self.seen:
             return self.seen[id(expr)]
         if depth > MAX_DEPTH:
-            self.fail(f"an expression is more than {MAX_DEPTH} deep; name parts of it with Let")
+            # Too deep to be printed as well.
+            where = type(self.where).__name__ if self.where else "its arguments"
+            raise InvalidArgument(
+                f"loop kernel {self.kernel.name}, {where}: an expression is more than {MAX_DEPTH} "
+                "deep; name parts of it with Let"
+            )
         if isinstance(expr, ir.Iterate):
             self.fail("a repetition while a condition holds can be part of a function only")
         varying = False
@@ -223,14 +229,10 @@ class _Checker:
             case ir.Load():
                 self.load(expr)
             case ir.Unary(op, x):
-                if op not in ir.UNARY_OPS:
-                    self.fail(f"no such operation: {op!r}")
-                self.operation(op, x.dtype)
+                self.operation(op, x.dtype, ir.UNARY_OPS)
             case ir.Binary(op, a, b):
-                if op not in ir.BINARY_OPS:
-                    self.fail(f"no such operation: {op!r}")
                 self.same(expr, a.dtype, b.dtype)
-                self.operation(op, a.dtype)
+                self.operation(op, a.dtype, ir.BINARY_OPS)
             case ir.Fma(a, b, c):
                 self.same(expr, a.dtype, b.dtype)
                 self.same(expr, a.dtype, c.dtype)
@@ -252,11 +254,8 @@ class _Checker:
                 if fits and dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED):
                     self.fail(f"a cast that `fits` is to an integer, not to {dtype}")
             case ir.Bitcast(x, dtype):
-                if (
-                    x.dtype.bits != dtype.bits
-                    or not is_storable(dtype)
-                    or ir.BOOL in (x.dtype, dtype)
-                ):
+                is_bool = ir.BOOL in (x.dtype, dtype)
+                if x.dtype.bits != dtype.bits or not is_storable(dtype) or is_bool:
                     self.fail(f"no bitcast from {x.dtype} to {dtype}")
         self.seen[id(expr)] = varying
         return varying
@@ -295,8 +294,10 @@ class _Checker:
         if a != b:
             self.fail(f"{expression_text(expr)} mixes {a} and {b}")
 
-    def operation(self, op: str, dtype: DType) -> None:
-        """Whether the dtype has the operation."""
+    def operation(self, op: str, dtype: DType, known: frozenset[str]) -> None:
+        """Whether there is the operation, and the dtype has it."""
+        if op not in known:
+            self.fail(f"no such operation: {op!r}")
         is_float = dtype.kind is Kind.FLOAT
         if not is_computable(dtype):
             self.fail(f"{dtype} is a storage type: cast it to float32 before {op}")
@@ -308,15 +309,3 @@ class _Checker:
             self.fail(f"{op} is defined for uint32 and uint64, not for {dtype}")
         if dtype == ir.BOOL and op not in _BOOL_OPS:
             self.fail(f"{op} is not defined for bool")
-
-
-def _accumulated(block: ir.Block) -> Iterator[str]:
-    """The accumulators a block changes."""
-    for stmt in block:
-        match stmt:
-            case ir.Accumulate(name):
-                yield name
-            case ir.AccumulateArg(best, at):
-                yield from (best, at)
-        for inner in ir.blocks(stmt):
-            yield from _accumulated(inner)

@@ -12,13 +12,15 @@ A step is a vector loop, or a statement outside of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from arenite.codegen import loop_ir as ir
 
 Complain = Callable[[str], NoReturn]
+#: Is told which arrays are read, which are written, and by what.
+Step = Callable[[set[str], set[str], str], None]
 
 
 @dataclass(slots=True)
@@ -39,7 +41,8 @@ def check_group(kernel: ir.GroupKernel, complain: Complain) -> None:
         complain(f"{kernel.threads} threads and shared arrays {kernel.shared} are none")
     if kernel.index_dtype not in (ir.INT64, ir.INT32):
         complain(f"indices are {kernel.index_dtype}, and must be int32 or int64")
-    _Steps(kernel, complain).block(kernel.body, is_certain=True)
+    steps = _Steps(kernel, complain)
+    steps.block(kernel.body, True, steps.step, steps.open)
 
 
 class _Steps:
@@ -50,29 +53,30 @@ class _Steps:
         self.open = _Touched()
         self.inside = _Touched()  # of a thread loop: shared arrays alone
 
-    def block(self, block: ir.Block, is_certain: bool) -> None:
-        """Statements outside of vector loops; `is_certain` where no condition is around them."""
+    def block(self, block: ir.Block, is_certain: bool, step: Step, since: _Touched) -> None:
+        """Statements outside of vector loops, or what each thread does in a thread loop;
+        `is_certain` where no condition is around them."""
         for stmt in block:
             match stmt:
                 case ir.Barrier():
                     if not is_certain:
                         self.complain("a barrier stands under a condition")
-                    self.open.clear()
-                case ir.For() if stmt.vector:
+                    since.clear()
+                case ir.For(vector=True) if since is self.open:
                     if not is_certain and _combines(stmt, self.kernel.threads):
                         self.complain(f"the group sums {stmt.var} up under a condition")
-                    self.step(*_touched((stmt,)), "a vector loop")
+                    step(*touched((stmt,)), "a vector loop")
                     self.vector_loop(stmt)
                 case ir.For():
                     for _ in range(2):
-                        self.step(*_of_expressions(stmt), "the bounds of a loop")
-                        self.block(stmt.body, is_certain)
+                        step(*_of_expressions(stmt), "the bounds of a loop")
+                        self.block(stmt.body, is_certain, step, since)
                 case ir.If():
-                    self.step(*_of_expressions(stmt), "a condition")
-                    self.block(stmt.then, is_certain=False)
-                    self.block(stmt.else_, is_certain=False)
+                    step(*_of_expressions(stmt), "a condition")
+                    for inner in ir.blocks(stmt):
+                        self.block(inner, False, step, since)
                 case _:
-                    self.step(*_touched((stmt,)), "a statement")
+                    step(*touched((stmt,)), "a statement")
 
     def step(self, reads: set[str], writes: set[str], what: str) -> None:
         if self.kernel.threads > 1:
@@ -91,7 +95,7 @@ class _Steps:
         self.open.writes |= writes
 
     def vector_loop(self, loop: ir.For) -> None:
-        has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in _statements(loop.body))
+        has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in ir.statements(loop.body))
         if not self.kernel.is_thread_loop(loop):
             if has_barrier:
                 self.complain(
@@ -99,62 +103,30 @@ class _Steps:
                     f"different numbers of iterations; only a loop over 0 .. {self.kernel.threads} "
                     "may hold one"
                 )
-            if {*_touched(loop.body)[0]} & {*_touched(loop.body)[1]} & self.shared:
+            if {*touched(loop.body)[0]} & {*touched(loop.body)[1]} & self.shared:
                 self.complain(f"iterations of {loop.var} read a shared array that others write")
             return
         self.inside.clear()
-        self.thread_block(loop.body, is_certain=True)
+        self.block(loop.body, True, self.thread_step, self.inside)
 
-    def thread_block(self, block: ir.Block, is_certain: bool) -> None:
-        """What each thread does in a thread loop: statements of one thread against another's."""
-        for stmt in block:
-            match stmt:
-                case ir.Barrier():
-                    if not is_certain:
-                        self.complain("a barrier stands under a condition")
-                    self.inside.clear()
-                case ir.For():
-                    for _ in range(2):
-                        self.thread_block(stmt.body, is_certain)
-                case ir.If():
-                    self.thread_step(*_of_expressions(stmt))
-                    self.thread_block(stmt.then, is_certain=False)
-                    self.thread_block(stmt.else_, is_certain=False)
-                case _:
-                    self.thread_step(*_touched((stmt,)))
-
-    def thread_step(self, reads: set[str], writes: set[str]) -> None:
+    def thread_step(self, reads: set[str], writes: set[str], what: str) -> None:
+        """Statements of one thread against another's."""
         reads, writes = reads & self.shared, writes & self.shared
         clash = (reads & self.inside.writes) | (writes & self.inside.reads) | (reads & writes)
         if clash and self.kernel.threads > 1:
             names = ", ".join(sorted(clash))
-            self.complain(f"threads read and write {names} with no barrier between")
+            self.complain(f"threads read and write {names} with no barrier between, at {what}")
         self.inside.reads |= reads
         self.inside.writes |= writes
 
 
 def _combines(loop: ir.For, threads: int) -> bool:
     """Whether an accumulator from outside is changed inside."""
-    declared: set[str] = set()
-    changed: set[str] = set()
-    for stmt in _statements(loop.body):
-        match stmt:
-            case ir.Accumulator(name):
-                declared.add(name)
-            case ir.Accumulate(name):
-                changed.add(name)
-            case ir.AccumulateArg(best, at):
-                changed |= {best, at}
-            case ir.Barrier():
-                return True
-    return threads > 1 and not changed <= declared
-
-
-def _statements(block: ir.Block) -> Iterator[ir.Stmt]:
-    for stmt in block:
-        yield stmt
-        for inner in ir.blocks(stmt):
-            yield from _statements(inner)
+    inside = [*ir.statements(loop.body)]
+    declared = {stmt.name for stmt in inside if isinstance(stmt, ir.Accumulator)}
+    changed = {name for stmt in inside for name in ir.changed(stmt)}
+    has_barrier = any(isinstance(stmt, ir.Barrier) for stmt in inside)
+    return has_barrier or (threads > 1 and not changed <= declared)
 
 
 def _of_expressions(stmt: ir.Stmt) -> tuple[set[str], set[str]]:
@@ -162,11 +134,11 @@ def _of_expressions(stmt: ir.Stmt) -> tuple[set[str], set[str]]:
     return {e.array for e in ir.walk(*ir.expressions(stmt)) if isinstance(e, ir.Load)}, set()
 
 
-def _touched(block: ir.Block) -> tuple[set[str], set[str]]:
+def touched(block: ir.Block) -> tuple[set[str], set[str]]:
     """Arrays that statements and all inside them read, and those they write."""
     reads: set[str] = set()
     writes: set[str] = set()
-    for stmt in _statements(block):
+    for stmt in ir.statements(block):
         reads |= _of_expressions(stmt)[0]
         if isinstance(stmt, ir.Store):
             writes.add(stmt.array)

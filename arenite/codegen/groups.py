@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.group_check import touched
 from arenite.errors import NotCompiled
 
 
@@ -43,7 +44,7 @@ def _parted(block: ir.Block, since: _Since, name: str) -> tuple[ir.Block, _Since
             body, since = _parted(stmt.body, since.and_(at_end), name)
             found.append(ir.For(stmt.var, stmt.start, stmt.stop, body, False, stmt.unroll))
             continue
-        own = _done_by(stmt)
+        own = _Since(*map(bool, touched((stmt,))))
         if since.conflicts(own):
             found.append(ir.Barrier())
             since = _Since()
@@ -58,14 +59,6 @@ def _refuse_order(stmt: ir.If, name: str) -> None:
     """Threads do not meet under a condition, so what stands there must not need it."""
     if any(_is_vector(inner) for block in ir.blocks(stmt) for inner in ir.statements(block)):
         raise NotCompiled(f"{name}: loops of threads under a condition are not done in groups yet")
-
-
-def _done_by(stmt: ir.Stmt) -> _Since:
-    """What a statement does to memory, with all inside it."""
-    inside = [stmt, *(one for block in ir.blocks(stmt) for one in ir.statements(block))]
-    expressions = ir.walk(*(e for one in inside for e in ir.expressions(one)))
-    reads = any(isinstance(e, ir.Load) for e in expressions)
-    return _Since(reads, any(isinstance(one, ir.Store) for one in inside))
 
 
 def _is_vector(stmt: ir.Stmt) -> bool:

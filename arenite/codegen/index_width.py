@@ -25,6 +25,9 @@ from arenite.errors import NotCompiled
 Range: TypeAlias = tuple[int, int] | None
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
+#: What must be what it is, not only modulo 2**32; an index of an array lies in that, whatever it
+#: is computed from.
+_EXACT = {(ir.For, "start"), (ir.For, "stop"), (ir.AccumulateArg, "index"), (ir.Require, "error")}
 _WRAPPING = frozenset("add sub mul neg".split())
 
 
@@ -64,38 +67,27 @@ class _Narrowing:
 
     def statement(self, stmt: ir.Stmt) -> ir.Stmt:
         self.done = {}  # names may mean something else now
+        parts: dict[str, ir.Expr] = {}
+        spans: dict[str, Range] = {}
+        for name in stmt.operands:
+            part = getattr(stmt, name)
+            if part is not None:
+                narrowed = self.exact if (type(stmt), name) in _EXACT else self.value
+                parts[name], spans[name] = narrowed(part)
         match stmt:
-            case ir.Let(name, value):
-                value, self.ranges[name] = self.value(value)
-                return ir.Let(name, value)
-            case ir.Store(array, at, value, mask):
-                return ir.Store(array, self.at(at), self.value(value)[0], self.optional(mask))
-            case ir.For(var, start, stop, body):
-                first, low = self.exact(start)
-                last, high = self.exact(stop)
+            case ir.Let(name):
+                self.ranges[name] = spans["value"]
+            case ir.For(var):
+                low, high = spans["start"], spans["stop"]
+                assert low is not None
+                assert high is not None
                 self.ranges[var] = (low[0], max(low[0], high[1] - 1))
-                return replace(stmt, start=first, stop=last, body=self.block(body))
-            case ir.If(cond, then, else_):
-                return ir.If(self.value(cond)[0], self.block(then), self.block(else_))
             case ir.Accumulator(name, init):
                 if init.dtype == ir.INT64 and init != ir.index(ir.NO_INDEX):
                     raise self.refuse(init, "begins a sum in int64, which may not fit 32 bits")
                 self.ranges[name] = (_LEAST, _GREATEST)
-                return ir.Accumulator(name, self.value(init)[0])
-            case ir.Accumulate(name, op, value):
-                return ir.Accumulate(name, op, self.value(value)[0])
-            case ir.AccumulateArg(best, at, op, value, where):
-                return ir.AccumulateArg(best, at, op, self.value(value)[0], self.exact(where)[0])
-            case ir.Require(cond, error):
-                return ir.Require(self.value(cond)[0], self.exact(error)[0])
-        return stmt
-
-    def at(self, expr: ir.Expr) -> ir.Expr:
-        """An index: where it is used it lies in an array, whatever it is computed from."""
-        return self.value(expr)[0]
-
-    def optional(self, expr: ir.Expr | None) -> ir.Expr | None:
-        return None if expr is None else self.value(expr)[0]
+        bodies = {name: self.block(getattr(stmt, name)) for name in stmt.bodies}
+        return replace(stmt, **parts, **bodies)  # type: ignore[type-var]
 
     def exact(self, expr: ir.Expr) -> tuple[ir.Expr, tuple[int, int]]:
         """An int64 expression that must be what it is, not only modulo 2**32."""
@@ -119,9 +111,6 @@ class _Narrowing:
         if expr.dtype.bits == 64:
             raise self.refuse(expr, f"is {expr.dtype}, which this device does not compute with")
         match expr:
-            case ir.Load(array, at, dtype, mask, other):
-                made = ir.Load(array, self.at(at), dtype, self.optional(mask), self.optional(other))
-                return made, None
             case ir.Cast(x, dtype) if x.dtype == ir.INT64:
                 return ir.Cast(self.exact(x)[0], dtype), None
             case ir.Binary(op, a, b) if a.dtype == ir.INT64:  # a comparison
@@ -150,7 +139,7 @@ class _Narrowing:
             case ir.Select(cond, a, b):
                 first, one = self.value(a)
                 second, two = self.value(b)
-                spans = None if one is None or two is None else _joined(one, two)
+                spans = (min(one[0], two[0]), max(one[1], two[1])) if one and two else None
                 return ir.Select(self.value(cond)[0], first, second), spans
             case ir.Binary(op, a, b) if op in _WRAPPING:
                 first, one = self.value(a)
@@ -176,10 +165,7 @@ class _Narrowing:
         second, two = self.exact(b)
         if op in ("min", "max"):
             choose = min if op == "min" else max
-            return (
-                ir.Binary(op, first, second),
-                (choose(one[0], two[0]), choose(one[1], two[1])),
-            )
+            return (ir.Binary(op, first, second), (choose(one[0], two[0]), choose(one[1], two[1])))
         if one[0] >= 0 and two[0] >= 1:
             # Towards zero is towards minus infinity here, and what devices have.
             if op == "floordiv":
@@ -191,10 +177,6 @@ class _Narrowing:
             ends = [x // y for x in one for y in two]
             return ir.Binary(op, first, second), (min(ends), max(ends))
         return ir.Binary(op, first, second), (_LEAST, _GREATEST)
-
-
-def _joined(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _arithmetic(op: str, a: Range, b: Range) -> Range:

@@ -48,30 +48,13 @@ Indices may be int32 (`index_dtype`), as everything that is computed with them i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
 
-from arenite.dtype import BY_NAME, DType
-
-INT64, INT32 = BY_NAME["int64"], BY_NAME["int32"]
-BOOL, FLOAT32 = BY_NAME["bool"], BY_NAME["float32"]
-
-#: For floats only.
-FLOAT_UNARY_OPS = frozenset(
-    "exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erf1p gelu sigmoid floor ceil round trunc isnan isinf".split()
-)
-#: `times_sigmoid` is a * sigmoid(b).
-FLOAT_BINARY_OPS = frozenset("atan2 times_sigmoid copysign ldexp product_error".split())
-UNARY_OPS = FLOAT_UNARY_OPS | {"neg", "abs", "sign", "not"}
-COMPARISONS = frozenset("eq ne lt le gt ge".split())
-BITWISE_OPS = frozenset("and or xor".split())
-SHIFTS = frozenset("shift_left shift_right".split())
-ARITHMETIC_OPS = frozenset("add sub mul div floordiv mod fmod pow max min".split())
-#: For uint32 and uint64 only.
-UNSIGNED_OPS = frozenset({"mulhi"})
-BINARY_OPS = ARITHMETIC_OPS | COMPARISONS | BITWISE_OPS | SHIFTS | FLOAT_BINARY_OPS | UNSIGNED_OPS
+from arenite.codegen.loop_expressions import *  # noqa: F403
+from arenite.codegen.loop_expressions import INT64, Const, Expr, Name, operands_of
+from arenite.dtype import DType
 
 #: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
 ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
@@ -79,166 +62,12 @@ ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
 Role = Literal["in", "out", "inout"]
 
 
-def _operator(op: str) -> Callable[[Expr, Expr | float], Expr]:
-    return lambda a, b: _arithmetic(op, a, _constant(b, a.dtype))
-
-
-def _reflected(op: str) -> Callable[[Expr, float], Expr]:
-    return lambda b, a: _arithmetic(op, _constant(a, b.dtype), b)
-
-
-class Expr:
-    """A value. Python's operators build arithmetic; plain numbers become constants."""
-
-    __slots__ = ()
-    dtype: DType
-
-    __add__, __radd__ = _operator("add"), _reflected("add")
-    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
-    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
-    __floordiv__, __mod__ = _operator("floordiv"), _operator("mod")
-    __lt__, __le__ = _operator("lt"), _operator("le")
-    __gt__, __ge__ = _operator("gt"), _operator("ge")
-    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
-    __lshift__, __rshift__ = _operator("shift_left"), _operator("shift_right")
-
-    def __neg__(self) -> Expr:
-        return Unary("neg", self)
-
-    def __invert__(self) -> Expr:
-        return Unary("not", self)
-
-
-@dataclass(frozen=True, slots=True)
-class Const(Expr):
-    value: bool | int | float
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Name(Expr):
-    """A loop variable, a Let, an Accumulator, a size argument, the tile or `WORKER`."""
-
-    name: str
-    dtype: DType = INT64
-
-
-@dataclass(frozen=True, slots=True)
-class Load(Expr):
-    """Element `index` of an array. Where `mask` is false nothing is touched and `other` is it."""
-
-    array: str
-    index: Expr
-    dtype: DType
-    mask: Expr | None = None
-    other: Expr | None = None  # zero if not given
-
-
-@dataclass(frozen=True, slots=True)
-class Unary(Expr):
-    op: str
-    x: Expr
-    dtype: DType = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        dtype = BOOL if self.op in ("isnan", "isinf") else self.x.dtype
-        object.__setattr__(self, "dtype", dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Binary(Expr):
-    op: str
-    a: Expr
-    b: Expr
-    dtype: DType = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", BOOL if self.op in COMPARISONS else self.a.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Fma(Expr):
-    """a * b + c of floats; see the top for its rounding."""
-
-    a: Expr
-    b: Expr
-    c: Expr
-    dtype: DType = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", self.a.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Select(Expr):
-    cond: Expr
-    a: Expr  # where cond holds
-    b: Expr
-    dtype: DType = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", self.a.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Rare(Select):
-    """A Select whose condition hardly ever holds: a device may branch over computing `a`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cast(Expr):
-    """`fits`: a float that fits into the integer; where it does not, any integer comes out."""
-
-    x: Expr
-    dtype: DType
-    fits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Bitcast(Expr):
-    """The same bits as another dtype of the same width."""
-
-    x: Expr
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Table(Expr):
-    """One of the constants. The index lies inside, also where the value is not used."""
-
-    values: tuple[int | float, ...]
-    index: Expr
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Iterate(Expr):
-    """While `cond` holds, the state becomes `step`, all parts at once; then it is `result`.
-
-    In functions only, where it becomes a While; `cond`, `step` and `result` may use the names of
-    the state.
-    """
-
-    state: tuple[Name, ...]
-    start: tuple[Expr, ...]
-    cond: Expr
-    step: tuple[Expr, ...]
-    result: Expr
-    dtype: DType = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", self.result.dtype)
-
-
-#: Which worker runs the tile, as an int64: picks a worker's own part of a scratch array.
-WORKER = Name("worker")
-
-
 class Stmt:
     """What a block is made of."""
 
     __slots__ = ()
+    operands: ClassVar[tuple[str, ...]] = ()  # the fields that hold expressions, or None
+    bodies: ClassVar[tuple[str, ...]] = ()  # the fields that hold blocks
 
 
 Block: TypeAlias = tuple[Stmt, ...]
@@ -248,12 +77,14 @@ Block: TypeAlias = tuple[Stmt, ...]
 class Let(Stmt):
     """Names a value until the end of the enclosing block."""
 
+    operands = ("value",)
     name: str
     value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Store(Stmt):
+    operands = ("index", "value", "mask")
     array: str
     index: Expr
     value: Expr
@@ -268,6 +99,8 @@ class For(Stmt):
     body are entered once for all of them.
     """
 
+    operands = ("start", "stop")
+    bodies = ("body",)
     var: str
     start: Expr
     stop: Expr
@@ -278,6 +111,8 @@ class For(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class If(Stmt):
+    operands = ("cond",)
+    bodies = ("then", "else_")
     cond: Expr
     then: Block
     else_: Block = ()
@@ -287,6 +122,8 @@ class If(Stmt):
 class While(Stmt):
     """Runs the body while the condition holds. In functions only."""
 
+    operands = ("cond",)
+    bodies = ("body",)
     cond: Expr
     body: Block
 
@@ -299,12 +136,14 @@ class Accumulator(Stmt):
     read after the loop only.
     """
 
+    operands = ("init",)
     name: str
     init: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Stmt):
+    operands = ("value",)
     name: str
     op: str
     value: Expr
@@ -318,6 +157,7 @@ class AccumulateArg(Stmt):
     greatest index, or both at the first element.
     """
 
+    operands = ("value", "index")
     best: str
     at: str
     op: Literal["argmax", "argmin"]
@@ -332,6 +172,7 @@ class Require(Stmt):
     What follows must be safe all the same, so mask loads and stores with the same condition.
     """
 
+    operands = ("cond", "error")
     cond: Expr
     error: Expr
 
@@ -424,125 +265,29 @@ class Function:
     result: Expr
 
 
-def index(value: int) -> Const:
-    """An int64 constant."""
-    return Const(value, INT64)
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside an expression."""
-    match expr:
-        case Unary(x=x) | Cast(x=x) | Bitcast(x=x):
-            return (x,)
-        case Binary(a=a, b=b):
-            return (a, b)
-        case Select(cond=cond, a=a, b=b):
-            return (cond, a, b)
-        case Fma(a=a, b=b, c=c):
-            return (a, b, c)
-        case Table(index=at):
-            return (at,)
-        case Iterate(start=start, cond=cond, step=step, result=result):
-            return (*start, cond, *step, result)
-        case Load(index=at, mask=mask, other=other):
-            return (at, *(part for part in (mask, other) if part is not None))
-        case _:
-            return ()
-
-
-def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
-    """The same expression of other parts, in the order of `children`."""
-    match expr:
-        case Unary(op=op):
-            return Unary(op, *parts)
-        case Binary(op=op):
-            return Binary(op, *parts)
-        case Fma() | Select():
-            return type(expr)(*parts)
-        case Cast() | Bitcast():
-            return replace(expr, x=parts[0])
-        case Table():
-            return replace(expr, index=parts[0])
-        case Load(mask=mask, other=other):
-            rest = list(parts[1:])
-            new_mask = None if mask is None else rest.pop(0)
-            new_other = None if other is None else rest.pop(0)
-            return replace(expr, index=parts[0], mask=new_mask, other=new_other)
-        case _:
-            return expr
-
-
-def walk(*roots: Expr) -> Iterator[Expr]:
-    """These expressions and all inside them, shared ones once."""
-    stack = list(roots)
-    seen: set[int] = set()
-    while stack:
-        expr = stack.pop()
-        if id(expr) not in seen:
-            seen.add(id(expr))
-            yield expr
-            stack += children(expr)
-
-
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions directly inside a statement, without those of its blocks."""
-    match stmt:
-        case Let(value=value) | Accumulate(value=value):
-            return (value,)
-        case Store(index=at, value=value, mask=mask):
-            return (at, value) if mask is None else (at, value, mask)
-        case For(start=start, stop=stop):
-            return (start, stop)
-        case If(cond=cond) | While(cond=cond):
-            return (cond,)
-        case Accumulator(init=init):
-            return (init,)
-        case AccumulateArg(value=value, index=at):
-            return (value, at)
-        case Require(cond=cond, error=error):
-            return (cond, error)
-        case Barrier():
-            return ()
-    raise TypeError(f"{stmt!r} is no loop IR statement")
+    return operands_of(stmt, stmt.operands)
 
 
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks directly inside a statement."""
+    return tuple(getattr(stmt, name) for name in stmt.bodies)
+
+
+def changed(stmt: Stmt) -> tuple[str, ...]:
+    """The accumulators that a statement changes itself."""
     match stmt:
-        case For(body=body) | While(body=body):
-            return (body,)
-        case If(then=then, else_=else_):
-            return (then, else_)
-        case _:
-            return ()
+        case Accumulate(name):
+            return (name,)
+        case AccumulateArg(best, at):
+            return best, at
+    return ()
 
 
 def statements(block: Block) -> Iterator[Stmt]:
-    """Those of a block and all inside them."""
+    """These statements and all inside them."""
     for stmt in block:
         yield stmt
         for inner in blocks(stmt):
             yield from statements(inner)
-
-
-def _constant(value: Expr | float, dtype: DType) -> Expr:
-    return value if isinstance(value, Expr) else Const(value, dtype)
-
-
-#: What a constant on the right, or for the first two on the left, leaves unchanged.
-_NEUTRAL = {"add": 0, "mul": 1, "sub": 0, "floordiv": 1}
-
-
-def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
-    """The operation, folded where that needs no thought: constants of int64, adding 0, times 1."""
-    if a.dtype == INT64:
-        if isinstance(a, Const) and isinstance(b, Const) and op in ("add", "sub", "mul"):
-            x, y = int(a.value), int(b.value)
-            return Const({"add": x + y, "sub": x - y, "mul": x * y}[op], INT64)
-        if isinstance(b, Const) and _NEUTRAL.get(op) == b.value:
-            return a
-        if op in ("add", "mul") and isinstance(a, Const) and _NEUTRAL[op] == a.value:
-            return b
-        if op == "mul" and any(isinstance(x, Const) and x.value == 0 for x in (a, b)):
-            return Const(0, INT64)
-    return Binary(op, a, b)

@@ -44,6 +44,7 @@ _DRIVER = (
 )
 #: The best first; OpenGL has no storage buffers worth the name.
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
+_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
 
 
@@ -86,10 +87,16 @@ class WebGpuAllocator(Allocator):
     """One device of WebGPU."""
 
     def __init__(self, name: str, adapter: Any) -> None:
+        import wgpu
+
         self.name = name
         self.adapter_name = str(adapter.info["device"])
         self.driver = str(adapter.info["description"])
         self.is_cpu = adapter.info["adapter_type"] == "CPU"
+        self._about = (
+            f"wgpu {wgpu.__version__}",
+            *(f"{key} {value}" for key, value in sorted(adapter.info.items())),
+        )
         self._process = os.getpid()
         limits = {name: int(adapter.limits[name]) for name in _LIMITS}
         with self.failures("open it"):
@@ -101,6 +108,11 @@ class WebGpuAllocator(Allocator):
         self.is_lost = False
         self._misses = 0
         self.ledger: Ledger[GpuMemory] = Ledger(_let_go)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Adapter, driver, the library between, and what the device can do at most."""
+        return (*self._about, repr(self.limits))
 
     def allocate(self, nbytes: int, options: BufferOptions) -> GpuMemory:
         self.check_request(nbytes, options)
@@ -243,11 +255,27 @@ def open_device(name: str) -> WebGpuAllocator:
         known = _opened.get(which)
         if known is not None and not known.is_lost and known._process == os.getpid():
             return known
-        adapters = _adapters(name)
-        number = _chosen(name, which, adapters)
-        device = WebGpuAllocator(f"webgpu:{number}" if number else "webgpu", adapters[number])
+        with _quiet_wayland():
+            adapters = _adapters(name)
+            number = _chosen(name, which, adapters)
+            device = WebGpuAllocator(f"webgpu:{number}" if number else "webgpu", adapters[number])
         _opened[which] = _opened[str(number)] = device
         return device
+
+
+@contextmanager
+def _quiet_wayland() -> Iterator[None]:
+    """Mesa's drivers look for a screen when they are opened, and Wayland's library writes to the
+    terminal if it does not know where to look. Meanwhile it looks where none can be; what Python
+    and its children see of the environment stays as it is."""
+    if _RUNTIME_DIR in os.environ:
+        yield
+        return
+    os.putenv(_RUNTIME_DIR, os.devnull)
+    try:
+        yield
+    finally:
+        os.unsetenv(_RUNTIME_DIR)
 
 
 def _adapters(name: str) -> list[Any]:

@@ -25,7 +25,8 @@ _FOLDERS = {
 def identity(options: Options = USUAL) -> tuple[bytes | str, ...]:
     """Parts of every key under which code, or what was measured of it, is kept: our sources, the
     device, its driver and its limits."""
-    return (_sources("programs"), options.device, *backend_of(options.device).identity())
+    device = options.device
+    return (_sources("programs"), device, *backend_of(device).identity(device))
 
 
 def graph_sources() -> bytes:

@@ -12,11 +12,12 @@ that runs. Everything before that is the same for all devices; a back end is one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from arenite.errors import DeviceUnavailable
+from arenite.errors import DeviceUnavailable, NotSupported
 
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
@@ -73,54 +74,61 @@ class Trial(Protocol):
         """Give its memory back."""
 
 
-class Backend(Protocol):
-    """One device. Nothing is imported or opened before a method needs it."""
+class Backend(ABC):
+    """One device. What is said here is what most do: modules of its folder have what differs.
 
-    @property
-    def name(self) -> str:
-        """That of its folder, and of its devices."""
-        ...
+    Nothing is imported or opened before a method needs it.
+    """
 
-    @property
-    def memory(self) -> str:
-        """The device whose memory weights and the arena are in: "cpu" where it is the host's."""
-        ...
+    #: That of its folder, and of its devices.
+    name: str
+    #: The device whose memory weights and the arena are in: "cpu" where it is the host's.
+    memory: str
 
-    def identity(self) -> tuple[str, ...]:
-        """Compiler, driver, machine and limits, as part of the keys under which code is kept."""
-        ...
+    def module(self, name: str) -> Any:
+        """A module of its folder."""
+        return import_module(f"arenite.backends.{self.name}.{name}")
+
+    @abstractmethod
+    def identity(self, device: str) -> tuple[str, ...]:
+        """Compiler, driver, machine and limits of a device by its name, as part of the keys under
+        which code is kept."""
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
         """Lists of passes of its own, behind the neutral ones: the quickest program first, those
         that take less memory behind it."""
-        ...
+        return (self.module("passes").PASSES,)
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         """The loops of a kernel, cut as one of its choices says if that is given; NotCompiled, with
         the reason, for what this device can't do."""
-        ...
+        built: Built = self.module("build").build(kernel)
+        return built
 
     def estimated_ns(self, kernel: Kernel) -> int:
         """What a launch may take, at the largest sizes: decides what is shared among workers."""
-        ...
+        return 0
 
     def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
         """The code of these kernels."""
-        ...
+        code: Code = self.module("compile").compiled(built, on_progress)
+        return code
 
     def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> Loaded:
         """A program in memory, to be run by so many workers where it is they that are counted."""
-        ...
+        loaded: Loaded = self.module("load").load(interface, compiled)
+        return loaded
 
     def limits(self, n_workers: int = 1) -> Limits:
-        """What one worker can do at most, when so many work at once."""
-        ...
+        """What one worker can do at most, when so many work at once; or the device as a whole."""
+        limits: Limits = self.module("limits").limits()
+        return limits
 
     def launch(
         self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
     ) -> None:
         """Run a kernel by itself, with arguments that were checked."""
-        ...
+        self.module("launch").launch(kernel, buffers, sizes)
 
     def trial(
         self,
@@ -132,11 +140,14 @@ class Backend(Protocol):
         """One kernel alone in a program, to be cut in several ways. `variables` are those of the
         kernel by symbol, `bindings` values of them by name, once for each case;
         `program_nbytes` is what a run of the whole program reads."""
-        ...
+        raise NotSupported(
+            f"kernels of device {self.name!r} are cut in one way: there is nothing to tune"
+        )
 
     def assembly(self, kernel: CachedKernel) -> str:
         """What truly runs, as a person reads it."""
-        ...
+        text: str = self.module("compile").assembly(kernel)
+        return text
 
 
 def backend_of(device: str) -> Backend:

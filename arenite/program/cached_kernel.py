@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from arenite.dtype import DType
+from arenite.errors import NotSupported
 from arenite.ir.dim import Dim, Var
 from arenite.ir.node import Origin
 from arenite.program.launch import Launch
@@ -32,7 +33,7 @@ class KernelArray(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModuleText:
-    """The LLVM IR of a module, packed: kept for those who want to read it."""
+    """What a compiler or driver is given, packed: kept for those who want to read it."""
 
     packed: bytes
 
@@ -116,9 +117,19 @@ class CachedKernel:
         return sum(self.arithmetic.values(), start=0)
 
     @property
-    def llvm(self) -> str:
-        """The LLVM IR of the module the kernel is in."""
+    def source(self) -> str:
+        """What the compiler of its device is given: LLVM IR, C or WGSL."""
         return self.module.text
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR of the module the kernel is in, on the CPU; NotSupported on other devices."""
+        if self.device.partition(":")[0] != "cpu":
+            raise NotSupported(
+                f"kernel {self.entry_point} of device {self.device!r} is not compiled by LLVM; "
+                "`source` has what its compiler is given"
+            )
+        return self.source
 
     @property
     def asm(self) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from arenite.ir.interface import GraphInterface
+    from arenite.program.compiled import Compiled
     from arenite.program.limits import Limits
     from arenite.schedule import Schedule
 
@@ -106,3 +108,25 @@ class Loaded(Protocol):
     def close(self) -> None:
         """Give every byte back."""
         ...
+
+
+class LoadedProgram:
+    """What is alike in programs that have one way to run, and whose results are new arrays."""
+
+    quick = None
+    kept_nbytes = 0
+
+    def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
+        self.interface, self.compiled = interface, compiled
+        self.failure: str | None = None
+        self.load_ns: int | None = None
+        self.n_binds = 0
+        self.state_numbers = compiled.frame.numbers("state")
+        slots = [slot for slot in compiled.plan.slots.values() if slot.region == "state"]
+        self.n_state_sets = len(slots) // max(len(self.state_numbers), 1) or 1
+
+    def fail(self, why: str) -> None:
+        self.failure = why
+
+    def keep_results(self, keeps: bool) -> None:
+        """There are none to keep."""

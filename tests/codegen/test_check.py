@@ -118,7 +118,7 @@ def test_vector_loops() -> None:
 def test_roles_and_depth() -> None:
     refused(vector_for("i", N, ir.Store("x", AT, X)), because="is an input")
     deep: ir.Expr = N
-    for _ in range(200):
+    for _ in range(2000):
         deep = ir.Binary("add", deep, N)
     refused(ir.Let("deep", deep), because="name parts of it with Let")
 

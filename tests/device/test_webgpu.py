@@ -210,3 +210,19 @@ def test_importing_the_device_room_does_not_import_wgpu() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == "False"
+
+
+def test_opening_a_device_says_nothing_and_leaves_the_environment() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from arenite import device\n"
+        "from arenite.errors import DeviceUnavailable\n"
+        "before = dict(os.environ)\n"
+        "try: device.get('webgpu')\n"
+        "except DeviceUnavailable: pass\n"
+        "assert dict(os.environ) == before\n"
+        "sys.exit(subprocess.run(['printenv', 'XDG_RUNTIME_DIR']).returncode)"
+    )
+    bare = {name: text for name, text in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

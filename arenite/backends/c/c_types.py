@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 
 import numpy as np
 
@@ -30,6 +31,18 @@ def suffix(dtype: DType) -> str:
         return dtype.name.replace("float8", "f8")
     letter = {Kind.SIGNED: "i", Kind.UNSIGNED: "u", Kind.FLOAT: "f"}.get(dtype.kind, "")
     return _SHORT.get(dtype.name) or f"{letter}{dtype.bits}"
+
+
+def is_small_float(dtype: DType) -> bool:
+    """Whether values are words of their bits."""
+    return dtype.kind is Kind.FLOAT and dtype.bits < 32
+
+
+def word_of(value: float, dtype: DType) -> str:
+    """The bits of a float32 or a float64, as a constant."""
+    code, unsigned = (">f", ">I") if dtype.bits == 32 else (">d", ">Q")
+    word = f"{struct.unpack(unsigned, struct.pack(code, value))[0]:#x}"
+    return f"{word}u" if dtype.bits == 32 else f"UINT64_C({word})"
 
 
 def value_type(dtype: DType) -> str:
@@ -84,12 +97,7 @@ def literal(value: bool | int | float, dtype: DType) -> str:
     if dtype.kind is Kind.FLOAT:
         assert math.isfinite(value)
         assert dtype.bits >= 32
-        if dtype.bits == 64:
-            return repr(float(value))
-        text = repr(float(np.float32(value)))
-        short = str(np.float32(value))
-        text = short if "." in short or "e" in short else text
-        return f"{text}f"
+        return repr(float(value)) if dtype.bits == 64 else f"{np.float32(value)!s}f"
     number = int(value)
     if dtype.kind is Kind.UNSIGNED:
         return f"UINT64_C({number})" if number > 0x7FFFFFFF and dtype.bits == 64 else f"{number}u"

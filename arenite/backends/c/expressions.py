@@ -11,44 +11,44 @@ import math
 import operator
 from collections.abc import Callable
 
-from arenite.backends.c.c_types import literal, suffix, value_type
+from arenite.backends.c.c_types import Names, is_small_float, literal, suffix, value_type, word_of
 from arenite.backends.c.helpers import Helpers
 from arenite.codegen import loop_ir as ir
+from arenite.codegen import source
+from arenite.codegen.source import ATOM, COMPARED, INFIX, PREFIX, TERNARY, Bound, parenthesised
 from arenite.dtype import BY_NAME, DType, Kind
 
-_INFIX = {"add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13)}
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_BITWISE = {"and": "&", "or": "|", "xor": "^"}
 _LOGICAL = {"and": ("&&", 5), "or": ("||", 4), "max": ("||", 4), "min": ("&&", 5)}
-_COMPARED, _BITS, _TERNARY, _PREFIX, _ATOM = 10, 7, 3, 14, 16
+_ARITHMETIC = frozenset("add sub mul div".split())
+_BITS = 7
 
 
-class Expressions:
-    """Writes expressions; knows what the names in them are."""
+class Expressions(source.Expressions):
+    """Knows what names are; `function` is the one that is written, if one is."""
 
-    def __init__(self, helpers: Helpers) -> None:
-        self.helpers = helpers
+    def __init__(self, helpers: Helpers, function: str = "", taken: Names | None = None) -> None:
+        super().__init__()
+        self.helpers, self.function = helpers, function
+        self.taken = taken or Names()
         self.names: dict[str, str] = {}  # what a name is called in C, where that is something else
         self.indices: set[str] = set()  # names that are made of loop variables and sizes
-        self.positive: set[str] = set()  # indices that are never negative
+        self.positive: dict[str, int] = {}  # the least that indices may be which are never negative
         self.numbers: dict[str, int] = {}  # names that are constants
-        self.hoisted: dict[int, str] = {}  # parts of the statement that have a variable
-
-    def text(self, expr: ir.Expr) -> str:
-        return self._text(expr)[0]
+        self._n_parts = 0
 
     def bind(self, name: str, value: ir.Expr) -> None:
         """Learn what a name stands for; a loop variable for what it starts with, or more."""
         self.indices.discard(name)
-        self.positive.discard(name)
+        self.positive.pop(name, None)
         if self.is_index(value):
             self.indices.add(name)
-            if self.is_positive(value):
-                self.positive.add(name)
+            least = self.least(value)
+            if least is not None:
+                self.positive[name] = least
 
     def bind_size(self, name: str) -> None:
         self.indices.add(name)
-        self.positive.add(name)
+        self.positive[name] = 0
 
     # What is known of indices.
 
@@ -65,18 +65,20 @@ class Expressions:
                 return op in _INDEX_OPS and self.is_index(a) and self.is_index(b)
         return False
 
-    def is_positive(self, expr: ir.Expr) -> bool:
-        """Whether an index is known to be 0 or more."""
+    def least(self, expr: ir.Expr) -> int | None:
+        """The least that an index may be; None where it may be negative."""
         match expr:
             case ir.Const(value):
-                return value >= 0
+                return int(value) if value >= 0 else None
             case ir.Name(name):
-                return name in self.positive
-            case ir.Binary("max", a, b):
-                return self.is_positive(a) or self.is_positive(b)
-            case ir.Binary(op, a, b) if op != "sub":
-                return op in _INDEX_OPS and self.is_positive(a) and self.is_positive(b)
-        return False
+                return self.positive.get(name)
+            case ir.Binary(op, a, b) if op in _INDEX_OPS and op != "sub":
+                known = [x for x in (self.least(a), self.least(b)) if x is not None]
+                if op == "max":
+                    return max(known, default=None)
+                if len(known) == 2:
+                    return _FOLDED[op](*known) if op in ("add", "mul", "min") else 0
+        return None
 
     def number_of(self, expr: ir.Expr) -> int | None:
         """The constant that an index is."""
@@ -94,140 +96,83 @@ class Expressions:
                 return _FOLDED[op](x, y)
         return None
 
-    def _is_divisor(self, expr: ir.Expr) -> bool:
-        match expr:
-            case ir.Const(value):
-                return value > 0
-            case ir.Binary("max", a, b):
-                return self._is_divisor(a) or self._is_divisor(b)
-            case ir.Binary("mul", a, b):
-                return self._is_divisor(a) and self._is_divisor(b)
-            case ir.Binary("add", a, b):
-                pairs = ((a, b), (b, a))
-                return any(self._is_divisor(x) and self.is_positive(y) for x, y in pairs)
-        return False
-
     # Text, and how tightly its outermost operator binds.
 
-    def _text(self, expr: ir.Expr) -> tuple[str, int]:
-        known = self.hoisted.get(id(expr))
-        if known is not None:
-            return known, _ATOM
+    def is_short(self, expr: ir.Expr) -> bool:
+        return super().is_short(expr) or self.number_of(expr) is not None
+
+    def part(self, expr: ir.Expr, text: str) -> str:
+        self._n_parts += 1  # names in all of a kernel: what is not used is found by them
+        name = self.taken.take(f"part_{self._n_parts}")
+        self.line(f"const {value_type(expr.dtype)} {name} = {text};")
+        return name
+
+    def expression(self, expr: ir.Expr) -> Bound:
         number = self.number_of(expr)
-        if number is not None:
-            return self._constant(number, ir.INT64)
-        match expr:
-            case ir.Const(value, dtype):
-                return self._constant(value, dtype)
-            case ir.Name(name):
-                return self.names.get(name, name), _ATOM
-            case ir.Load():
-                return self._load(expr)
-            case ir.Unary(op, x):
-                return self._unary(op, x)
-            case ir.Binary(op, a, b):
-                return self._binary(op, a, b)
-            case ir.Select(cond, a, b):
-                text = f"{self._inside(cond, _TERNARY + 1)} ? {self._inside(a, _TERNARY + 1)}"
-                return f"{text} : {self._inside(b, _TERNARY + 1)}", _TERNARY
-            case ir.Fma(a, b, c):
-                return self._helper("multiply_add", a.dtype, a, b, c)
-            case ir.Table(values, at, dtype):
-                return self._table(values, at, dtype)
-            case ir.Cast(x, dtype):
-                return self._cast(x, dtype)
-            case ir.Bitcast(x, dtype):
-                return self._bitcast(x, dtype)
-        raise TypeError(f"{expr!r} is no loop IR expression")
+        return super().expression(expr) if number is None else self.constant(number, ir.INT64)
 
-    def _inside(self, expr: ir.Expr, level: int) -> str:
-        text, own = self._text(expr)
-        return text if own >= level else f"({text})"
+    def name(self, name: str) -> str:
+        return self.names.get(name, name)
 
-    def _call(self, name: str, *parts: ir.Expr) -> tuple[str, int]:
-        return f"{name}({', '.join(map(self.text, parts))})", _ATOM
+    def _helper(self, op: str, dtype: DType, *parts: ir.Expr) -> Bound:
+        return self.called(self.helpers.use(f"{op}_{suffix(dtype)}"), *parts)
 
-    def _helper(self, op: str, dtype: DType, *parts: ir.Expr) -> tuple[str, int]:
-        return self._call(self.helpers.use(f"{op}_{suffix(dtype)}"), *parts)
-
-    def _constant(self, value: bool | int | float, dtype: DType) -> tuple[str, int]:
-        if dtype.kind is Kind.FLOAT:
-            if dtype.bits < 32:
-                return self._cast(ir.Const(value, BY_NAME["float64"]), dtype)
-            if not math.isfinite(value):
-                word = {32: "0x7f800000u", 64: "UINT64_C(0x7ff0000000000000)"}[dtype.bits]
-                if value != value:
-                    word = {32: "0x7fc00000u", 64: "UINT64_C(0x7ff8000000000000)"}[dtype.bits]
-                text = f"{self.helpers.use(f'{suffix(dtype)}_of_bits')}({word})"
-                return (f"-{text}", _PREFIX) if value < 0 else (text, _ATOM)
+    def constant(self, value: bool | int | float, dtype: DType) -> Bound:
+        if is_small_float(dtype):
+            return self.cast(ir.Const(value, BY_NAME["float64"]), dtype)
+        if dtype.kind is Kind.FLOAT and not math.isfinite(value):
+            word = word_of(abs(value), dtype)
+            text = f"{self.helpers.use(f'{suffix(dtype)}_of_bits')}({word})"
+            return (f"-{text}", PREFIX) if value < 0 else (text, ATOM)
         text = literal(value, dtype)
-        return text, _PREFIX if text.startswith("-") else _ATOM
+        return text, PREFIX if text.startswith("-") else ATOM
 
-    def _load(self, load: ir.Load) -> tuple[str, int]:
-        text, level = f"{load.array}[{self.text(load.index)}]", _ATOM
-        if load.dtype.kind is Kind.BOOL:
-            text, level = f"{text} != 0", _COMPARED
+    def load(self, load: ir.Load) -> Bound:
+        is_bool = load.dtype.kind is Kind.BOOL
+        text, level = f"{load.array}[{self.text(load.index)}]", ATOM
+        if is_bool:
+            text, level = f"{text} != 0", COMPARED
         if load.mask is None:
             return text, level
+        other = "false" if is_bool else "0"
         if load.other is not None:
-            other = self._inside(load.other, _TERNARY + 1)
-        else:
-            other = "false" if load.dtype.kind is Kind.BOOL else "0"
-        return f"{self._inside(load.mask, _TERNARY + 1)} ? {text} : {other}", _TERNARY
+            other = self.inside(load.other, TERNARY + 1)
+        return f"{self.inside(load.mask, TERNARY + 1)} ? {text} : {other}", TERNARY
 
-    def _unary(self, op: str, x: ir.Expr) -> tuple[str, int]:
-        dtype = x.dtype
-        if dtype.kind is Kind.BOOL:
-            return f"!{self._inside(x, _PREFIX + 1)}", _PREFIX
-        if dtype.kind is not Kind.FLOAT:
-            if op == "abs" and dtype.kind is Kind.UNSIGNED:
-                return self._text(x)
-            return self._helper(op, dtype, x)
-        one = "1.0f" if dtype.bits == 32 else "1.0"
-        match op:
-            case "neg":
-                return f"-{self._inside(x, _PREFIX + 1)}", _PREFIX
-            case "reciprocal":
-                return f"{one} / {self._inside(x, 14)}", 13
-            case "rsqrt":
-                return f"{one} / {self._helper('sqrt', dtype, x)[0]}", 13
-        return self._helper(op, dtype, x)
+    def unary(self, op: str, x: ir.Expr) -> Bound:
+        is_plain = x.dtype.kind is Kind.BOOL or (op == "neg" and x.dtype.kind is Kind.FLOAT)
+        return super().unary(op, x) if is_plain else self._helper(op, x.dtype, x)
 
-    def _binary(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
+    def binary(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         dtype = a.dtype
-        if op in _COMPARISONS:
+        if dtype.kind is Kind.BOOL and op == "xor":
+            op = "ne"
+        if op in ir.COMPARISONS:
             return self._comparison(op, a, b)
         if dtype.kind is Kind.BOOL:
-            if op == "xor":
-                return self._infix("!=", 9, a, b)
             return self._logical(op, a, b)
-        if dtype.kind is Kind.FLOAT:
-            if op in _INFIX:
-                return self._infix(*_INFIX[op], a, b)
-            return self._helper(op, dtype, a, b)
-        if op in _BITWISE:
-            text = f"{self._inside(a, 14)} {_BITWISE[op]} {self._inside(b, 14)}"
-            return (
-                (text, _BITS) if dtype.bits >= 32 else (f"({value_type(dtype)})({text})", _PREFIX)
-            )
+        if op in ir.BITWISE_OPS:
+            text = f"{self.inside(a, 14)} {INFIX[op][0]} {self.inside(b, 14)}"
+            small = f"({value_type(dtype)})({text})", PREFIX
+            return (text, _BITS) if dtype.bits >= 32 else small
         if op in _INDEX_OPS and self.is_index(a) and self.is_index(b):
             return self._index(op, a, b)
-        if dtype.kind is Kind.UNSIGNED:
-            op = {"floordiv": "div", "mod": "fmod"}.get(op, op)
-            if dtype.bits >= 32 and op in ("add", "sub", "mul"):
-                return self._infix(*_INFIX[op], a, b)
-        return self._shift(op, a, b) or self._helper(op, dtype, a, b)
+        # Unsigned words wrap.
+        is_word = dtype.kind is Kind.UNSIGNED and dtype.bits >= 32 and op != "div"
+        if op in _ARITHMETIC and (is_word or dtype.kind is Kind.FLOAT):
+            return self.infix(*INFIX[op], a, b)
+        return self._helper(op, dtype, a, b)
 
-    def _logical(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
+    def _logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         """Without what is known to hold, or not to."""
         sign, level = _LOGICAL[op]
         deciding = "false" if sign == "&&" else "true"
-        texts = [self._inside(one, 8) for one in (a, b)]
+        texts = [self.inside(one, 8) for one in (a, b)]
         if deciding in texts or (sign == "&&" and self._is_empty(a, b)):
-            return deciding, _ATOM
+            return deciding, ATOM
         for one, text in ((a, texts[1]), (b, texts[0])):
             if text in ("true", "false"):
-                return self._text(one)
+                return self.bound(one)
         return f"{texts[0]} {sign} {texts[1]}", level
 
     def _is_empty(self, a: ir.Expr, b: ir.Expr) -> bool:
@@ -238,98 +183,68 @@ class Expressions:
                 return x == y and first is not None and stop is not None and stop <= first
         return False
 
-    def _infix(self, sign: str, level: int, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
-        return f"{self._inside(a, level)} {sign} {self._inside(b, level + 1)}", level
-
-    def _shift(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int] | None:
-        """A shift of an unsigned word by a constant within it, which C means the same by."""
-        if op not in ir.SHIFTS or a.dtype.kind is not Kind.UNSIGNED or not isinstance(b, ir.Const):
-            return None
-        if not 0 <= b.value < a.dtype.bits or (a.dtype.bits < 32 and op == "shift_left"):
-            return None
-        sign = "<<" if op == "shift_left" else ">>"
-        text = f"{self._inside(a, 14)} {sign} {b.value}"
-        if a.dtype.bits < 32:
-            return f"({value_type(a.dtype)})({text})", _PREFIX
-        return text, _BITS
-
-    def _index(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
+    def _index(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         left, right = self.number_of(a), self.number_of(b)
         if right == (1 if op in ("mul", "floordiv") else 0) and op in _NEUTRAL:
-            return self._text(a)
+            return self.bound(a)
         if left == (1 if op == "mul" else 0) and op in ("add", "mul"):
-            return self._text(b)
-        if op in ("floordiv", "mod"):
-            if self.is_positive(a) and self._is_divisor(b):
-                return self._infix("/" if op == "floordiv" else "%", 13, a, b)
-            return self._helper(op, ir.INT64, a, b)
-        if op in _INFIX:
-            return self._infix(*_INFIX[op], a, b)
-        return self._helper(op, ir.INT64, a, b)
+            return self.bound(b)
+        if op in ("floordiv", "mod") and self.least(a) is not None and self.least(b):
+            return self.infix("/" if op == "floordiv" else "%", 13, a, b)
+        return self.infix(*INFIX[op], a, b) if op in INFIX else self._helper(op, ir.INT64, a, b)
 
-    def _comparison(self, op: str, a: ir.Expr, b: ir.Expr) -> tuple[str, int]:
+    def _comparison(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         if a.dtype.kind is Kind.BOOL and op not in ("eq", "ne"):
             if op in ("gt", "ge"):
                 op, a, b = {"gt": "lt", "ge": "le"}[op], b, a
             sign, level = ("&&", 5) if op == "lt" else ("||", 4)
-            return f"!{self._inside(a, _PREFIX + 1)} {sign} {self._inside(b, 8)}", level
+            return f"!{self.inside(a, PREFIX + 1)} {sign} {self.inside(b, 8)}", level
         if a.dtype.kind is Kind.UNSIGNED:
             # What holds of every unsigned number is not asked of it: compilers warn.
             if op in ("lt", "ge") and b == ir.Const(0, b.dtype):
-                return ("false" if op == "lt" else "true"), _ATOM
+                return ("false" if op == "lt" else "true"), ATOM
             if op in ("gt", "le") and a == ir.Const(0, a.dtype):
-                return ("false" if op == "gt" else "true"), _ATOM
-        if b == ir.index(0) and op in ("ge", "lt") and self.is_index(a) and self.is_positive(a):
-            return ("true" if op == "ge" else "false"), _ATOM
-        left, right = self._inside(a, 11), self._inside(b, 11)
+                return ("false" if op == "gt" else "true"), ATOM
+        is_never_negative = self.is_index(a) and self.least(a) is not None
+        if b == ir.index(0) and op in ("ge", "lt") and is_never_negative:
+            return ("true" if op == "ge" else "false"), ATOM
+        left, right = self.inside(a, 11), self.inside(b, 11)
         if left == right and a.dtype.kind is not Kind.FLOAT:
-            return ("true" if op in ("eq", "le", "ge") else "false"), _ATOM
-        return f"{left} {_COMPARISONS[op]} {right}", _COMPARED
+            return ("true" if op in ("eq", "le", "ge") else "false"), ATOM
+        return f"{left} {INFIX[op][0]} {right}", COMPARED
 
-    def _table(self, values: tuple[int | float, ...], at: ir.Expr, dtype: DType) -> tuple[str, int]:
-        items = ", ".join(self._constant(value, dtype)[0] for value in values)
+    def table(self, values: list[str], at: ir.Expr, dtype: DType) -> Bound:
+        items = ", ".join(values)
         kind = f"const {value_type(dtype)}"
-        return f"(({kind}[{len(values)}]){{{items}}})[{self.text(at)}]", _ATOM
+        return f"(({kind}[{len(values)}]){{{items}}})[{self.text(at)}]", ATOM
+
+    def fma(self, a: ir.Expr, b: ir.Expr, c: ir.Expr) -> Bound:
+        return self._helper("multiply_add", a.dtype, a, b, c)
+
+    rare = source.Expressions.select
 
     # Conversions.
 
-    def _cast(self, x: ir.Expr, dtype: DType) -> tuple[str, int]:
-        source = x.dtype
+    def cast(self, x: ir.Expr, dtype: DType, fits: bool = False) -> Bound:
+        source, name = x.dtype, f"{suffix(dtype)}_of_{suffix(x.dtype)}"
         if source == dtype:
-            return self._text(x)
-        if source.kind is Kind.FLOAT and source.bits < 32:
-            wide = self.helpers.use(f"f32_of_{suffix(source)}")
-            text = f"{wide}({self.text(x)})"
-            if dtype == BY_NAME["float32"]:
-                return text, _ATOM
-            return self._from_float(text, BY_NAME["float32"], dtype)
-        if dtype.kind is Kind.BOOL:
-            return f"{self._inside(x, 11)} != 0", _COMPARED
-        if source.kind is Kind.FLOAT:
-            return self._from_float(self._text(x), source, dtype)
-        if dtype.kind is Kind.FLOAT and dtype.bits < 32:
-            name = self.helpers.use(f"{suffix(dtype)}_of_f32")
-            return f"{name}((float){self._inside(x, _PREFIX)})", _ATOM
-        return f"({value_type(dtype)}){self._inside(x, _PREFIX)}", _PREFIX
+            return self.bound(x)
+        is_small = is_small_float(source) or is_small_float(dtype)
+        if dtype.kind is Kind.BOOL and not is_small:
+            return f"{self.inside(x, 11)} != 0", COMPARED
+        # C leaves open what becomes of a number that does not fit.
+        is_open = source.kind is Kind.FLOAT and dtype.kind is not Kind.FLOAT
+        if (is_open or is_small) and name != self.function:
+            return self.called(self.helpers.use(name), x)
+        return f"({value_type(dtype)}){self.inside(x, PREFIX)}", PREFIX
 
-    def _from_float(
-        self, text: str | tuple[str, int], source: DType, dtype: DType
-    ) -> tuple[str, int]:
-        text, level = text if isinstance(text, tuple) else (text, _ATOM)
-        if dtype.kind is Kind.BOOL:
-            return f"{text if level >= 11 else f'({text})'} != 0", _COMPARED
-        if dtype.kind is Kind.FLOAT and dtype.bits >= 32:
-            return f"({value_type(dtype)}){text if level >= _PREFIX else f'({text})'}", _PREFIX
-        name = self.helpers.use(f"{suffix(dtype)}_of_{suffix(source)}")
-        return f"{name}({text})", _ATOM
-
-    def _bitcast(self, x: ir.Expr, dtype: DType) -> tuple[str, int]:
-        text, level = self._text(x)
+    def bitcast(self, x: ir.Expr, dtype: DType) -> Bound:
+        text, level = self.bound(x)
         if x.dtype.kind is Kind.FLOAT and x.dtype.bits >= 32:
-            text, level = f"{self.helpers.use(f'bits_of_{suffix(x.dtype)}')}({text})", _ATOM
+            text, level = f"{self.helpers.use(f'bits_of_{suffix(x.dtype)}')}({text})", ATOM
         if dtype.kind is Kind.FLOAT and dtype.bits >= 32:
-            return f"{self.helpers.use(f'{suffix(dtype)}_of_bits')}({text})", _ATOM
-        return f"({value_type(dtype)}){text if level >= _PREFIX else f'({text})'}", _PREFIX
+            return f"{self.helpers.use(f'{suffix(dtype)}_of_bits')}({text})", ATOM
+        return f"({value_type(dtype)}){parenthesised(text, level, PREFIX)}", PREFIX
 
 
 _FOLDED: dict[str, Callable[[int, int], int]] = {

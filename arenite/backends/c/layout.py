@@ -7,13 +7,15 @@ its graph, and options. Out: a Layout, from which source and header are written.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from arenite.backends.c.c_types import Names, argument_type, identifier
 from arenite.backends.c.kernel import CKernel
+from arenite.dtype import DType
 from arenite.errors import IndexOutOfRange, NotCompiled
-from arenite.ir.dim import bounds, found_in
+from arenite.ir.dim import Dim, bounds, found_in
 from arenite.ir.interface import GraphInterface
 from arenite.memory.values import align_up
 from arenite.program.compiled import Compiled
@@ -147,18 +149,11 @@ class Layout:
 
     def arguments(self) -> list[Argument]:
         """Those of `run`, in order."""
-        made = []
-        for name, port in zip(self.inputs, self.interface.inputs, strict=True):
-            shape = ", ".join(map(str, port.shape))
-            made.append(
-                Argument(name, f"const {argument_type(port.dtype)} *", f"{port.dtype} [{shape}]")
-            )
+        inputs = zip(self.inputs, self.interface.inputs, strict=True)
+        made = [_array(name, port.shape, port.dtype, "const ") for name, port in inputs]
         for name, number in zip(self.outputs, self.compiled.outputs, strict=True):
             value = self.compiled.values[number]
-            shape = ", ".join(map(str, value.shape))
-            made.append(
-                Argument(name, f"{argument_type(value.dtype)} *", f"{value.dtype} [{shape}]")
-            )
+            made.append(_array(name, value.shape, value.dtype))
         for var, name in self.sizes.items():
             made.append(Argument(name, "int64_t ", f"{var.name}, {var.low} to {var.high}"))
         for size, name in self.found.items():
@@ -184,3 +179,8 @@ class Layout:
         if self.options.memory == "caller":
             return [f"{self.prefix}_program *self", *parts]
         return parts or ["void"]
+
+
+def _array(name: str, shape: Sequence[Dim], dtype: DType, const: str = "") -> Argument:
+    about = f"{dtype} [{', '.join(map(str, shape))}]"
+    return Argument(name, f"{const}{argument_type(dtype)} *", about)

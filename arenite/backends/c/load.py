@@ -24,10 +24,10 @@ from arenite.ir.element import numpy_dtype, packed, unpacked
 from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import capacity_of, check_room, write_to
 from arenite.program.compiled import Compiled
+from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.value_spec import copy_name
 
 if TYPE_CHECKING:
-    from arenite.program.loaded import OnPacked, Timings
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -48,18 +48,11 @@ class _State(ctypes.Structure):
     )
 
 
-class CProgram:
+class CProgram(LoadedProgram):
     """Runs on the caller's thread; `threads` are not used."""
 
-    quick = None  # every call is of the same kind here
-
-    kept_nbytes = 0
-
     def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
-        self.compiled, self._interface = compiled, interface
-        self.failure: str | None = None
-        self.load_ns: int | None = None
-        self.n_binds = 0
+        super().__init__(interface, compiled)
         self.layout = Layout(compiled, interface, OPTIONS)
         self._library = SharedObject(sources(self.layout))
         arena = Buffer.allocate(get("cpu"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
@@ -74,7 +67,7 @@ class CProgram:
         self._ports = [(value.shape, value.dtype) for value in self._values]
         #: Which copy in the plan holds a set of states: the program works on the first.
         self._place_of = list(range(self.n_state_sets))
-        for number in self._state_numbers:
+        for number in self.state_numbers:
             for copy in self._place_of:
                 self._bytes_of(number, copy)[:] = 0
 
@@ -89,7 +82,7 @@ class CProgram:
             check_room(out, self._ports, sizes)
         given = [
             _readable(packed(array, port.dtype) if port.dtype.bits < 8 else array)
-            for array, port in zip(arrays, self._interface.inputs, strict=True)
+            for array, port in zip(arrays, self.interface.inputs, strict=True)
         ]
         results = [_aligned(bounds(value.nbytes)[1]) for value in self._values]
         found = (ctypes.c_int64 * max(1, len(self.layout.found)))()
@@ -122,7 +115,7 @@ class CProgram:
         arguments += [ctypes.c_void_p(_address(self._arena)), ctypes.c_size_t(self._arena.nbytes)]
         if self.layout.offsets:
             arguments.append(self._table)
-        states = {number: self._bytes_of(number).copy() for number in self._state_numbers}
+        states = {number: self._bytes_of(number).copy() for number in self.state_numbers}
         self._check(self._library.call("program_init", *arguments))
         for number, content in states.items():  # what was put there before the first run
             self._bytes_of(number)[:] = content
@@ -136,7 +129,7 @@ class CProgram:
     def _check(self, code: int) -> None:
         if code == 0:
             return
-        about = "; its states may be half written: reset_state() them" * bool(self._state_numbers)
+        about = "; its states may be half written: reset_state() them" * bool(self.state_numbers)
         if code == _CANCELLED:
             self._state.status = 0
             raise RunCancelled(f"the run was cancelled; the Executable can be called again{about}")
@@ -146,20 +139,6 @@ class CProgram:
         raise error
 
     # State.
-
-    @property
-    def _state_numbers(self) -> list[int]:
-        return self.compiled.frame.numbers("state")
-
-    @property
-    def n_state_sets(self) -> int:
-        slots, values = self.compiled.plan.slots, self.compiled.values
-        for number in self._state_numbers:
-            count = 1
-            while copy_name(values[number].name, count) in slots:
-                count += 1
-            return count
-        return 1
 
     def _bytes_of(self, number: int, copy: int = 0) -> NDArray[np.uint8]:
         slot = self.compiled.plan.slots[copy_name(self.compiled.values[number].name, copy)]
@@ -174,7 +153,7 @@ class CProgram:
         place = self._place_of[number]
         if place == 0:
             return
-        for one in self._state_numbers:
+        for one in self.state_numbers:
             first, other = self._bytes_of(one), self._bytes_of(one, place)
             first[:], other[:] = other.copy(), first.copy()
         self._place_of[self._place_of.index(0)] = place
@@ -200,12 +179,6 @@ class CProgram:
 
     # Ending.
 
-    def keep_results(self, keeps: bool) -> None:
-        """Results are new arrays, always."""
-
-    def fail(self, why: str) -> None:
-        self.failure = why
-
     def reset(self) -> None:
         self.failure = None
         if self.load_ns is not None:
@@ -216,6 +189,11 @@ class CProgram:
         self._buffer = None
         self._constants.clear()
         self._library.close()
+
+
+def load(interface: GraphInterface, compiled: Compiled) -> CProgram:
+    """A program in this process."""
+    return CProgram(interface, compiled)
 
 
 def sources(layout: Layout) -> dict[str, str]:

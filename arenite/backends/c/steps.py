@@ -3,6 +3,7 @@ registers, which are variables `c0`, `c1`, ..."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -192,26 +193,26 @@ class Body:
 
     def _instruction(self, instruction: Instruction) -> str:
         op, target, a, b = instruction
-        x, y = self.cell(a), self.cell(b)
-        helpers = self.context.helpers
-        match Ins(op):
-            case Ins.STORE64:
-                return f"*(i64 *)(uintptr_t){x} = {y};"
-            case Ins.LOAD8 | Ins.LOAD64 as load:
-                kind = "u8" if load is Ins.LOAD8 else "i64"
-                place = x if b == ZERO else f"({x} + {y})"
-                value = f"*(const {kind} *)(uintptr_t){place}"
-            case Ins.MOV:
-                value = x
-            case Ins.ADD | Ins.SUB | Ins.MUL as sum_:
-                value = f"{x} {_SIGNS[sum_]} {y}"
-            case Ins.MIN | Ins.MAX as one:
-                value = f"{helpers.use(f'{one.name.lower()}_i64')}({x}, {y})"
-            case Ins.DIV:
-                value = f"{y} > 0 ? {helpers.use('floordiv_i64')}({x}, {y}) : 0"
-        return f"{self.cell(target)} = {value};"
+        x, y, into = self.cell(a), self.cell(b), self.cell(target)
+        if op == Ins.STORE64:
+            return f"*(i64 *)(uintptr_t){x} = {y};"
+        value = _VALUES[Ins(op)]
+        for helper in re.findall(r"\w+_i64", value):
+            self.context.helpers.use(helper)
+        return f"{into} = {value.format(x=x, y=y, into=into)};"
 
 
-_SIGNS = {Ins.ADD: "+", Ins.SUB: "-", Ins.MUL: "*"}
+#: What instructions leave in their registers.
+_VALUES = {
+    Ins.LOAD8: "*(const u8 *)(uintptr_t)({x} + {y})",
+    Ins.LOAD64: "*(const i64 *)(uintptr_t)({x} + {y})",
+    Ins.MOV: "{x}",
+    Ins.ADD: "{x} + {y}",
+    Ins.SUB: "{x} - {y}",
+    Ins.MUL: "{x} * {y}",
+    Ins.DIV: "{y} > 0 ? floordiv_i64({x}, {y}) : 0",
+    Ins.MIN: "min_i64({x}, {y})",
+    Ins.MAX: "max_i64({x}, {y})",
+}
 #: Dtypes whose elements are for a caller what they are for a kernel.
 _PLAIN = frozenset("float32 float64 int32 int64".split())

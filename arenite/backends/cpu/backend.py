@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arenite.backends.cpu.identity import compiler_identity, host_identity
+from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
     from arenite.backends.cpu.load import CpuProgram
     from arenite.backends.cpu.target import Target
     from arenite.backends.cpu.trial import Trial
     from arenite.codegen.kernels.built import Built
-    from arenite.device import Buffer
     from arenite.ir.dim import Var
     from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arenite.schedule import Kernel
 
 
-class CpuBackend:
+class CpuBackend(Backend):
     """Imports where it is used what only compiling needs: a warm start comes without."""
 
     name = memory = "cpu"
@@ -37,7 +37,7 @@ class CpuBackend:
 
         return host_target()
 
-    def identity(self) -> tuple[str, ...]:
+    def identity(self, device: str) -> tuple[str, ...]:
         return compiler_identity(), host_identity()
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
@@ -73,13 +73,6 @@ class CpuBackend:
 
         return limits(n_workers)
 
-    def launch(
-        self, kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, int]
-    ) -> None:
-        from arenite.backends.cpu.launch import launch
-
-        launch(kernel, buffers, sizes)
-
     def trial(
         self,
         kernel: Kernel,
@@ -95,7 +88,7 @@ class CpuBackend:
         from arenite.backends.cpu.compiling import llvm
         from arenite.backends.cpu.target import host
 
-        return llvm.assembly(kernel.llvm, host())
+        return llvm.assembly(kernel.source, host())
 
 
 BACKEND = CpuBackend()

@@ -23,7 +23,7 @@ from arenite.codegen.index_width import narrow_indices
 from arenite.codegen.kernels import special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.plain import with_origins
+from arenite.codegen.kernels.plain import refuse_layouts, with_origins
 from arenite.errors import NotCompiled
 from arenite.ir.dim import bounds, variables
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -40,6 +40,7 @@ _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".spl
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
     with with_origins(kernel):
+        refuse_layouts(kernel)
         _refuse_elements(kernel)
         built = _cut(kernel)
         return replace(built, loops=_narrowed(kernel, built))

@@ -71,22 +71,19 @@ def pipeline_of(
     if text not in known:
         with device.failures(f"compile {name}"):
             module = device.device.create_shader_module(code=text)
+            kinds = [
+                "read-only-storage" if is_only_read else "storage" for is_only_read in read_only
+            ]
+            regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
+            errors = [_entry(1, "storage")] if shader.requires else []
             layout = device.device.create_bind_group_layout(
-                entries=[_entry(0, "uniform"), *_storage_entries(shader, read_only)]
+                entries=[_entry(0, "uniform"), *errors, *regions]
             )
             known[text] = device.device.create_compute_pipeline(
                 layout=device.device.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},
             )
     return known[text]
-
-
-def _storage_entries(shader: Shader, read_only: Sequence[bool]) -> list[dict[str, Any]]:
-    errors = [_entry(1, "storage")] if shader.requires else []
-    return errors + [
-        _entry(FIRST_REGION + number, "read-only-storage" if is_read_only else "storage")
-        for number, is_read_only in enumerate(read_only)
-    ]
 
 
 def _entry(binding: int, kind: str) -> dict[str, Any]:

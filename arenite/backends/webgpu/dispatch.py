@@ -95,6 +95,13 @@ def _groups(device: WebGpuAllocator, one: Bound) -> tuple[int, int]:
     return (one.tiles, 1) if one.tiles <= most else (most, -(-one.tiles // most))
 
 
+def submit(device: WebGpuAllocator, dispatches: Sequence[Dispatch]) -> None:
+    """Begin with dispatches that nothing is copied behind."""
+    encoder = device.device.create_command_encoder()
+    record(encoder, dispatches)
+    device.device.queue.submit([encoder.finish()])
+
+
 def record(encoder: Any, dispatches: Sequence[Dispatch]) -> None:
     """Put dispatches into a command buffer, in order."""
     compute = encoder.begin_compute_pass()

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen import source
+from arenite.codegen.source import ATOM, Bound
 from arenite.dtype import DType, Kind
 from arenite.errors import NotCompiled
 
 if TYPE_CHECKING:
-    from arenite.backends.webgpu.maths import Functions
+    from arenite.backends.webgpu.lower import Functions
 
 _COMPARISONS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
@@ -42,77 +43,45 @@ def type_of(dtype: DType) -> str:
     return "u32"
 
 
-class Expressions:
-    """Writes expressions; `lines` is where what comes before them goes."""
+class Expressions(source.Expressions):
+    """Operators stand in parentheses: WGSL takes some comparisons for templates."""
+
+    indent = "  "
 
     def __init__(
         self, shared: Collection[str], identifier: Callable[[str], str], functions: Functions
     ) -> None:
+        super().__init__()
         self.identifier = identifier
         self.shared = shared
         self.functions = functions
-        self.lines: list[str] = []
-        self._uses: Mapping[int, int] = {}
-        self._named: dict[int, str] = {}
         self._rounded: dict[str, str] = {}
         self._n_names = 0
 
-    def statement(self, roots: Sequence[ir.Expr], indent: str) -> list[str]:
-        """The texts of a statement's expressions; parts that they share are written once, before
-        them."""
-        first = len(self.lines)
-        self._named = {}
-        uses = Counter(id(part) for expr in ir.walk(*roots) for part in ir.children(expr))
-        uses.update(id(root) for root in roots)
-        self._uses = uses
-        texts = [self.text(root) for root in roots]
-        self.lines[first:] = [indent + line for line in self.lines[first:]]
-        return texts
-
-    def call(self, helper: str, *arguments: str) -> str:
-        self.functions.helpers.add(helper)
-        return f"{helper}({', '.join(arguments)})"
+    def helper(self, name: str, *arguments: str) -> str:
+        """A call of one of the functions in `functions.py`."""
+        self.functions.helpers.add(name)
+        return f"{name}({', '.join(arguments)})"
 
     def fresh(self) -> str:
         self._n_names += 1
         return f"e{self._n_names}"
 
-    def text(self, expr: ir.Expr) -> str:
-        if isinstance(expr, ir.Const | ir.Name):
-            return self._written(expr)
-        known = self._named.get(id(expr))
-        if known is not None:
-            return known
-        text = self._written(expr)
-        if self._uses.get(id(expr), 0) > 1:
-            name = self.fresh()
-            self.lines.append(f"let {name} = {text};")
-            text = self._named[id(expr)] = name
-        return text
+    def part(self, expr: ir.Expr, text: str) -> str:
+        name = self.fresh()
+        self.line(f"let {name} = {text};")
+        return name
 
-    def _written(self, expr: ir.Expr) -> str:
-        match expr:
-            case ir.Const(value, dtype):
-                return self.constant(value, dtype)
-            case ir.Name(name):
-                return self.identifier(name)
-            case ir.Load():
-                return self._load(expr)
-            case ir.Unary(op, x):
-                return self._unary(op, x)
-            case ir.Binary(op, a, b):
-                return self.binary(op, a.dtype, self._held(op, a), self._held(op, b))
-            case ir.Fma(a, b, c):
-                return f"fma({self.text(a)}, {self.text(b)}, {self._held('add', c)})"
-            case ir.Select(cond, a, b):
-                return f"select({self.text(b)}, {self.text(a)}, {self.text(cond)})"
-            case ir.Cast(x, dtype, fits):
-                return self._cast(self.text(x), x.dtype, dtype, fits)
-            case ir.Table():
-                return self._table(expr)
-            case ir.Bitcast(x, dtype):
-                return self._bitcast(self.text(x), x.dtype, dtype)
-        raise NotCompiled(f"WebGPU has no {type(expr).__name__} yet")
+    def name(self, name: str) -> str:
+        return self.identifier(name)
+
+    def fma(self, a: ir.Expr, b: ir.Expr, c: ir.Expr) -> Bound:
+        return f"fma({self.text(a)}, {self.text(b)}, {self._held('add', c)})", ATOM
+
+    def select(self, cond: ir.Expr, a: ir.Expr, b: ir.Expr) -> Bound:
+        return self.called("select", b, a, cond)
+
+    rare = select
 
     def define(self, name: str, value: ir.Expr) -> None:
         """A name stands for a value from now on."""
@@ -134,9 +103,12 @@ class Expressions:
         rounded twice is held between, by a word of the parameters that they do not know."""
         text = self.text(operand)
         kind = self._rounding(operand)
-        return self.call("held", text) if kind and kind == _ROUNDED.get(op) else text
+        return self.helper("held", text) if kind and kind == _ROUNDED.get(op) else text
 
-    def constant(self, value: bool | int | float, dtype: DType) -> str:
+    def constant(self, value: bool | int | float, dtype: DType) -> Bound:
+        return self.literal(value, dtype), ATOM
+
+    def literal(self, value: bool | int | float, dtype: DType) -> str:
         kind = type_of(dtype)
         if kind == "bool":
             return "true" if value else "false"
@@ -150,20 +122,18 @@ class Expressions:
         if is_plain and not (number == 0 and np.signbit(number)):
             return f"f32({float(number)!r})" if number < 0 else f"{float(number)!r}f"
         bits = struct.unpack("<I", struct.pack("<f", number))[0]
-        return self.call("float_of", f"{bits:#x}u")
+        return self.helper("float_of", f"{bits:#x}u")
 
-    def _load(self, load: ir.Load) -> str:
+    def load(self, load: ir.Load) -> Bound:
         at = self.text(load.index)
         if load.mask is None:
-            return self.element(load.array, at, load.dtype)
+            return self.element(load.array, at, load.dtype), ATOM
         mask = self.text(load.mask)
-        other = load.other
-        instead = self.zero(load.dtype) if other is None else self.text(other)
+        instead = self.zero(load.dtype) if load.other is None else self.text(load.other)
         name = self.fresh()
-        element = self.element(load.array, at, load.dtype)
-        self.lines.append(f"var {name} = {instead};")
-        self.lines.append(f"if ({mask}) {{ {name} = {element}; }}")
-        return name
+        self.line(f"var {name} = {instead};")
+        self.line(f"if ({mask}) {{ {name} = {self.element(load.array, at, load.dtype)}; }}")
+        return name, ATOM
 
     def zero(self, dtype: DType) -> str:
         return {"bool": "false", "i32": "0i", "u32": "0u", "f32": "0.0f"}[type_of(dtype)]
@@ -192,20 +162,24 @@ class Expressions:
             return f"select(0u, 1u, {value})"
         return value if kind == "u32" else f"bitcast<u32>({value})"
 
-    def _unary(self, op: str, x: ir.Expr) -> str:
+    def unary(self, op: str, x: ir.Expr) -> Bound:
         text, kind = self.text(x), type_of(x.dtype)
         if op == "neg":
             zero = self.zero(x.dtype)
-            return f"(-{text})" if kind == "f32" else self.wrapped(f"({zero} - {text})", x.dtype)
-        if op == "not":
-            return f"(!{text})" if kind == "bool" else self.wrapped(f"(~{text})", x.dtype)
-        if op == "isnan":
-            return self.call("is_nan", text)
-        if kind == "f32" and op in _NATIVE:
-            return f"{op}({text})"
-        return f"{self.functions.op(op, x.dtype)}({text})"
+            made = f"(-{text})" if kind == "f32" else self.wrapped(f"({zero} - {text})", x.dtype)
+        elif op == "not":
+            made = f"(!{text})" if kind == "bool" else self.wrapped(f"(~{text})", x.dtype)
+        elif op == "isnan":
+            made = self.helper("is_nan", text)
+        else:
+            is_native = kind == "f32" and op in _NATIVE
+            made = f"{op if is_native else self.functions.op(op, x.dtype)}({text})"
+        return made, ATOM
 
-    def binary(self, op: str, dtype: DType, a: str, b: str) -> str:
+    def binary(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
+        return self.combined(op, a.dtype, self._held(op, a), self._held(op, b)), ATOM
+
+    def combined(self, op: str, dtype: DType, a: str, b: str) -> str:
         """An operation on values that are written already."""
         kind = type_of(dtype)
         if op in _COMPARISONS or op == "ne":
@@ -221,7 +195,7 @@ class Expressions:
         if is_divided and ((kind == "f32" and op == "div") or _is_positive(b)):
             return f"({a} {'/' if op == 'div' else '%'} {b})"
         if op == "div":
-            return self.wrapped(self.call(f"div_{kind}", a, b), dtype)
+            return self.wrapped(self.helper(f"div_{kind}", a, b), dtype)
         if op in ("max", "min") and kind in ("i32", "u32"):
             return f"{op}({a}, {b})"
         return f"{self.functions.op(op, dtype)}({a}, {b})"
@@ -237,9 +211,9 @@ class Expressions:
         by = b if kind == "u32" else f"bitcast<u32>({b})"
         if op == "shift_left":
             bits = a if kind == "u32" else f"bitcast<u32>({a})"
-            shifted = self.call("shift_left_u32", bits, by)
+            shifted = self.helper("shift_left_u32", bits, by)
             return self.wrapped(shifted if kind == "u32" else f"bitcast<i32>({shifted})", dtype)
-        return self.call(f"shift_right_{kind}", a, by)
+        return self.helper(f"shift_right_{kind}", a, by)
 
     def wrapped(self, text: str, dtype: DType) -> str:
         """An integer brought back to the bits of its dtype."""
@@ -249,37 +223,33 @@ class Expressions:
             return f"extractBits({text}, 0u, {dtype.bits}u)"
         return f"({text} & {2**dtype.bits - 1:#x}u)"
 
-    def _cast(self, text: str, source: DType, target: DType, fits: bool) -> str:
+    def cast(self, x: ir.Expr, target: DType, fits: bool) -> Bound:
+        text, source = self.text(x), x.dtype
         if source == target:
-            return text
+            return text, ATOM
         old, new = type_of(source), type_of(target)
         is_small = any(one.kind is Kind.FLOAT and one.bits < 32 for one in (source, target))
         if is_small or new == "bool" or old == "bool" or (old == "f32" and not fits):
-            return f"{self.functions.cast(source, target)}({text})"
-        if "f32" in (old, new):
-            converted = f"{new}({text})"
-        else:
-            converted = text if old == new else f"bitcast<{new}>({text})"
-        return converted if new == "f32" else self.wrapped(converted, target)
+            return f"{self.functions.cast(source, target)}({text})", ATOM
+        converted = f"{new}({text})" if "f32" in (old, new) else _same_bits(text, old, new)
+        return (converted if new == "f32" else self.wrapped(converted, target)), ATOM
 
-    def _table(self, table: ir.Table) -> str:
-        kind = type_of(table.dtype)
-        values = ", ".join(self.constant(value, table.dtype) for value in table.values)
-        name = f"table_{hashlib.sha256(values.encode()).hexdigest()[:12]}"
-        whole = f"array<{kind}, {len(table.values)}>"
-        self.functions.texts[name] = f"var<private> {name}: {whole} = {whole}({values});"
-        return f"{name}[u32({self.text(table.index)})]"
+    def table(self, values: list[str], at: ir.Expr, dtype: DType) -> Bound:
+        items = ", ".join(values)
+        name = f"table_{hashlib.sha256(items.encode()).hexdigest()[:12]}"
+        whole = f"array<{type_of(dtype)}, {len(values)}>"
+        self.functions.texts[name] = f"var<private> {name}: {whole} = {whole}({items});"
+        return f"{name}[u32({self.text(at)})]", ATOM
 
-    def _bitcast(self, text: str, source: DType, target: DType) -> str:
-        old, new = type_of(source), type_of(target)
-        if source.bits == 32:
-            return text if old == new else f"bitcast<{new}>({text})"
-        converted = text if old == new else f"bitcast<{new}>({text})"
-        return (
-            self.wrapped(converted, target)
-            if target.kind is not Kind.FLOAT
-            else (f"({converted} & {2**target.bits - 1:#x}u)")
-        )
+    def bitcast(self, x: ir.Expr, target: DType) -> Bound:
+        converted = _same_bits(self.text(x), type_of(x.dtype), type_of(target))
+        if target.bits < 32 and target.kind is Kind.FLOAT:
+            return f"({converted} & {2**target.bits - 1:#x}u)", ATOM
+        return self.wrapped(converted, target), ATOM
+
+
+def _same_bits(text: str, old: str, new: str) -> str:
+    return text if old == new else f"bitcast<{new}>({text})"
 
 
 def _is_positive(text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from arenite import device
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
 from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.memory import Region
 from arenite.device import Buffer
@@ -44,11 +44,8 @@ def launch(kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, 
         evaluate(kernel.launch.tiles, sizes),
         0,
     )
-    dispatches = dispatches_of(gpu, [one], errors)
     with gpu.failures(f"run {kernel.entry_point}"):
-        encoder = gpu.device.create_command_encoder()
-        record(encoder, dispatches)
-        gpu.device.queue.submit([encoder.finish()])
+        submit(gpu, dispatches_of(gpu, [one], errors))
     check_errors(gpu.words(errors, 0, WORD_NBYTES), [kernel.entry_point])
     for given, used, array in zip(buffers, there, kernel.arrays, strict=True):
         if used is not given and array.role != "in":

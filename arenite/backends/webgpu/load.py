@@ -12,14 +12,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.dispatch import Bound, Dispatch, dispatches_of, new_buffer, record
+from arenite.backends.webgpu.dispatch import (
+    Bound,
+    Dispatch,
+    dispatches_of,
+    new_buffer,
+    record,
+    submit,
+)
 from arenite.backends.webgpu.exchange import Exchange, Transfer, in_words
 from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.memory import Regions, constants_of
@@ -32,12 +38,12 @@ from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
+from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.places import Places, Resizer
 from arenite.program.steps import StepKind
 from arenite.program.value_spec import copy_name
 
 if TYPE_CHECKING:
-    from arenite.program.loaded import OnPacked, Timings
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -47,25 +53,17 @@ MAX_BOUND = 16
 _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin end".split()])
 
 
-class WebGpuProgram:
+class WebGpuProgram(LoadedProgram):
     """One program on one device."""
-
-    quick = None  # every call is of the same kind here
 
     def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
         _refuse(compiled)
-        self.compiled = compiled
+        super().__init__(interface, compiled)
         self.shaders = shaders_of(compiled.image)
         self.names = [one.name for one in (*compiled.load, *compiled.launches)]
-        self.failure: str | None = None
-        self.load_ns: int | None = None
-        self.n_binds = 0
-        self.kept_nbytes = 0  # results are the caller's alone
-        self._interface = interface
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(interface, compiled)
         self._on_host = frozenset(compiled.frame.numbers("input", "output"))
-        self._state_numbers = compiled.frame.numbers("state")
         self._state_set = 0
         self._bound: OrderedDict[tuple[int, ...], list[Dispatch | Transfer]] = OrderedDict()
         self._is_cancelled = False
@@ -124,9 +122,7 @@ class WebGpuProgram:
         if self.load_ns is None:
             began = time.perf_counter_ns()
             places = self._resizer.places(self.compiled.plan)
-            encoder = self.device.device.create_command_encoder()
-            record(encoder, self._dispatches(self.compiled.load, 0, places, {}))
-            self.device.device.queue.submit([encoder.finish()])
+            submit(self.device, self._dispatches(self.compiled.load, 0, places, {}))
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
                 on_progress(1, 1)
@@ -150,11 +146,11 @@ class WebGpuProgram:
 
     def steps(self, sizes: dict[str, int]) -> list[Dispatch | Transfer]:
         """What is recorded for a run of these sizes: a step a launch that has work."""
-        key = (self._state_set, *(sizes[var.name] for var in self._interface.vars))
+        key = (self._state_set, *(sizes[var.name] for var in self.interface.vars))
         found = self._bound.get(key)
         if found is None:
             self.n_binds += 1
-            plan = self._resizer.plan_for(sizes) if self._interface.vars else self.compiled.plan
+            plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
             found = self._bind(self._places(plan), sizes)
             self._bound[key] = found
             if len(self._bound) > MAX_BOUND:
@@ -165,7 +161,7 @@ class WebGpuProgram:
     def _places(self, plan: Any) -> Places:
         places = self._resizer.places(plan)
         if self._state_set:
-            places.offset[self._state_numbers] = [*map(self._state_at, self._state_numbers)]
+            places.offset[self.state_numbers] = [*map(self._state_at, self.state_numbers)]
         return places
 
     def _bind(self, places: Places, sizes: Mapping[str, int]) -> list[Dispatch | Transfer]:
@@ -215,10 +211,6 @@ class WebGpuProgram:
 
     # State.
 
-    @cached_property
-    def n_state_sets(self) -> int:
-        return self._resizer.n_state_slots() // max(len(self._state_numbers), 1) or 1
-
     def use_state_set(self, number: int) -> None:
         self._state_set = number
 
@@ -249,7 +241,6 @@ class WebGpuProgram:
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
-        from arenite.program.loaded import Timings
 
         self.run(arrays, sizes)
         exchange = self._exchange(arrays, sizes)
@@ -271,11 +262,11 @@ class WebGpuProgram:
             self.device.synchronize()
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:
-        states = {number: self._content_of(number) for number in self._state_numbers}
+        states = {number: self._content_of(number) for number in self.state_numbers}
         with self._failing():
             self.pack(None)
             exchange = self._exchange(arrays, sizes)
-        plan = self._resizer.plan_for(sizes) if self._interface.vars else self.compiled.plan
+        plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
         places = self._places(plan)
         steps = iter(self.steps(sizes))
         for launch in self.compiled.launches:
@@ -318,12 +309,6 @@ class WebGpuProgram:
 
     # Ending.
 
-    def fail(self, why: str) -> None:
-        self.failure = why
-
-    def keep_results(self, keeps: bool) -> None:
-        """There are none to keep."""
-
     def reset(self) -> None:
         self.failure = None
         self._bound.clear()
@@ -349,6 +334,11 @@ def _record(encoder: Any, steps: Sequence[Dispatch | Transfer], exchange: Exchan
         exchange.record(encoder, step)
     if dispatches:
         record(encoder, dispatches)
+
+
+def load(interface: GraphInterface, compiled: Compiled) -> WebGpuProgram:
+    """A program on the device of its options."""
+    return WebGpuProgram(interface, compiled)
 
 
 def _refuse(compiled: Compiled) -> None:

@@ -12,14 +12,16 @@ In: a checked kernel with int32 indices. Out: a Shader, whose text knows its arr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
-from arenite.backends.webgpu.maths import Functions
-from arenite.backends.webgpu.reductions import combine_text, neutral, search_text
+from arenite.backends.webgpu.reductions import combine_text, search_text
 from arenite.backends.webgpu.shader import Shader
 from arenite.codegen import loop_ir as ir
+from arenite.codegen import source
+from arenite.codegen.kernels.values import neutral
+from arenite.codegen.maths import definitions
 from arenite.dtype import DType
 from arenite.errors import NotCompiled
 
@@ -28,24 +30,65 @@ _PARAMETERS = "parameters"
 
 def lower(kernel: ir.GroupKernel) -> Shader:
     """The text of a kernel."""
-    return _Lowering(kernel).run()
+    return _Lowering(Functions(), kernel).run()
 
 
-class _Lowering:
-    def __init__(self, kernel: ir.GroupKernel) -> None:
-        self.kernel = kernel
-        self.names: dict[str, str] = {}
-        self.functions = Functions()
+class Functions:
+    """The functions that one shader needs, by name, in an order in which they can be read: what an
+    op is, spelled out once for all devices. Fma may be rounded twice here, as WGSL has it."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.helpers: set[str] = set()
+        self._definitions = definitions(has_fma=False)
+
+    def op(self, op: str, dtype: DType) -> str:
+        """The function of an op on operands of a dtype."""
+        function = self._definitions.op(op, dtype)
+        if function is None:
+            raise NotCompiled(f"{op} of {dtype} is not done on WebGPU yet")
+        return self._written(function)
+
+    def cast(self, source: DType, target: DType) -> str:
+        return self._written(self._definitions.cast(source, target))
+
+    def _written(self, function: ir.Function) -> str:
+        name = f"{function.name}_"
+        if name not in self.texts:
+            out = _Lowering(self)
+            parameters = ", ".join(
+                f"{out.identifier(p.name)}: {type_of(p.dtype)}" for p in function.parameters
+            )
+            try:
+                out.body(function)
+            except NotCompiled as refusal:
+                raise NotCompiled(f"{function.name} is not done on WebGPU yet: {refusal}") from None
+            head = f"fn {name}({parameters}) -> {type_of(function.result.dtype)} {{"
+            self.texts[name] = "\n".join([head, *out.write.lines, "}"])
+        return name
+
+
+#: What a function is in: one thread, which has no arrays.
+_ALONE = ir.GroupKernel("function", (), (), ir.index(1), "tile", (), threads=1)
+
+
+class _Lowering(source.Statements):
+    """Writes the body of a function, or a kernel."""
+
+    write: Expressions
+
+    def __init__(self, functions: Functions, kernel: ir.GroupKernel = _ALONE) -> None:
         shared = {array.name for array in kernel.shared}
-        self.write = Expressions(shared, self.identifier, self.functions)
-        self.depth = 1
+        super().__init__(Expressions(shared, self.identifier, functions))
+        self.functions, self.kernel = functions, kernel
+        self.names: dict[str, str] = {}
+        self.n_identifiers = 0
         self.loop = 0  # whether a vector loop is around
         self.dtypes: dict[str, DType] = {}  # of accumulators
         self.partial: dict[str, str] = {}  # of accumulators that a vector loop changes: its own
         self.group_functions: dict[str, str] = {}
         self.stores_narrow: set[str] = set()
         self.requires = False
-        self.n_identifiers = 0
 
     def identifier(self, name: str) -> str:
         """A name that WGSL takes, whatever the kernel calls it."""
@@ -54,6 +97,11 @@ class _Lowering:
             self.names[name] = f"{clean}_{self.n_identifiers}"
             self.n_identifiers += 1
         return self.names[name]
+
+    def declared(self, name: str) -> str:
+        """A name that means something new from here on."""
+        self.names.pop(name, None)
+        return self.identifier(name)
 
     def run(self) -> Shader:
         kernel = self.kernel
@@ -94,15 +142,6 @@ class _Lowering:
             requires=self.requires,
         )
 
-    # Lines.
-
-    def line(self, text: str) -> None:
-        self.write.lines.append("  " * self.depth + text)
-
-    def expression(self, *roots: ir.Expr) -> list[str]:
-        """Texts of a statement's expressions; what they need stands before."""
-        return self.write.statement(roots, "  " * self.depth)
-
     def block(self, block: ir.Block) -> None:
         names = dict(self.names)
         for k, stmt in enumerate(block):
@@ -116,15 +155,17 @@ class _Lowering:
         if self.loop:
             self.statement(stmt)
             return
-        pending = [change for change in _changes_in_vectors(stmt) if _named(change)[0] in declared]
-        changes = {_named(change)[0]: change for change in pending}
+        pending = [
+            change for change in _changes_in_vectors(stmt) if ir.changed(change)[0] in declared
+        ]
+        changes = {ir.changed(change)[0]: change for change in pending}
         for name, change in changes.items():
             if not isinstance(stmt, ir.For) or (not stmt.vector and _is_used(stmt, name)):
                 raise NotCompiled(
                     f"{self.kernel.name}: {name} is summed by threads and read between, which is "
                     "not done on WebGPU yet"
                 )
-            for one, start in zip(_named(change), self.starts(change), strict=True):
+            for one, start in zip(ir.changed(change), self.starts(change), strict=True):
                 own = self.partial[one] = f"{self.identifier(one)}_own"
                 self.line(f"var {own} = {start};")
         self.statement(stmt)
@@ -134,75 +175,61 @@ class _Lowering:
     def starts(self, change: ir.Accumulate | ir.AccumulateArg) -> list[str]:
         if isinstance(change, ir.AccumulateArg):
             # As they are for the whole group: a tie is won by the smaller index.
-            return [self.identifier(name) for name in _named(change)]
+            return [self.identifier(name) for name in ir.changed(change)]
         dtype = self.dtypes[change.name]
-        return [self.write.constant(neutral(change.op, dtype), dtype)]
+        return [self.write.literal(neutral(change.op, dtype), dtype)]
 
     def combine(self, change: ir.Accumulate | ir.AccumulateArg) -> None:
         threads = self.kernel.threads
-        own = [self.partial.pop(name) for name in _named(change)]
-        whole = [self.identifier(name) for name in _named(change)]
+        own = [self.partial.pop(name) for name in ir.changed(change)]
+        whole = [self.identifier(name) for name in ir.changed(change)]
         if isinstance(change, ir.AccumulateArg):
-            kinds = [type_of(self.dtypes[name]) for name in _named(change)]
-            function, text = search_text(change.op, kinds[0], threads)
-            if kinds[0] == "f32":
-                self.functions.helpers.add("is_nan")
-            self.group_functions[function] = text
-            found = self.write.fresh()
-            self.line(f"let {found} = {function}(lane, {', '.join(own)});")
-            self.line(f"{whole[0]} = {found}.best;")
-            self.line(f"{whole[1]} = {found}.at;")
+            self.take_over(whole, f"{self.search(change)}(lane, {', '.join(own)})")
             return
         dtype = self.dtypes[change.name]
-        both = self.write.binary(change.op, dtype, "a", "b")
+        both = self.write.combined(change.op, dtype, "a", "b")
         function, text = combine_text(change.op, dtype, type_of(dtype), both, threads)
         self.group_functions[function] = text
         combined = f"{function}(lane, {own[0]})"
-        self.line(f"{whole[0]} = {self.write.binary(change.op, dtype, whole[0], combined)};")
+        self.line(f"{whole[0]} = {self.write.combined(change.op, dtype, whole[0], combined)};")
 
     # Statements.
 
     def statement(self, stmt: ir.Stmt) -> None:
         match stmt:
             case ir.Let(name, value):
-                [text] = self.expression(value)
+                [text] = self.texts(value)
                 self.write.define(name, value)
-                self.names.pop(name, None)
-                self.line(f"let {self.identifier(name)} = {text};")
+                self.line(f"let {self.declared(name)} = {text};")
             case ir.Store():
                 self.store(stmt)
             case ir.For():
                 self.for_loop(stmt)
-            case ir.If(cond, then, else_):
-                [text] = self.expression(cond)
-                self.braced(f"if ({text})", then)
-                if else_:
-                    self.braced("else", else_)
             case ir.Accumulator(name, init):
-                [text] = self.expression(init)
+                [text] = self.texts(init)
                 self.dtypes[name] = init.dtype
-                self.names.pop(name, None)
-                self.line(f"var {self.identifier(name)}: {type_of(init.dtype)} = {text};")
+                self.line(f"var {self.declared(name)}: {type_of(init.dtype)} = {text};")
             case ir.Accumulate(name, op, value):
                 self.accumulate(name, op, value)
             case ir.AccumulateArg():
                 self.accumulate_arg(stmt)
             case ir.Require(cond, error):
                 self.requires = True
-                texts = self.expression(cond, error)
+                texts = self.texts(cond, error)
                 self.line(f"if ({self.first_alone()}!{texts[0]}) {{ fail(u32({texts[1]})); }}")
             case ir.Barrier():
                 self.line("storageBarrier();")
                 self.line("workgroupBarrier();")
+            case _:
+                super().statement(stmt)
 
     def first_alone(self) -> str:
         return "" if self.loop or self.kernel.threads == 1 else "lane == 0u && "
 
     def store(self, stmt: ir.Store) -> None:
         roots = [stmt.index, stmt.value, *([] if stmt.mask is None else [stmt.mask])]
-        at, value, *mask = self.expression(*roots)
-        shared = {array.name: array.dtype for array in self.kernel.shared}
-        if stmt.array in shared:
+        at, value, *mask = self.texts(*roots)
+        if stmt.array in self.write.shared:
             put = f"{self.identifier(stmt.array)}[u32({at})] = {value};"
         else:
             dtype = self.kernel.array(stmt.array).dtype
@@ -214,65 +241,51 @@ class _Lowering:
         self.line(f"if ({condition}) {{ {put} }}" if condition else put)
 
     def for_loop(self, loop: ir.For) -> None:
-        texts = self.expression(loop.start, loop.stop)
-        self.names.pop(loop.var, None)
-        var = self.identifier(loop.var)
-        is_dealt = loop.vector and not self.loop
-        if is_dealt and self.kernel.is_thread_loop(loop):
-            self.loop = 1
-            self.braced("", loop.body, f"let {var} = i32(lane);")
-            self.loop = 0
-            return
-        first, step = texts[0], "1i"
+        first, stop = self.texts(loop.start, loop.stop)
+        var, outside = self.declared(loop.var), self.loop
+        is_dealt, step = loop.vector and not outside, "1i"
         if is_dealt and self.kernel.threads > 1:
             first, step = f"{first} + i32(lane)", f"{self.kernel.threads}i"
-        head = f"for (var {var} = {first}; {var} < {texts[1]}; {var} += {step})"
-        outside = self.loop
+        head = f"for (var {var} = {first}; {var} < {stop}; {var} += {step})"
+        if is_dealt and self.kernel.is_thread_loop(loop):
+            head = ""
+            self.line(f"let {var} = i32(lane);")
         self.loop = 1 if loop.vector else outside
         self.braced(head, loop.body)
         self.loop = outside
 
-    def braced(self, head: str, block: ir.Block, first: str = "") -> None:
-        self.line(f"{head} {{".lstrip())
-        self.depth += 1
-        if first:
-            self.line(first)
-        self.block(block)
-        self.depth -= 1
-        self.line("}")
-
     def accumulate(self, name: str, op: str, value: ir.Expr) -> None:
         target = self.partial.get(name) or self.identifier(name)
         dtype = self.dtypes[name]
-        if (
-            op == "add"
-            and isinstance(value, ir.Binary)
-            and value.op == "mul"
-            and (type_of(dtype) == "f32")
-        ):
-            a, b = self.expression(value.a, value.b)
+        is_sum = op == "add" and dtype == ir.FLOAT32
+        if is_sum and isinstance(value, ir.Binary) and value.op == "mul":
+            a, b = self.texts(value.a, value.b)
             self.line(f"{target} = fma({a}, {b}, {target});")
             return
-        [text] = self.expression(value)
-        after = text if op == "set" else self.write.binary(op, dtype, target, text)
+        [text] = self.texts(value)
+        after = text if op == "set" else self.write.combined(op, dtype, target, text)
         self.line(f"{target} = {after};")
 
     def accumulate_arg(self, stmt: ir.AccumulateArg) -> None:
-        value, where = self.expression(stmt.value, stmt.index)
-        best, at = (self.partial.get(n) or self.identifier(n) for n in (stmt.best, stmt.at))
-        kind = type_of(self.dtypes[stmt.best])
-        function, text = search_text(stmt.op, kind, self.kernel.threads)
+        given = self.texts(stmt.value, stmt.index)
+        found = [self.partial.get(name) or self.identifier(name) for name in ir.changed(stmt)]
+        self.take_over(found, f"better_{self.search(stmt)}({', '.join([*found, *given])})")
+
+    def search(self, change: ir.AccumulateArg) -> str:
+        """The function that searches in a group."""
+        kind = type_of(self.dtypes[change.best])
+        function, text = search_text(change.op, kind, self.kernel.threads)
+        self.group_functions[function] = text
         if kind == "f32":
             self.functions.helpers.add("is_nan")
-        self.group_functions[function] = text
-        held = self.write.fresh()
-        self.line(f"let {held} = better_{function}({best}, {at}, {value}, {where});")
-        self.line(f"{best} = {held}.best;")
-        self.line(f"{at} = {held}.at;")
+        return function
 
-
-def _named(change: ir.Accumulate | ir.AccumulateArg) -> list[str]:
-    return [change.name] if isinstance(change, ir.Accumulate) else [change.best, change.at]
+    def take_over(self, targets: Sequence[str], found: str) -> None:
+        """What a search finds, and where, becomes what these hold."""
+        name = self.write.fresh()
+        self.line(f"let {name} = {found};")
+        for target, field in zip(targets, ("best", "at"), strict=True):
+            self.line(f"{target} = {name}.{field};")
 
 
 def _changes_in_vectors(
@@ -291,7 +304,7 @@ def _is_used(stmt: ir.Stmt, name: str) -> bool:
     """Whether a statement reads an accumulator, or changes it outside of vector loops."""
     if any(isinstance(e, ir.Name) and e.name == name for e in ir.walk(*ir.expressions(stmt))):
         return True
-    if isinstance(stmt, ir.Accumulate | ir.AccumulateArg) and name in _named(stmt):
+    if name in ir.changed(stmt):
         return True
     if isinstance(stmt, ir.For) and stmt.vector:
         return False  # the check has seen to it that it is not read there

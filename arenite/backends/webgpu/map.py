@@ -15,7 +15,6 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import UINT32, Scope, index_expr
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
@@ -82,19 +81,11 @@ class _Map(KernelBuilder):
         """The index of element k of a word, named in the scope."""
         last = index_expr(n_points) - 1
         row = ir.Binary("min", ir.Name("word") * per_word + k, last)
-        moved: dict[Var, Dim] = {}
-        axes = []
-        for axis in self.nest.axes:
-            var = LoopVar(f"{axis.var.name}_{k}", axis.var.low, axis.var.high)
-            moved[axis.var] = var
-            axes.append(Axis(var, axis.size, False))
-        inner = Scope()
-        self._name_rows(inner, axes)
-        named = f"row_{k}"
-        scope.statements.append(ir.Let(named, row))
-        for stmt in inner.statements:
-            assert isinstance(stmt, ir.Let)
-            scope.statements.append(ir.Let(stmt.name, _renamed(stmt.value, "row", named)))
+        old = self.nest.axes
+        new = [LoopVar(f"{axis.var.name}_{k}", axis.var.low, axis.var.high) for axis in old]
+        axes = [replace(axis, var=var) for axis, var in zip(old, new, strict=True)]
+        moved: dict[Var, Dim] = {axis.var: var for axis, var in zip(old, new, strict=True)}
+        self._name_rows(scope, axes, scope.let(f"row_{k}", row))
         return tuple(substitute(dim, moved) for dim in self.point)
 
     def _store_words(
@@ -103,13 +94,9 @@ class _Map(KernelBuilder):
         bits = node.dtype.bits
         per_word = 32 // bits
         for first in range(0, len(values), per_word):
-            word: ir.Expr | None = None
-            for k, value in enumerate(values[first : first + per_word]):
-                part = _bits_of(value, bits)
-                if k:
-                    part = ir.Binary("shift_left", part, ir.Const(k * bits, UINT32))
-                word = part if word is None else ir.Binary("or", word, part)
-            assert word is not None
+            word = _bits_of(values[first], bits)
+            for k, value in enumerate(values[first + 1 : first + per_word], 1):
+                word = word | (_bits_of(value, bits) << k * bits)
             row = ir.Name("word") * len(values) + first
             at = ir.Name("word") * (len(values) // per_word) + first // per_word
             self._store_word(name, at, word, index_expr(n_points) - row, bits, scope)
@@ -118,24 +105,14 @@ class _Map(KernelBuilder):
         self, name: str, at: ir.Expr, word: ir.Expr, left: ir.Expr, bits: int, scope: Scope
     ) -> None:
         """A word of which `left` elements belong to the array, or all."""
-        fresh = self.values.fresh
-        names = {part: fresh() for part in ("at", "left", "whole", "some")}
-        per_word = 32 // bits
-        here, n_left = ir.Name(names["at"]), ir.Name(names["left"])
-        is_whole, is_some = ir.Name(names["whole"], ir.BOOL), ir.Name(names["some"], ir.BOOL)
-        scope.statements += [
-            ir.Let(names["at"], at),
-            ir.Let(names["left"], left),
-            ir.Let(names["whole"], n_left >= per_word),
-            ir.Let(names["some"], n_left > 0),
-        ]
-        part = ir.Unary("not", is_whole) & is_some
+        here, n_left = (self.values.named(one, scope) for one in (at, left))
+        is_whole = self.values.named(n_left >= 32 // bits, scope)
+        is_some = self.values.named(n_left > 0, scope)
+        part = ~is_whole & is_some
         old = ir.Load(name, here, UINT32, part)
         n_bits = ir.Cast(ir.Select(part, n_left * bits, ir.index(32)), UINT32)
-        kept = ir.Binary("shift_left", ir.Const(0xFFFFFFFF, UINT32), n_bits)  # 0 where all are ours
-        kept_bits = ir.Binary("and", old, kept)
-        ours = ir.Binary("and", word, ir.Unary("not", kept))
-        scope.statements.append(ir.Store(name, here, ir.Binary("or", ours, kept_bits), is_some))
+        kept = ir.Const(0xFFFFFFFF, UINT32) << n_bits  # 0 where all are ours
+        scope.statements.append(ir.Store(name, here, (word & ~kept) | (old & kept), is_some))
 
 
 def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:
@@ -144,10 +121,3 @@ def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:
     unsigned = BY_NAME[f"uint{bits}"]
     same = value if value.dtype == unsigned else ir.Bitcast(value, unsigned)
     return ir.Cast(same, UINT32)
-
-
-def _renamed(expr: ir.Expr, old: str, new: str) -> ir.Expr:
-    if isinstance(expr, ir.Name):
-        return ir.Name(new, expr.dtype) if expr.name == old else expr
-    parts = [_renamed(part, old, new) for part in ir.children(expr)]
-    return ir.with_children(expr, parts) if parts else expr

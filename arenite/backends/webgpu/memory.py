@@ -53,6 +53,7 @@ class Regions:
         self, device: WebGpuAllocator, compiled: Compiled, constants: Mapping[int, Constant]
     ) -> None:
         self._device = device
+        self._largest = min(device.limits.binding_nbytes, device.limits.buffer_nbytes)
         self._check("arena", compiled.plan.peak_nbytes)
         self.planned = Arena.from_plan(device, compiled.plan, zeroed=True)
         self.arena = Region.of("arena", self.planned.buffer)
@@ -62,7 +63,7 @@ class Regions:
 
     def _check(self, name: str, nbytes: int) -> None:
         """DoesNotFit for what can't be bound at once."""
-        largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
+        largest = self._largest
         if nbytes > largest:
             raise DoesNotFit(
                 f"the {name} of this program takes {nbytes} bytes; {self._device.name} "
@@ -81,21 +82,19 @@ class Regions:
 
     def _place_weights(self, constants: Mapping[int, Constant]) -> None:
         """Constants in as few buffers as their sizes let them, one after another."""
-        largest = min(self._device.limits.binding_nbytes, self._device.limits.buffer_nbytes)
         parts: list[dict[int, int]] = [{}]
-        end = 0
+        ends = [0]
         for number, constant in constants.items():
             nbytes = _rounded(constant.nbytes)
-            if end and end + nbytes > largest:
+            if ends[-1] and ends[-1] + nbytes > self._largest:
                 parts.append({})
-                end = 0
-            parts[-1][number] = end
-            end += nbytes
-        for part in parts:
+                ends.append(0)
+            parts[-1][number] = ends[-1]
+            ends[-1] += nbytes
+        for part, end in zip(parts, ends, strict=True):
             if not part:
                 continue
-            nbytes = max(at + _rounded(constants[number].nbytes) for number, at in part.items())
-            region = self._region(f"weights{len(self.weights)}", nbytes, read_only=True)
+            region = self._region(f"weights{len(self.weights)}", end, read_only=True)
             self.weights.append(region)
             for number, at in part.items():
                 constant = constants[number]
@@ -158,11 +157,6 @@ class Constant:
 
 def constants_of(interface: GraphInterface, compiled: Compiled) -> dict[int, Constant]:
     """The constants of a program by number of their value, the graph's own or the program's."""
-    found: dict[int, Constant] = {}
-    for number in compiled.frame.numbers("constant"):
-        source = int(compiled.frame.sources[number])
-        own = source < 0
-        found[number] = Constant(
-            compiled.constants[-1 - source] if own else interface.constants[source]
-        )
-    return found
+    sources = {n: int(compiled.frame.sources[n]) for n in compiled.frame.numbers("constant")}
+    own, given = compiled.constants, interface.constants
+    return {n: Constant(own[-1 - k] if k < 0 else given[k]) for n, k in sources.items()}

@@ -17,10 +17,10 @@ from dataclasses import replace
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.loops import Axis
-from arenite.codegen.kernels.values import FLOAT32, Scope, index_expr
+from arenite.codegen.kernels.loops import Axis, loop_var
+from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
 from arenite.ir.ops.access import Source, linear, mentions, space_vars, substitute
 from arenite.schedule.kernel import Kernel, Role
 
@@ -39,11 +39,8 @@ def build_product(kernel: Kernel) -> Built | None:
     if len(reduced) != 1 or any(stage.role is Role.ROW for stage in kernel.stages):
         return None
     node = reduced[0].node
-    if (
-        node.op != "matmul"
-        or node.dtype.kind is not Kind.FLOAT
-        or kernel.stages[0] is not reduced[0]
-    ):
+    is_product = node.op == "matmul" and node.dtype.kind is Kind.FLOAT
+    if not is_product or kernel.stages[0] is not reduced[0]:
         return None
     builder = _Product(kernel)
     return builder.build() if builder.is_square else None
@@ -83,16 +80,15 @@ class _Product(KernelBuilder):
         down, across = ceildiv(rows.size, SIDE), ceildiv(columns.size, SIDE)
         squares = [
             *others,
-            Axis(_var("square_row", down), down, False),
-            Axis(_var("square_column", across), across, False),
+            Axis(loop_var("square_row", down), down, False),
+            Axis(loop_var("square_column", across), across, False),
         ]
         outer, thread = Scope(), Scope()
-        outer.statements.append(ir.Let("row", ir.Name("tile")))
-        self._name_rows(outer, squares)
+        self._name_rows(outer, squares, outer.let("row", ir.Name("tile")))
         self._thread(thread, rows, columns, depth)
-        loop = ir.For("thread", ir.index(0), ir.index(THREADS), thread.block, vector=True)
+        threads = loop("thread", THREADS, *thread.block)
         n_tiles = product([axis.size for axis in squares])
-        built = self.loop_kernel(n_tiles, (*outer.block, loop))
+        built = self.loop_kernel(n_tiles, (*outer.block, threads))
         shared = (
             ir.SharedArray("left", FLOAT32, SIDE * DEPTH),
             ir.SharedArray("right", FLOAT32, SIDE * DEPTH),
@@ -112,8 +108,8 @@ class _Product(KernelBuilder):
         self._copy(step, "left", self.left, rows, "square_row", depth)
         self._copy(step, "right", self.right, columns, "square_column", depth)
         step.statements += [ir.Barrier(), self._multiply(), ir.Barrier()]
-        n_steps = index_expr(ceildiv(depth.size, DEPTH))
-        scope.statements.append(ir.For("step", ir.index(0), n_steps, step.block))
+        n_steps = ceildiv(depth.size, DEPTH)
+        scope.statements.append(loop("step", n_steps, *step.block, vector=False))
         for i, j in _pairs():
             self._result(scope, rows, columns, i, j)
 
@@ -128,29 +124,18 @@ class _Product(KernelBuilder):
             near = DEPTH if is_deep else SIDE
             first, second = element % near, element // near
             in_depth, in_side = (first, second) if is_deep else (second, first)
-            at, deep = _var(f"{array}{k}", own.size), _var(f"{array}{k}_deep", depth.size)
-            scope.statements += [
-                ir.Let(f"{array}{k}_from_side", in_side),
-                ir.Let(f"{array}{k}_from_depth", in_depth),
-            ]
-            of_side, of_depth = ir.Name(f"{array}{k}_from_side"), ir.Name(f"{array}{k}_from_depth")
-            scope.statements += [
-                ir.Let(at.name, ir.Name(square) * SIDE + of_side),
-                ir.Let(deep.name, ir.Name("step") * DEPTH + of_depth),
-                ir.Let(
-                    f"{array}{k}_inside",
-                    (ir.Name(at.name) < index_expr(own.size))
-                    & (ir.Name(deep.name) < index_expr(depth.size)),
-                ),
-            ]
-            inside = ir.Name(f"{array}{k}_inside", ir.BOOL)
+            at, deep = loop_var(f"{array}{k}", own.size), loop_var(f"{array}{k}_deep", depth.size)
+            of_side = scope.let(f"{array}{k}_from_side", in_side)
+            of_depth = scope.let(f"{array}{k}_from_depth", in_depth)
+            is_in_side = scope.let(at.name, ir.Name(square) * SIDE + of_side) < index_expr(own.size)
+            in_step = scope.let(deep.name, ir.Name("step") * DEPTH + of_depth)
+            is_inside = is_in_side & (in_step < index_expr(depth.size))
+            inside = scope.let(f"{array}{k}_inside", is_inside)
             moved: dict[Var, Dim] = {own.var: at, depth.var: deep}
             index = tuple(
                 substitute(substitute(dim, self.nest.position), moved) for dim in side.index
             )
-            value = self.values.at(side.node, index, scope, inside)
-            if value.dtype != FLOAT32:
-                value = ir.Cast(value, FLOAT32)
+            value = cast(self.values.at(side.node, index, scope, inside), FLOAT32)
             value = ir.Select(inside, value, ir.Const(0.0, FLOAT32))
             scope.statements.append(ir.Store(array, of_depth * SIDE + of_side, value))
 
@@ -165,28 +150,23 @@ class _Product(KernelBuilder):
         for i, j in _pairs():
             both = ir.Name(f"left_{i}", FLOAT32), ir.Name(f"right_{j}", FLOAT32)
             body.append(ir.Accumulate(_sum(i, j), "add", ir.Binary("mul", *both)))
-        return ir.For("deep", ir.index(0), ir.index(DEPTH), tuple(body))
+        return loop("deep", DEPTH, *body, vector=False)
 
     def _result(self, scope: Scope, rows: Axis, columns: Axis, i: int, j: int) -> None:
         """One of a thread's results, with what follows the product."""
-        row, column = _var(f"row{i}_{j}", rows.size), _var(f"column{i}_{j}", columns.size)
-        scope.statements += [
-            ir.Let(row.name, ir.Name("square_row") * SIDE + ir.Name("down") + i),
-            ir.Let(column.name, ir.Name("square_column") * SIDE + ir.Name("across") + j),
-        ]
+        row, column = loop_var(f"row{i}_{j}", rows.size), loop_var(f"column{i}_{j}", columns.size)
+        at_row = scope.let(row.name, ir.Name("square_row") * SIDE + ir.Name("down") + i)
+        at_column = scope.let(column.name, ir.Name("square_column") * SIDE + ir.Name("across") + j)
         inner = Scope(scope)
         outer_point = self.outer_point
         moved: dict[Var, Dim] = {rows.var: row, columns.var: column}
         self.outer_point = tuple(substitute(dim, moved) for dim in outer_point)
-        value: ir.Expr = ir.Name(_sum(i, j), FLOAT32)
-        value = value if self.node.dtype == FLOAT32 else ir.Cast(value, self.node.dtype)
+        value = cast(ir.Name(_sum(i, j), FLOAT32), self.node.dtype)
         self.name_scalar(self.node, value, inner)
         for stage in self.kernel.stages[1:]:
             self._scalar(stage.node, inner)
         self.outer_point = outer_point
-        inside = (ir.Name(row.name) < index_expr(rows.size)) & (
-            ir.Name(column.name) < index_expr(columns.size)
-        )
+        inside = (at_row < index_expr(rows.size)) & (at_column < index_expr(columns.size))
         scope.statements.append(ir.If(inside, inner.block))
 
 
@@ -196,10 +176,6 @@ def _pairs() -> list[tuple[int, int]]:
 
 def _sum(i: int, j: int) -> str:
     return f"sum{i}_{j}"
-
-
-def _var(name: str, size: Dim) -> Var:
-    return LoopVar(name, 0, max(0, bounds(size)[1] - 1))
 
 
 def _is_contiguous(place: Dim, var: Var) -> bool:

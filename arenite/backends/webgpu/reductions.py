@@ -8,28 +8,7 @@ lane    0   1   2   3   4   5   6   7
 
 from __future__ import annotations
 
-from arenite.dtype import DType, Kind
-from arenite.ir.ops.reductions import greatest, least
-
-
-def neutral(op: str, dtype: DType) -> bool | int | float:
-    """What changes nothing when it is combined."""
-    if op == "and":
-        return (
-            True if dtype.kind is Kind.BOOL else (-1 if dtype.kind is Kind.SIGNED else _all(dtype))
-        )
-    if op in ("or", "xor"):
-        return False if dtype.kind is Kind.BOOL else 0
-    if op == "max":
-        return least(dtype)
-    if op == "min":
-        return greatest(dtype)
-    one = 1 if op == "mul" else 0
-    return float(one) if dtype.kind is Kind.FLOAT else one
-
-
-def _all(dtype: DType) -> int:
-    return int(2**dtype.bits - 1)
+from arenite.dtype import DType
 
 
 def combine_text(op: str, dtype: DType, kind: str, both: str, threads: int) -> tuple[str, str]:

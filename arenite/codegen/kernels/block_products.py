@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader
+from arenite.codegen.kernels.blocks import taken_index
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.special import _OUT_OF_RANGE, RowKernel, _within
-from arenite.codegen.kernels.values import index_expr, read_dtype
-from arenite.dtype import BY_NAME, DType, float32, uint8
-from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
+from arenite.codegen.kernels.special import RowKernel
+from arenite.codegen.kernels.values import cast, index_expr, loop
+from arenite.dtype import BY_NAME, DType, float32
+from arenite.ir.dim import Dim, bounds, ceildiv, product
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import LEAST_NORMAL
+from arenite.schedule.kernel import Kernel
 
 INT8, INT32 = BY_NAME["int8"], BY_NAME["int32"]
 #: Elements of x with one scale.
@@ -32,16 +34,8 @@ _ROW, _COLUMN, _AT, _LANE = (ir.Name(name) for name in ("row", "column", "at", "
 _NUMBERS, _SCALES = "scratch0", "scratch1"
 
 
-def matmul_blocks(draft: RowKernel) -> Built:
-    return _Product(draft).build()
-
-
-def matmul_experts(draft: RowKernel) -> Built:
-    return _Product(draft).build()
-
-
-def _lanes(count: int, *body: ir.Stmt) -> ir.For:
-    return ir.For(_LANE.name, ir.index(0), ir.index(count), body, vector=True)
+def build_block_product(kernel: Kernel) -> Built:
+    return _Product(RowKernel(kernel)).build()
 
 
 class _Product:
@@ -75,35 +69,14 @@ class _Product:
         if is_block:
             numbers, scales = (self.n_tiles * n for n in (self.depth, self.depth // RUN))
             scratch = (Scratch(INT8, numbers), Scratch(float32, scales))
-        arrays = [
-            ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
-            for value, name in self.draft.names.items()
-        ]
-        arrays.append(ir.ArrayArg("out0", float32, "out"))
-        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
-        shapes = [self.node.shape, *(value.shape for value in self.draft.kernel.inputs)]
-        sizes = {var.symbol for shape in shapes for dim in shape for var in variables(dim)}
-        loops = ir.LoopKernel(
-            self.draft.kernel.name,
-            tuple(arrays),
-            tuple(sorted(sizes)),
-            index_expr(self.n_tiles),
-            "tile",
-            (ir.For("row", ir.index(0), index_expr(self.rows), body),),
-        )
-        return Built(loops, self.n_tiles, scratch)
+        block = (loop("row", self.rows, *body, vector=False),)
+        return self.draft.built(self.n_tiles, block, scratch=scratch)
 
     def _matrix(self) -> ir.Block:
         """The number of the row's matrix, as `at`."""
         if self.chosen is None:
             return ()
-        index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
-        return (
-            ir.Let("index", self.draft.load(self.chosen, _ROW)),
-            ir.Let("inside", _within(index, self.w.shape[0])),
-            ir.Require(inside, _OUT_OF_RANGE),
-            ir.Let("at", ir.Select(inside, index, ir.index(0))),
-        )
+        return taken_index(self.draft.load(self.chosen, _ROW), self.w.shape[0])
 
     @property
     def _source_row(self) -> ir.Expr:
@@ -121,29 +94,27 @@ class _Product:
         run = ir.Name("run")
         place = run * RUN + _LANE
         value = self.draft.load(self.x, self._source_row * self.depth + place)
-        most, scale, inverse = (ir.Name(n, float32) for n in ("most", "scale", "inverse"))
-        zero, one = ir.Const(0.0, float32), ir.Const(1.0, float32)
-        spread = ir.Binary("div", most, ir.Const(127.0, float32))
-        is_small = ir.Binary("lt", ir.Name("spread", float32), ir.Const(LEAST_NORMAL, float32))
-        whole = ir.Name("whole", float32)
+        most, spread, scale, inverse, whole = (
+            ir.Name(n, float32) for n in ("most", "spread", "scale", "inverse", "whole")
+        )
+        zero = ir.Const(0.0, float32)
+        is_zero = ir.Binary("eq", scale, zero)
         number = ir.Select(ir.Unary("isnan", whole), zero, whole)
         body: ir.Block = (
             ir.Accumulator("most", zero),
-            _lanes(RUN, ir.Accumulate("most", "max", ir.Unary("abs", value))),
-            ir.Let("spread", spread),
-            ir.Let("scale", ir.Select(is_small, zero, ir.Name("spread", float32))),
-            ir.Let(
-                "inverse",
-                ir.Select(ir.Binary("eq", scale, zero), zero, ir.Binary("div", one, scale)),
-            ),
+            loop(_LANE.name, RUN, ir.Accumulate("most", "max", ir.Unary("abs", value))),
+            ir.Let("spread", most / 127.0),
+            ir.Let("scale", ir.Select(spread < LEAST_NORMAL, zero, spread)),
+            ir.Let("inverse", ir.Select(is_zero, zero, 1.0 / scale)),
             ir.Store(_SCALES, ir.Name("tile") * (self.depth // RUN) + run, scale),
-            _lanes(
+            loop(
+                _LANE.name,
                 RUN,
-                ir.Let("whole", ir.Unary("round", ir.Binary("mul", value, inverse))),
+                ir.Let("whole", ir.Unary("round", value * inverse)),
                 ir.Store(_NUMBERS, self._number_at(place), ir.Cast(number, INT8)),
             ),
         )
-        return (ir.For("run", ir.index(0), ir.index(self.depth // RUN), body),)
+        return (loop("run", self.depth // RUN, *body, vector=False),)
 
     def _number_at(self, place: ir.Expr) -> ir.Expr:
         return ir.Name("tile") * self.depth + place
@@ -163,8 +134,7 @@ class _Product:
             is_whole = not reader.block.number.table
             run = self._whole_run if is_whole else self._float_run
             body += run(reader, str(k), first, count, place, given)
-        n_blocks = self.depth // dtype.block_length
-        return (ir.For("block", ir.index(0), ir.index(n_blocks), tuple(body)),)
+        return (loop("block", self.depth // dtype.block_length, *body, vector=False),)
 
     def _number(self, place: ir.Expr, dtype: DType) -> ir.Expr:
         """Element `lane` behind a place of the quantised row."""
@@ -175,18 +145,18 @@ class _Product:
     ) -> ir.Block:
         """Whole numbers are summed as such; scales are for the sums."""
         whole, total = ir.Name(f"whole{k}", INT32), ir.Name(f"total{k}", INT32)
-        bias = ir.Const(reader.block.number.bias, INT32)
+        bias = reader.block.number.bias
         x, w = self._number(place, INT32), reader.number(first, _LANE, count)
-        w = ir.Binary("sub", w, bias) if bias.value else w
+        w = w - bias if bias else w
         scale, *least = (reader._scale(one, first) for one in reader.block.scales)
-        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", ir.Binary("mul", x, w))]
+        sums: list[ir.Stmt] = [ir.Accumulate(whole.name, "add", x * w)]
         made: list[ir.Stmt] = [ir.Accumulator(whole.name, ir.Const(0, INT32))]
         if least:
             made.append(ir.Accumulator(total.name, ir.Const(0, INT32)))
             sums.append(ir.Accumulate(total.name, "add", x))
-        made.append(_lanes(count, *sums))
+        made.append(loop(_LANE.name, count, *sums))
         for held, factor in zip((whole, total), (scale, *least), strict=False):
-            scaled = ir.Binary("mul", ir.Cast(held, float32), ir.Binary("mul", factor, given))
+            scaled = ir.Cast(held, float32) * (factor * given)
             made.append(ir.Accumulate("sum", "add", scaled))
         return tuple(made)
 
@@ -197,15 +167,15 @@ class _Product:
         x, w = self._number(place, float32), reader.element(first, _LANE, count)
         return (
             ir.Accumulator(part.name, ir.Const(0.0, float32)),
-            _lanes(count, ir.Accumulate(part.name, "add", ir.Binary("mul", x, w))),
-            ir.Accumulate("sum", "add", ir.Binary("mul", part, given)),
+            loop(_LANE.name, count, ir.Accumulate(part.name, "add", x * w)),
+            ir.Accumulate("sum", "add", part * given),
         )
 
     def _plain_dot(self) -> ir.Block:
         k = ir.Name("k")
         x = self.draft.load(self.x, self._source_row * self.depth + k)
-        w: ir.Expr = self.draft.load(self.w, self._weight_row * self.depth + k)
-        w = w if w.dtype == float32 else ir.Cast(w, float32)
-        term = ir.Binary("mul", x, w)
-        body = (ir.Accumulate("sum", "add", term),)
-        return (ir.For("k", ir.index(0), ir.index(self.depth), body, vector=True),)
+        w = cast(self.draft.load(self.w, self._weight_row * self.depth + k), float32)
+        return (loop("k", self.depth, ir.Accumulate("sum", "add", x * w)),)
+
+
+BUILDERS = {"matmul_blocks": build_block_product, "matmul_experts": build_block_product}

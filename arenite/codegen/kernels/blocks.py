@@ -11,6 +11,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
+from arenite.codegen.kernels.values import loop
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
@@ -39,23 +40,24 @@ def _row_of_blocks(draft: RowKernel, w: Node, row: ir.Expr) -> ir.Block:
     for first, count in reader.runs():
         place = _ROW * depth + (block * length + first) + lane
         store = ir.Store("out0", place, reader.element(first, lane, count))
-        runs.append(ir.For("lane", ir.index(0), ir.index(count), (store,), vector=True))
-    return (ir.For("block", ir.index(0), ir.index(depth // length), tuple(runs)),)
+        runs.append(loop("lane", count, store))
+    return (loop("block", depth // length, *runs, vector=False),)
 
 
 def taken_rows(draft: RowKernel, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
     """`body` makes a row of the result of row `AT`, which an index names."""
+    taken = taken_index(draft.load(indices, _ROW), n_rows)
+    return draft.finish(product(indices.shape), draft.node.shape[-1], (*taken, *body))
+
+
+def taken_index(value: ir.Expr, size: Dim) -> ir.Block:
+    """An index that data gives, as `AT`; the first where it lies outside, which is an error."""
     index, inside = ir.Name("index"), ir.Name("inside", ir.BOOL)
-    return draft.finish(
-        product(indices.shape),
-        draft.node.shape[-1],
-        (
-            ir.Let("index", draft.load(indices, _ROW)),
-            ir.Let("inside", _within(index, n_rows)),
-            ir.Require(inside, _OUT_OF_RANGE),
-            ir.Let("at", ir.Select(inside, index, ir.index(0))),
-            *body,
-        ),
+    return (
+        ir.Let("index", value),
+        ir.Let("inside", _within(index, size)),
+        ir.Require(inside, _OUT_OF_RANGE),
+        ir.Let("at", ir.Select(inside, index, ir.index(0))),
     )
 
 

@@ -11,8 +11,10 @@ reduction comes in a later pass. Softmax over rows:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
@@ -21,17 +23,20 @@ from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
     Values,
+    cast,
     check_dtype,
     compute_dtype,
     guard_expr,
     index_expr,
+    loop,
+    neutral,
     read_dtype,
     stored_dtype,
     zero,
 )
 from arenite.dtype import Kind
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Expr, maximum, product, variables
+from arenite.ir.dim import Dim, Expr, maximum, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     Guard,
@@ -45,13 +50,13 @@ from arenite.ir.ops.access import (
     space_vars,
 )
 from arenite.ir.ops.define import OPS
-from arenite.ir.ops.reductions import greatest, least
 from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 from arenite.schedule.roots import is_made_up
 
 #: A row value needed in two passes is kept, not computed again, from this many operations on.
 KEEP_OPS = 8
 
+_ROW = ir.Name("row")
 #: A value in memory and the place of the element in it, in variables of the space; None for a
 #: position that is compared or counted.
 Access: TypeAlias = tuple[Node | None, Dim]
@@ -92,12 +97,8 @@ class KernelBuilder:
         body = self._body(scope.inner(), chunk, across)
         row_scope = Scope()
         self._name_rows(row_scope)
-        block: ir.Block
-        if loops.n_rows == 1:
-            block = body
-        else:
-            block = (ir.For("row", first, last, (*row_scope.block, *body)),)
-        return self.loop_kernel(loops.n_tiles, block)
+        rows = (ir.For("row", first, last, (*row_scope.block, *body)),)
+        return self.loop_kernel(loops.n_tiles, body if loops.n_rows == 1 else rows)
 
     def loop_kernel(
         self, n_tiles: Dim, block: ir.Block, scratch: tuple[Scratch, ...] = ()
@@ -109,14 +110,8 @@ class KernelBuilder:
             ir.ArrayArg(name, stored_dtype(node.dtype), "inout" if self._is_reread(node) else "out")
             for node, name in self.stores.items()
         ]
-        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
-        sizes = sorted(
-            {var.symbol for dim in (*self.kernel.space, *self._dims()) for var in variables(dim)}
-        )
-        loops = ir.LoopKernel(
-            self.kernel.name, tuple(arrays), tuple(sizes), index_expr(n_tiles), "tile", block
-        )
-        return Built(loops, n_tiles, scratch)
+        dims = (*self.kernel.space, *self._dims())
+        return Built.of(self.kernel.name, arrays, dims, n_tiles, block, scratch)
 
     def _dims(self) -> list[Dim]:
         """All sizes the kernel may need, those in attributes too."""
@@ -146,18 +141,19 @@ class KernelBuilder:
             self.made[node] is Role.ROW and self.kernel.axes != ()
         )
 
-    def _name_rows(self, scope: Scope, axes: Sequence[Axis] | None = None) -> None:
+    def _name_rows(
+        self, scope: Scope, axes: Sequence[Axis] | None = None, row: ir.Expr = _ROW
+    ) -> None:
         """Take the row number apart into the row axes."""
-        row: ir.Expr = ir.Name("row")
         axes = self.nest.rows if axes is None else axes
         for k, axis in enumerate(axes):
             below = product([later.size for later in axes[k + 1 :]])
             if below != 1:
                 inner = index_expr(maximum(below, 1))
-                scope.statements.append(ir.Let(axis.var.name, row // inner))
+                scope.let(axis.var.name, row // inner)
                 row = row % inner
             else:
-                scope.statements.append(ir.Let(axis.var.name, row))
+                scope.let(axis.var.name, row)
                 row = ir.index(0)
 
     # What is read and written where, to choose the loops by.
@@ -227,14 +223,10 @@ class KernelBuilder:
             ]
             if cost < KEEP_OPS or len(users) < 2:
                 continue
-            for place in rows:
-                if (
-                    place in self.stores
-                    and place.dtype == node.dtype
-                    and users[-1].node is place
-                    and self.stores[place] not in kept.values()
-                ):
-                    kept[node] = self.stores[place]
+            place = users[-1].node
+            is_free = self.stores.get(place) not in (None, *kept.values())
+            if place in rows and is_free and place.dtype == node.dtype:
+                kept[node] = self.stores[place]
         return kept
 
     def _below(self, node: Node) -> dict[Node, None]:
@@ -329,32 +321,30 @@ class KernelBuilder:
             self.finish(node, name, scope)
 
     def _loop(self, axis: Axis, block: ir.Block) -> ir.For:
-        is_vector = axis is self.nest.vector
-        return ir.For(axis.var.name, ir.index(0), index_expr(axis.size), block, vector=is_vector)
+        return loop(axis.var.name, axis.size, *block, vector=axis is self.nest.vector)
 
     def accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
         """Declare the accumulator outside the loops and feed it inside; its name."""
         reduction = self.reduction(node)
         name = self.values.fresh("acc")
-        product_of: ir.Expr | None = None
+        factors: list[ir.Expr] = []
         point = space_vars(self.kernel.space)
         for factor in reduction.factors(point):
             mask = guard_expr(self._mapped_guards(factor.guards), inner, self.values)
             index = self.nest.map_index(factor.index)
             value = self.values.at(factor.node, index, inner, mask)
             wide = compute_dtype(node.dtype if reduction.op in ("add", "mul") else value.dtype)
-            value = value if value.dtype == wide else ir.Cast(value, wide)
+            value = cast(value, wide)
             if mask is not None:
                 value = ir.Select(mask, value, ir.Const(zero(wide), wide))
-            product_of = value if product_of is None else ir.Binary("mul", product_of, value)
-        assert product_of is not None
+            factors.append(value)
+        product_of = reduce(operator.mul, factors)
         op = reduction.op
         if op in ("argmax", "argmin"):
-            first = least if op == "argmax" else greatest
             dtype = product_of.dtype
             scope.statements += [
-                ir.Accumulator(name, ir.Const(first(dtype), dtype)),
-                ir.Accumulator(f"{name}_at", ir.index(2**62)),
+                ir.Accumulator(name, ir.Const(neutral(op[3:], dtype), dtype)),
+                ir.Accumulator(f"{name}_at", ir.index(ir.NO_INDEX)),
             ]
             at = index_expr(self.nest.map_index((point[reduction.axes[0]],))[0])
             inner.statements.append(
@@ -363,15 +353,8 @@ class KernelBuilder:
             return name
         if product_of.dtype.kind is Kind.BOOL:
             op = {"max": "or", "min": "and"}.get(op, op)
-        start = {
-            "add": 0,
-            "mul": 1,
-            "or": False,
-            "and": True,
-            "max": least(product_of.dtype),
-            "min": greatest(product_of.dtype),
-        }[op]
-        scope.statements.append(ir.Accumulator(name, ir.Const(start, product_of.dtype)))
+        start = ir.Const(neutral(op, product_of.dtype), product_of.dtype)
+        scope.statements.append(ir.Accumulator(name, start))
         inner.statements.append(ir.Accumulate(name, op, product_of))
         return name
 
@@ -383,17 +366,12 @@ class KernelBuilder:
         reduction = self.reduction(node)
         if reduction.op in ("argmax", "argmin"):
             at = ir.Name(f"{name}_at")
-            empty = ir.Binary("eq", at, ir.index(2**62))
+            empty = ir.Binary("eq", at, ir.index(ir.NO_INDEX))
             value: ir.Expr = ir.Select(empty, ir.index(0), at)
         else:
-            dtype = node.dtype
-            held = next(
-                s.init.dtype
-                for s in scope.statements
-                if isinstance(s, ir.Accumulator) and s.name == name
-            )
-            value = ir.Name(name, held)
-            value = value if held == dtype else ir.Cast(value, dtype)
+            accumulators = [s for s in scope.statements if isinstance(s, ir.Accumulator)]
+            held = next(one.init.dtype for one in accumulators if one.name == name)
+            value = cast(ir.Name(name, held), node.dtype)
         self.name_scalar(node, value, scope)
 
     def _scalar(self, node: Node, scope: Scope) -> None:
@@ -407,9 +385,7 @@ class KernelBuilder:
 
     def name_scalar(self, node: Node, value: ir.Expr, scope: Scope) -> None:
         if not isinstance(value, ir.Name):
-            name = self.values.fresh()
-            scope.statements.append(ir.Let(name, value))
-            value = ir.Name(name, value.dtype)
+            value = self.values.named(value, scope)
         scope.known[node, self.outer_point, None] = value
         if node in self.stores:
             at = index_expr(linear(self.outer_point, node.shape))

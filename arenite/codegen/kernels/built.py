@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, variables
 from arenite.ir.node import nbytes_of
 
 
@@ -22,6 +25,9 @@ class Scratch:
         return nbytes_of((self.count,), self.dtype)
 
 
+Scratches: TypeAlias = tuple[Scratch, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """Loops to lower, and how many tiles they are cut into.
@@ -32,5 +38,21 @@ class Built:
 
     loops: ir.LoopKernel
     tiles: Dim
-    scratch: tuple[Scratch, ...] = ()
+    scratch: Scratches = ()
     choices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        arrays: Iterable[ir.ArrayArg],
+        dims: Iterable[Dim],
+        tiles: Dim,
+        body: ir.Block,
+        scratch: Scratches = (),
+    ) -> Built:
+        """`body` for each `tile`, over arrays, then scratch, and the variables of some sizes."""
+        own = [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
+        sizes = sorted({var.symbol for dim in dims for var in variables(dim)})
+        loops = ir.LoopKernel(name, (*arrays, *own), tuple(sizes), index_expr(tiles), "tile", body)
+        return cls(loops, tiles, scratch)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.loops import loop_var
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
+from arenite.ir.dim import Dim, bounds, ceildiv, product
 from arenite.ir.ops.access import is_affine, linear, reshaped_index
 from arenite.schedule.kernel import Kernel
 
@@ -31,7 +32,7 @@ class Concat(KernelBuilder):
         axis = node.attr("axis")
         before, after = product(node.shape[:axis]), product(node.shape[axis + 1 :])
         length = node.shape[axis] * after
-        row, at = _var("row", before), _var("at", length)
+        row, at = loop_var("row", before), loop_var("at", length)
         starts: list[Dim] = []
         start: Dim = 0
         for part in node.inputs:
@@ -65,10 +66,6 @@ class Concat(KernelBuilder):
         return self.loop_kernel(
             ceildiv(before, rows) * chunks, (ir.For("row", first, last, tuple(loops)),)
         )
-
-
-def _var(name: str, size: Dim) -> Var:
-    return LoopVar(name, 0, max(0, bounds(size)[1] - 1))
 
 
 BUILDERS = {"concat": build_concat}

@@ -55,14 +55,6 @@ def _tanh1p(parts: Sequence[ir.Expr]) -> ir.Expr:
     return ir.Binary("mul", ir.Unary("sigmoid", ir.Binary("mul", parts[0], two)), two)
 
 
-def _reciprocal(node: Node) -> Function | None:
-    found = _behind_sigmoid(node)
-    if found is None:
-        return None
-    x, between = found
-    return Function((x,), lambda parts: ir.Unary("sigmoid", parts[0]), between)
-
-
 def _mul(node: Node) -> Function | None:
     return _gelu(node) or _gated(node)
 
@@ -100,19 +92,18 @@ def _unscaled(node: Node) -> Node | None:
 def _gated(node: Node) -> Function | None:
     a, b = node.inputs
     for gate, other in ((b, a), (a, b)):
-        found = _behind_sigmoid(gate)
-        if found is not None:
-            return Function((other, found[0]), _times_sigmoid, (gate, *found[1]))
+        found = _over_sum(gate)
+        if found is not None and found[0] is None:
+            return Function((other, found[1]), _times_sigmoid, (gate, *found[2]))
     return None
 
 
-def _div(node: Node) -> Function | None:
-    a, b = node.inputs
-    found = _behind_sum(b)
+def _divided(node: Node) -> Function | None:
+    found = _over_sum(node)
     if found is None:
         return None
-    x, between = found
-    if _is_full(a, 1.0):
+    a, x, between = found
+    if a is None:
         return Function((x,), lambda parts: ir.Unary("sigmoid", parts[0]), between)
     return Function((a, x), _times_sigmoid, between)
 
@@ -123,27 +114,22 @@ def _times_sigmoid(parts: Sequence[ir.Expr]) -> ir.Expr:
 
 _RULES: dict[str, Callable[[Node], Function | None]] = {
     "add": _add,
-    "reciprocal": _reciprocal,
+    "reciprocal": _divided,
     "mul": _mul,
-    "div": _div,
+    "div": _divided,
 }
 
 
-def _behind_sigmoid(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """What a spelled-out sigmoid is of, and the nodes between."""
-    if node.op == "reciprocal":
-        return _behind_sum(node.inputs[0])
-    if node.op == "div" and _is_full(node.inputs[0], 1.0):
-        return _behind_sum(node.inputs[1])
-    return None
-
-
-def _behind_sum(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """x, where a node is exp(-x) + 1, and the nodes between."""
-    power = _beside_one(node, "exp")
+def _over_sum(node: Node) -> tuple[Node | None, Node, tuple[Node, ...]] | None:
+    """a and x, where a node is a / (exp(-x) + 1), and the nodes between; no a where it is 1."""
+    if node.op not in ("reciprocal", "div"):
+        return None
+    *above, below = node.inputs
+    power = _beside_one(below, "exp")
     if power is None or power.inputs[0].op != "neg":
         return None
-    return power.inputs[0].inputs[0], (node, power)
+    a = next((one for one in above if not _is_full(one, 1.0)), None)
+    return a, power.inputs[0].inputs[0], (below, power)
 
 
 def _beside_one(node: Node, op: str) -> Node | None:

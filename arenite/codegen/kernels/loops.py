@@ -89,6 +89,11 @@ class Nest:
         return tuple(substitute(dim, self.position) for dim in index)
 
 
+def loop_var(name: str, size: Dim) -> Var:
+    """The variable of a loop over [0, size)."""
+    return LoopVar(name, 0, max(0, bounds(size)[1] - 1))
+
+
 def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
     """The loops for a kernel whose accesses (positions, guards) are given in its space."""
     variables = space_vars(kernel.space)
@@ -150,7 +155,7 @@ def _joined(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _Sta
             _walks_as_one(dim, outer, inner) for dim in used
         ):
             size = outer.size * inner.size
-            var = LoopVar(f"{outer.var.name}_", 0, max(0, bounds(size)[1] - 1))
+            var = loop_var(f"{outer.var.name}_", size)
             whole = var // maximum(inner.size, 1)
             position, used = _replaced(
                 position, used, {outer.var: whole, inner.var: var - whole * inner.size}

@@ -14,7 +14,9 @@ group is not full, they are read and written one by one instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -28,6 +30,8 @@ from arenite.schedule.kernel import Kernel
 TILE_GROUPS = 16_384
 
 _GROUP = ir.Name("group")
+#: Where bytes or elements are, and whether they are, where that is not certain.
+_Places: TypeAlias = list[tuple[ir.Expr, ir.Expr | None]]
 #: The elements of a group as one word, by how many there are.
 _WORDS = {2: BY_NAME["uint16"], 4: BY_NAME["uint32"]}
 
@@ -59,15 +63,10 @@ def build_packing(kernel: Kernel) -> Built:
     wide = _WORDS[n] if is_whole else uint8
     read, written = (wide, uint8) if is_pack else (uint8, wide)
     arrays = (ir.ArrayArg("in0", read, "in"), ir.ArrayArg("out0", written, "out"))
-    tiles = ceildiv(groups, TILE_GROUPS)
-    sizes = {part.name for part in ir.walk(index_expr(count)) if isinstance(part, ir.Name)}
-    loops = ir.LoopKernel(
-        kernel.name, arrays, tuple(sorted(sizes)), index_expr(tiles), "tile", body
-    )
-    return Built(loops, tiles)
+    return Built.of(kernel.name, arrays, [count], ceildiv(groups, TILE_GROUPS), body)
 
 
-def _places(n: int, end: Dim | None) -> list[tuple[ir.Expr, ir.Expr | None]]:
+def _places(n: int, end: Dim | None) -> _Places:
     """Where the n elements, or bytes, of a group are, and whether they are, where all of them may
     end before."""
     places = [_GROUP * n + k for k in range(n)]
@@ -109,6 +108,14 @@ def _pack(dtype: DType, is_whole: bool, count: Dim | None = None) -> ir.Block:
     return lets.stored("out0", places, packed)
 
 
+def _on_bytes(op: str) -> Callable[[_Word, _Word | int], _Word]:
+    def combined(word: _Word, other: _Word | int) -> _Word:
+        right = other.expr if isinstance(other, _Word) else word._each(other)
+        return _Word(ir.Binary(op, word.expr, right))
+
+    return combined
+
+
 @dataclass(frozen=True, slots=True)
 class _Word:
     """A word of bytes that are computed with side by side. Numbers stand for that number in each
@@ -120,24 +127,8 @@ class _Word:
         dtype = self.expr.dtype
         return ir.Const(number * (((1 << dtype.bits) - 1) // 255), dtype)
 
-    def _with(self, op: str, other: _Word | int) -> _Word:
-        right = other.expr if isinstance(other, _Word) else self._each(other)
-        return _Word(ir.Binary(op, self.expr, right))
-
-    def __and__(self, other: _Word | int) -> _Word:
-        return self._with("and", other)
-
-    def __or__(self, other: _Word) -> _Word:
-        return self._with("or", other)
-
-    def __xor__(self, other: _Word | int) -> _Word:
-        return self._with("xor", other)
-
-    def __add__(self, other: _Word | int) -> _Word:
-        return self._with("add", other)
-
-    def __sub__(self, other: _Word | int) -> _Word:
-        return self._with("sub", other)
+    __and__, __or__, __xor__ = _on_bytes("and"), _on_bytes("or"), _on_bytes("xor")
+    __add__, __sub__ = _on_bytes("add"), _on_bytes("sub")
 
     def masked(self, byte: int, mask: int) -> _Word:
         """Some bits of one byte, all others 0."""
@@ -168,9 +159,7 @@ class _Lets:
         self.statements.append(ir.Let(name, word.expr))
         return _Word(ir.Name(name, word.expr.dtype))
 
-    def joined(
-        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], wide: DType
-    ) -> _Word:
+    def joined(self, array: str, places: _Places, wide: DType) -> _Word:
         """Bytes of an array as one word, the first at the low end."""
         words = [
             _Word(ir.Cast(ir.Load(array, place, uint8, exists), wide)).left(8 * k)
@@ -180,9 +169,7 @@ class _Lets:
             words[0] |= word
         return self.named(words[0])
 
-    def stored(
-        self, array: str, places: list[tuple[ir.Expr, ir.Expr | None]], word: _Word
-    ) -> ir.Block:
+    def stored(self, array: str, places: _Places, word: _Word) -> ir.Block:
         """All statements, and those that put the bytes of a word into an array."""
         word = self.named(word)
         stores = [

@@ -9,6 +9,7 @@ from arenite.codegen.kernels import blocks, concat, narrow, sort, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.errors import NotCompiled
+from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
 
 #: By the op of the first stage; others are loops around the elements of all stages, and so is what
@@ -30,7 +31,20 @@ def build_own(kernel: Kernel) -> Built | None:
 
 def build_plain(kernel: Kernel) -> Built:
     """The loops of any kernel; NotCompiled where there are none."""
+    refuse_layouts(kernel)
     return build_own(kernel) or KernelBuilder(kernel).build()
+
+
+def refuse_layouts(kernel: Kernel) -> None:
+    """NotCompiled for ops whose operands lie as kernels of one back end read them: plain loops
+    would take them for what they are elsewhere."""
+    for stage in kernel.stages:
+        op = OPS[stage.node.op]
+        if op.backend:
+            raise NotCompiled(
+                f"{op.name} reads and writes layouts of device {op.backend!r}, which this device "
+                f"does not have; compile the graph as it was before the passes of {op.backend!r}"
+            )
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import RowKernel, three_axes
-from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.codegen.kernels.values import cast, check_dtype, compute_dtype, index_expr, loop
+from arenite.dtype import BY_NAME, Kind
 from arenite.ir.dim import bounds, ceildiv, maximum
 from arenite.schedule.kernel import Kernel
 
@@ -82,8 +82,7 @@ class _Sort:
         place = ir.Cast(k, UINT64)
         if self.n_words == 2:
             return [key, place]
-        high = ir.Binary("shift_left", ir.Cast(key, UINT64), ir.Const(32, UINT64))
-        return [ir.Binary("or", high, place)]
+        return [(ir.Cast(key, UINT64) << 32) | place]
 
     def _runs(self) -> ir.Stmt:
         """Words into `b`, then each to its place among those of its run, in `a`."""
@@ -94,26 +93,17 @@ class _Sort:
         smaller = _less(self._load(base + self.n + j), mine)
         count = ir.Accumulate("rank", "add", ir.Cast(smaller, ir.INT64))
         ranked: ir.Block = (
-            *(
-                ir.Let(f"mine{word}", load)
-                for word, load in enumerate(self._load(base + self.n + k))
-            ),
+            *_lets("mine", self._load(base + self.n + k)),
             ir.Accumulator("rank", ir.index(0)),
             ir.For("j", begin, stop, (count,)),
             *self._store(base + begin + ir.Name("rank"), mine),
         )
         placed = ir.For("k", begin, stop, ranked, vector=True)
-        return ir.For(
-            "run",
-            ir.index(0),
-            index_expr(ceildiv(self.size, RUN)),
-            (
-                ir.Let("begin", ir.Name("run") * RUN),
-                ir.Let("stop", ir.Binary("min", begin + RUN, self.n)),
-                made,
-                placed,
-            ),
+        bounds_of_run = (
+            ir.Let("begin", ir.Name("run") * RUN),
+            ir.Let("stop", ir.Binary("min", begin + RUN, self.n)),
         )
+        return loop("run", ceildiv(self.size, RUN), *bounds_of_run, made, placed, vector=False)
 
     def _merges(self) -> ir.Block:
         """Pairs of runs become one, in as many passes as it takes."""
@@ -123,7 +113,7 @@ class _Sort:
         is_left = ir.Cast(width < self.n, ir.INT64)
         count: ir.Block = (
             ir.Accumulator("passes", ir.index(0)),
-            ir.For("step", ir.index(0), ir.index(most), (ir.Accumulate("passes", "add", is_left),)),
+            loop("step", most, ir.Accumulate("passes", "add", is_left), vector=False),
         )
         base, one = ir.Name("base"), ir.Binary("and", step, ir.index(1))
         pair = ir.Name("pair")
@@ -133,18 +123,13 @@ class _Sort:
             ir.Let("stop", ir.Binary("min", ir.Name("middle") + ir.Name("width"), self.n)),
         )
         pairs = (self.n + ir.Name("width") * 2 - 1) // (ir.Name("width") * 2)
-        merge = ir.For(
-            "step",
-            ir.index(0),
-            ir.Name("passes"),
-            (
-                ir.Let("width", width),
-                ir.Let("source", base + one * self.n),
-                ir.Let("target", base + self.n - one * self.n),
-                ir.For("pair", ir.index(0), pairs, (*bounds_of_pair, *self._merge())),
-            ),
+        body = (
+            ir.Let("width", width),
+            ir.Let("source", base + one * self.n),
+            ir.Let("target", base + self.n - one * self.n),
+            ir.For("pair", ir.index(0), pairs, (*bounds_of_pair, *self._merge())),
         )
-        return (*count, merge)
+        return (*count, ir.For("step", ir.index(0), ir.Name("passes"), body))
 
     def _merge(self) -> ir.Block:
         """One pair: the smaller of the two first words that are left, until none is."""
@@ -159,8 +144,8 @@ class _Sort:
         takes_left = ir.Name("takes_left", ir.BOOL)
         step = ir.Cast(takes_left, ir.INT64)
         body: ir.Block = (
-            *(ir.Let(f"one{word}", load) for word, load in enumerate(one)),
-            *(ir.Let(f"other{word}", load) for word, load in enumerate(other)),
+            *_lets("one", one),
+            *_lets("other", other),
             ir.Let("takes_left", _less([a for a, _ in names], [b for _, b in names])),
             *self._store(ir.Name("target") + k, [ir.Select(takes_left, a, b) for a, b in names]),
             ir.Accumulate("left", "set", left + step),
@@ -178,12 +163,17 @@ class _Sort:
         half = ir.Binary("and", ir.Name("passes"), ir.index(1)) * self.n
         word = self._load(ir.Name("base") + half + k)[-1]
         if self.n_words == 1:
-            word = ir.Binary("and", word, ir.Const(2**32 - 1, UINT64))
+            word = word & (2**32 - 1)
         place = ir.Name("place")
         value = place if self.node.op == "argsort" else self._element(place)
         at = ir.Name("first") + k * index_expr(self.after)
         body: ir.Block = (ir.Let("place", ir.Cast(word, ir.INT64)), ir.Store("out0", at, value))
-        return ir.For("k", ir.index(0), self.n, body, vector=True)
+        return loop("k", self.size, *body)
+
+
+def _lets(name: str, values: Sequence[ir.Expr]) -> list[ir.Let]:
+    """Values under a name each: name0, name1."""
+    return [ir.Let(f"{name}{k}", value) for k, value in enumerate(values)]
 
 
 def _less(a: Sequence[ir.Expr], b: Sequence[ir.Expr]) -> ir.Expr:
@@ -201,20 +191,16 @@ def _key(x: ir.Expr, descending: bool) -> ir.Expr:
     top, ones = ir.Const(1 << bits - 1, dtype), ir.Const((1 << bits) - 1, dtype)
     if kind is Kind.FLOAT:
         wide = compute_dtype(x.dtype)
-        number = ir.Binary("add", _cast(x, wide), ir.Const(0.0, wide))  # -0.0 becomes 0.0
+        number = ir.Binary("add", cast(x, wide), ir.Const(0.0, wide))  # -0.0 becomes 0.0
         code = ir.Bitcast(number, dtype)
         is_negative = ir.Binary("ge", code, top)
         key: ir.Expr = ir.Select(is_negative, ir.Unary("not", code), ir.Binary("or", code, top))
         key = ir.Select(ir.Unary("isnan", number), ones, key)
     elif kind is Kind.SIGNED:
-        key = ir.Binary("xor", _cast(_cast(x, BY_NAME[f"int{bits}"]), dtype), top)
+        key = ir.Binary("xor", cast(cast(x, BY_NAME[f"int{bits}"]), dtype), top)
     else:
-        key = _cast(x, dtype)
+        key = cast(x, dtype)
     return ir.Unary("not", key) if descending else key
-
-
-def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
-    return value if value.dtype == dtype else ir.Cast(value, dtype)
 
 
 BUILDERS = {"sort": build_sort, "argsort": build_sort}

@@ -8,16 +8,22 @@ not depend on each other); `after` is contiguous and so is what vectors run over
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr, read_dtype
-from arenite.dtype import BY_NAME, DType, Kind, uint8
+from arenite.codegen.kernels.built import Built, Scratches
+from arenite.codegen.kernels.values import (
+    cast,
+    check_dtype,
+    compute_dtype,
+    index_expr,
+    loop,
+    neutral,
+    read_dtype,
+)
+from arenite.dtype import BY_NAME, Kind, uint8
 from arenite.errors import IndexOutOfRange
-from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
+from arenite.ir.dim import Dim, bounds, ceildiv, product
 from arenite.ir.node import Node
-from arenite.ir.ops.reductions import greatest, least
 from arenite.schedule.kernel import Kernel
 
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
@@ -43,9 +49,7 @@ class RowKernel:
     def load(self, value: Node, at: ir.Expr, mask: ir.Expr | None = None) -> ir.Load:
         return ir.Load(self.names[value], at, read_dtype(value.dtype), mask)
 
-    def finish(
-        self, rows: Dim, row_points: Dim, body: ir.Block, role: Literal["out", "inout"] = "out"
-    ) -> Built:
+    def finish(self, rows: Dim, row_points: Dim, body: ir.Block, role: ir.Role = "out") -> Built:
         """`body` for each `row`."""
         tile_rows = max(1, TILE_POINTS // max(1, bounds(row_points)[1]))
         return self.in_tiles(rows, tile_rows, body, role)
@@ -55,30 +59,27 @@ class RowKernel:
         rows: Dim,
         tile_rows: Dim,
         body: ir.Block,
-        role: Literal["out", "inout"] = "out",
-        scratch: tuple[Scratch, ...] = (),
+        role: ir.Role = "out",
+        scratch: Scratches = (),
     ) -> Built:
         """`body` for each `row`, so many of them in a tile."""
         first = ir.Name("tile") * index_expr(tile_rows)
         last = ir.Binary("min", first + index_expr(tile_rows), index_expr(rows))
+        block = (ir.For("row", first, last, body),)
+        return self.built(ceildiv(rows, tile_rows), block, role, scratch)
+
+    def built(
+        self, tiles: Dim, body: ir.Block, role: ir.Role = "out", scratch: Scratches = ()
+    ) -> Built:
+        """`body` for each tile."""
         arrays = [
             ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
             for value, name in self.names.items()
         ]
         arrays.append(ir.ArrayArg("out0", read_dtype(self.node.dtype), role))
-        arrays += [ir.ArrayArg(f"scratch{k}", s.dtype, "inout") for k, s in enumerate(scratch)]
-        shapes = [self.node.shape, *(value.shape for value in self.kernel.inputs)]
-        sizes = {var.symbol for shape in shapes for dim in shape for var in variables(dim)}
-        tiles = ceildiv(rows, tile_rows)
-        loops = ir.LoopKernel(
-            self.kernel.name,
-            tuple(arrays),
-            tuple(sorted(sizes)),
-            index_expr(tiles),
-            "tile",
-            (ir.For("row", first, last, body),),
-        )
-        return Built(loops, tiles, scratch)
+        shapes = (self.node.shape, *(value.shape for value in self.kernel.inputs))
+        dims = [dim for shape in shapes for dim in shape]
+        return Built.of(self.kernel.name, arrays, dims, tiles, body, scratch)
 
 
 def three_axes(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim, Dim]:
@@ -96,7 +97,18 @@ def _within(at: ir.Expr, size: Dim) -> ir.Expr:
 
 
 _OUT_OF_RANGE = ir.index(IndexOutOfRange.code)
-_ROW = ir.Name("row")
+_ROW, _K, _V = (ir.Name(name) for name in ("row", "k", "v"))
+#: An index, and whether it may be used, as `_found` names them.
+_AT, _INSIDE = ir.Name("at"), ir.Name("inside", ir.BOOL)
+
+
+def _found(index: ir.Expr, size: Dim) -> ir.Block:
+    """An index that data gives, which must lie in an axis."""
+    return (
+        ir.Let("at", index),
+        ir.Let("inside", _within(_AT, size)),
+        ir.Require(_INSIDE, _OUT_OF_RANGE),
+    )
 
 
 def _gather(draft: RowKernel) -> Built:
@@ -105,57 +117,34 @@ def _gather(draft: RowKernel) -> Built:
     before, size, after = _of_whole_elements(data, draft.node.attr("axis"))
     count = product(indices.shape)
     if bounds(after) == (1, 1):
-        at, inside = ir.Name("at"), ir.Name("inside", ir.BOOL)
-        k = ir.Name("k")
-        source = _ROW * index_expr(size) + at
-        body: ir.Block = (
-            ir.Let("at", draft.load(indices, k)),
-            ir.Let("inside", _within(at, size)),
-            ir.Require(inside, _OUT_OF_RANGE),
-            ir.Store("out0", _ROW * index_expr(count) + k, draft.load(data, source, inside)),
-        )
-        loop = ir.For("k", ir.index(0), index_expr(count), body, vector=True)
-        return draft.finish(before, count, (loop,))
-    at, inside, v = ir.Name("at"), ir.Name("inside", ir.BOOL), ir.Name("v")
-    base = (_ROW // index_expr(count) * index_expr(size) + at) * index_expr(after)
-    copy = ir.For(
-        "v",
-        ir.index(0),
-        index_expr(after),
-        (ir.Store("out0", _ROW * index_expr(after) + v, draft.load(data, base + v, inside)),),
-        vector=True,
-    )
-    return draft.finish(
-        before * count,
-        after,
-        (
-            ir.Let("at", draft.load(indices, _ROW % index_expr(count))),
-            ir.Let("inside", _within(at, size)),
-            ir.Require(inside, _OUT_OF_RANGE),
-            copy,
-        ),
-    )
+        value = draft.load(data, _ROW * index_expr(size) + _AT, _INSIDE)
+        store = ir.Store("out0", _ROW * index_expr(count) + _K, value)
+        found = _found(draft.load(indices, _K), size)
+        return draft.finish(before, count, (loop("k", count, *found, store),))
+    base = (_ROW // index_expr(count) * index_expr(size) + _AT) * index_expr(after)
+    store = ir.Store("out0", _ROW * index_expr(after) + _V, draft.load(data, base + _V, _INSIDE))
+    found = _found(draft.load(indices, _ROW % index_expr(count)), size)
+    return draft.finish(before * count, after, (*found, loop("v", after, store)))
 
 
 def _gather_elements(draft: RowKernel) -> Built:
     data, indices = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = three_axes(data.shape, axis)
-    count = indices.shape[axis]
     # One loop over all of a row's indices: (along, after) as one axis.
-    k, at, inside = ir.Name("k"), ir.Name("at"), ir.Name("inside", ir.BOOL)
-    points = count * after
-    place = _ROW * index_expr(points) + k
-    behind = k % index_expr(after) if after != 1 else ir.index(0)
-    source = (_ROW * index_expr(size) + at) * index_expr(after) + behind
-    body: ir.Block = (
-        ir.Let("at", draft.load(indices, place)),
-        ir.Let("inside", _within(at, size)),
-        ir.Require(inside, _OUT_OF_RANGE),
-        ir.Store("out0", place, draft.load(data, source, inside)),
-    )
-    loop = ir.For("k", ir.index(0), index_expr(points), body, vector=True)
-    return draft.finish(before, points, (loop,))
+    points = indices.shape[axis] * after
+    place = _ROW * index_expr(points) + _K
+    behind = _K % index_expr(after) if after != 1 else ir.index(0)
+    source = (_ROW * index_expr(size) + _AT) * index_expr(after) + behind
+    store = ir.Store("out0", place, draft.load(data, source, _INSIDE))
+    found = _found(draft.load(indices, place), size)
+    return draft.finish(before, points, (loop("k", points, *found, store),))
+
+
+def _copied(draft: RowKernel, data: Node, count: Dim) -> ir.For:
+    """A row of the data, as it is."""
+    here = _ROW * index_expr(count) + _V
+    return loop("v", count, ir.Store("out0", here, draft.load(data, here)))
 
 
 def _scatter_elements(draft: RowKernel) -> Built:
@@ -164,34 +153,20 @@ def _scatter_elements(draft: RowKernel) -> Built:
     axis = draft.node.attr("axis")
     before, size, after = three_axes(data.shape, axis)
     count = indices.shape[axis]
-    v, k, at, inside = ir.Name("v"), ir.Name("k"), ir.Name("at"), ir.Name("inside", ir.BOOL)
-    whole = index_expr(size * after)
-    here = _ROW * whole + v
-    copy = ir.For(
-        "v",
-        ir.index(0),
-        whole,
-        (ir.Store("out0", here, draft.load(data, here)),),
-        vector=True,
-    )
-    place = (_ROW * index_expr(count) + k) * index_expr(after) + v
-    target = (_ROW * index_expr(size) + at) * index_expr(after) + v
+    place = (_ROW * index_expr(count) + _K) * index_expr(after) + _V
+    target = (_ROW * index_expr(size) + _AT) * index_expr(after) + _V
     update: ir.Expr = draft.load(updates, place)
     reduction = draft.node.attr("reduction")
     if reduction != "none":
         wide = compute_dtype(draft.node.dtype)
-        old = ir.Load("out0", target, draft.node.dtype, inside)
-        combined = ir.Binary(reduction, _cast(old, wide), _cast(update, wide))
-        update = _cast(combined, draft.node.dtype)
-    put: ir.Block = (
-        ir.Let("at", draft.load(indices, place)),
-        ir.Let("inside", _within(at, size)),
-        ir.Require(inside, _OUT_OF_RANGE),
-        ir.Store("out0", target, update, inside),
-    )
-    columns = ir.For("v", ir.index(0), index_expr(after), put, vector=after != 1)
-    updates_loop = ir.For("k", ir.index(0), index_expr(count), (columns,))
-    return draft.finish(before, (size + count) * after, (copy, updates_loop), "inout")
+        old = ir.Load("out0", target, draft.node.dtype, _INSIDE)
+        combined = ir.Binary(reduction, cast(old, wide), cast(update, wide))
+        update = cast(combined, draft.node.dtype)
+    store = ir.Store("out0", target, update, _INSIDE)
+    found = _found(draft.load(indices, place), size)
+    columns = loop("v", after, *found, store, vector=after != 1)
+    body = (_copied(draft, data, size * after), loop("k", count, columns, vector=False))
+    return draft.finish(before, (size + count) * after, body, "inout")
 
 
 #: Elements behind the axis from which on a row is worth a row of the frame.
@@ -204,28 +179,24 @@ def _update_slice(draft: RowKernel) -> Built:
     data, rows, start = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = _of_whole_elements(data, axis)
-    count = rows.shape[axis]
-    k, v, at, inside = ir.Name("k"), ir.Name("v"), ir.Name("at"), ir.Name("inside", ir.BOOL)
+    count, at = rows.shape[axis], _AT
     found: ir.Block = (
         ir.Let("at", draft.load(start, ir.index(0))),
         ir.Let("inside", (at >= 0) & (at <= index_expr(size - count))),
-        ir.Require(inside, _OUT_OF_RANGE),
+        ir.Require(_INSIDE, _OUT_OF_RANGE),
     )
 
     def put(point: ir.Expr, row: ir.Expr, n: Dim) -> ir.For:
         """`n` elements from a row on."""
-        target = (point * index_expr(size) + at + row) * index_expr(after) + v
-        source = (point * index_expr(count) + row) * index_expr(after) + v
-        store = ir.Store("out0", target, draft.load(rows, source), inside)
-        return ir.For("v", ir.index(0), index_expr(n), (store,), vector=n != 1)
+        target = (point * index_expr(size) + _AT + row) * index_expr(after) + _V
+        source = (point * index_expr(count) + row) * index_expr(after) + _V
+        store = ir.Store("out0", target, draft.load(rows, source), _INSIDE)
+        return loop("v", n, store, vector=n != 1)
 
     if not draft.kernel.overwrites:
-        whole = index_expr(size * after)
-        here = _ROW * whole + v
-        store = ir.Store("out0", here, draft.load(data, here))
-        copy = ir.For("v", ir.index(0), whole, (store,), vector=True)
-        each = ir.For("k", ir.index(0), index_expr(count), (*found, put(_ROW, k, after)))
-        return draft.finish(before, (size + count) * after, (copy, each))
+        each = loop("k", count, *found, put(_ROW, _K, after), vector=False)
+        body = (_copied(draft, data, size * after), each)
+        return draft.finish(before, (size + count) * after, body)
     if bounds(after)[1] >= LONG_ROW:
         n_rows, row = before * count, _ROW % index_expr(count)
         return draft.finish(n_rows, after, (*found, put(_ROW // index_expr(count), row, after)))
@@ -234,15 +205,11 @@ def _update_slice(draft: RowKernel) -> Built:
 
 def _transfer(draft: RowKernel) -> Built:
     """Between devices it is theirs to copy; on one device these are the loops."""
-    count, place = product(draft.node.shape), _ROW * TILE_POINTS + ir.Name("v")
+    count, place = product(draft.node.shape), _ROW * TILE_POINTS + _V
     stop = ir.Binary("min", index_expr(count) - _ROW * TILE_POINTS, ir.index(TILE_POINTS))
     store = ir.Store("out0", place, draft.load(draft.node.inputs[0], place))
-    loop = ir.For("v", ir.index(0), stop, (store,), vector=True)
-    return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, (loop,))
-
-
-def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
-    return value if value.dtype == dtype else ir.Cast(value, dtype)
+    copy = ir.For("v", ir.index(0), stop, (store,), vector=True)
+    return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, (copy,))
 
 
 def _scan(op: str) -> Callable[[RowKernel], Built]:
@@ -250,19 +217,20 @@ def _scan(op: str) -> Callable[[RowKernel], Built]:
         [x] = draft.node.inputs
         before, size, after = three_axes(x.shape, draft.node.attr("axis"))
         wide = compute_dtype(x.dtype)
-        first = {"add": 0, "mul": 1, "max": least(wide), "min": greatest(wide)}[op]
-        k, v = ir.Name("k"), ir.Name("v")
-        at = (_ROW * index_expr(size) + k) * index_expr(after) + v
-        step: ir.Block = (
-            ir.Accumulate("total", op, _cast(draft.load(x, at), wide)),
-            ir.Store("out0", at, _cast(ir.Name("total", wide), x.dtype)),
-        )
+        at = (_ROW * index_expr(size) + _K) * index_expr(after) + _V
+        total = ir.Name("total", wide)
         column: ir.Block = (
-            ir.Accumulator("total", ir.Const(first, wide)),
-            ir.For("k", ir.index(0), index_expr(size), step),
+            ir.Accumulator("total", ir.Const(neutral(op, wide), wide)),
+            loop(
+                "k",
+                size,
+                ir.Accumulate("total", op, cast(draft.load(x, at), wide)),
+                ir.Store("out0", at, cast(total, x.dtype)),
+                vector=False,
+            ),
         )
-        loop = ir.For("v", ir.index(0), index_expr(after), column, vector=after != 1)
-        return draft.finish(before, size * after, (loop,))
+        body = (loop("v", after, *column, vector=after != 1),)
+        return draft.finish(before, size * after, body)
 
     return build
 
@@ -272,52 +240,45 @@ def _random_bits(draft: RowKernel) -> Built:
     [seed] = draft.node.inputs
     count = product(draft.node.shape)
     counter = draft.node.attr("counter")
-    low = ir.Const(0xFFFFFFFF, UINT64)
-    thirty_two = ir.Const(32, UINT64)
-    statements: list[ir.Stmt] = [
-        ir.Let("i", ir.Cast(_ROW * TILE_POINTS + ir.Name("v"), UINT64)),
-        ir.Let("block", ir.Binary("shift_right", ir.Name("i", UINT64), ir.Const(2, UINT64))),
-    ]
+    place = _ROW * TILE_POINTS + _V
+    statements: list[ir.Stmt] = []
 
     def name(text: str, value: ir.Expr) -> ir.Expr:
         statements.append(ir.Let(text, value))
         return ir.Name(text, UINT64)
 
-    block = ir.Name("block", UINT64)
-    key_word = ir.Name("key", UINT64)
+    i = name("i", ir.Cast(place, UINT64))
+    block = name("block", i >> 2)
+    low, key_word = 0xFFFFFFFF, ir.Name("key", UINT64)
     x: list[ir.Expr] = [
-        name("x0", ir.Binary("and", block, low)),
-        name("x1", ir.Binary("shift_right", block, thirty_two)),
-        ir.Const(counter & 0xFFFFFFFF, UINT64),
+        name("x0", block & low),
+        name("x1", block >> 32),
+        ir.Const(counter & low, UINT64),
         ir.Const(counter >> 32, UINT64),
     ]
-    keys = [ir.Binary("and", key_word, low), ir.Binary("shift_right", key_word, thirty_two)]
+    keys = [key_word & low, key_word >> 32]
     for step in range(10):
         k = [
-            ir.Binary("and", ir.Binary("add", key, ir.Const(step * weyl, UINT64)), low)
+            (key + step * weyl) & low
             for key, weyl in zip(keys, (0x9E3779B9, 0xBB67AE85), strict=True)
         ]
-        a = name(f"a{step}", ir.Binary("mul", x[0], ir.Const(0xD2511F53, UINT64)))
-        b = name(f"b{step}", ir.Binary("mul", x[2], ir.Const(0xCD9E8D57, UINT64)))
-        high_b = ir.Binary("shift_right", b, thirty_two)
-        high_a = ir.Binary("shift_right", a, thirty_two)
+        a = name(f"a{step}", x[0] * 0xD2511F53)
+        b = name(f"b{step}", x[2] * 0xCD9E8D57)
         x = [
-            name(f"p{step}", ir.Binary("xor", ir.Binary("xor", high_b, x[1]), k[0])),
-            name(f"q{step}", ir.Binary("and", b, low)),
-            name(f"r{step}", ir.Binary("xor", ir.Binary("xor", high_a, x[3]), k[1])),
-            name(f"s{step}", ir.Binary("and", a, low)),
+            name(f"p{step}", (b >> 32) ^ x[1] ^ k[0]),
+            name(f"q{step}", b & low),
+            name(f"r{step}", (a >> 32) ^ x[3] ^ k[1]),
+            name(f"s{step}", a & low),
         ]
-    word = name("word", ir.Binary("and", ir.Name("i", UINT64), ir.Const(3, UINT64)))
+    word = name("word", i & 3)
     chosen = x[3]
     for k_word in (2, 1, 0):
-        is_it = ir.Binary("eq", word, ir.Const(k_word, UINT64))
-        chosen = ir.Select(is_it, x[k_word], chosen)
-    place = _ROW * TILE_POINTS + ir.Name("v")
+        chosen = ir.Select(ir.Binary("eq", word, ir.Const(k_word, UINT64)), x[k_word], chosen)
     statements.append(ir.Store("out0", place, ir.Cast(chosen, UINT32)))
     left = index_expr(count) - _ROW * TILE_POINTS
     stop = ir.Binary("min", left, ir.index(TILE_POINTS))
-    loop = ir.For("v", ir.index(0), stop, tuple(statements), vector=True)
-    body: ir.Block = (ir.Let("key", draft.load(seed, ir.index(0))), loop)
+    every = ir.For("v", ir.index(0), stop, tuple(statements), vector=True)
+    body: ir.Block = (ir.Let("key", draft.load(seed, ir.index(0))), every)
     return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, body)
 
 

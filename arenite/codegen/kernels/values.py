@@ -21,6 +21,7 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops.access import Guard, Index, is_elementwise, linear, sources
 from arenite.ir.ops.complex_parts import PART_OF
 from arenite.ir.ops.define import OPS
+from arenite.ir.ops.reductions import greatest, least
 
 FLOAT32, COMPLEX64 = BY_NAME["float32"], BY_NAME["complex64"]
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
@@ -57,6 +58,21 @@ def index_expr(dim: Dim) -> ir.Expr:
         else:
             total = total + term if number > 0 else total - term
     return ir.index(0) if total is None else total
+
+
+def loop(var: str, count: Dim, *body: ir.Stmt, vector: bool = True) -> ir.For:
+    """A loop over [0, count)."""
+    return ir.For(var, ir.index(0), index_expr(count), body, vector=vector)
+
+
+def neutral(op: str, dtype: DType) -> bool | int | float:
+    """What changes nothing when it is combined."""
+    if op == "and":
+        ones = -1 if dtype.kind is Kind.SIGNED else 2**dtype.bits - 1
+        return True if dtype.kind is Kind.BOOL else ones
+    if op in ("max", "min"):
+        return least(dtype) if op == "max" else greatest(dtype)
+    return {Kind.BOOL: bool, Kind.FLOAT: float}.get(dtype.kind, int)(op == "mul")
 
 
 def compute_dtype(dtype: DType) -> DType:
@@ -125,6 +141,11 @@ class Scope:
     def inner(self) -> Scope:
         return Scope(self)
 
+    def let(self, name: str, value: ir.Expr) -> ir.Name:
+        """A value under a name, from here on."""
+        self.statements.append(ir.Let(name, value))
+        return ir.Name(name, value.dtype)
+
     @property
     def block(self) -> ir.Block:
         return tuple(self.statements)
@@ -174,9 +195,9 @@ class Values:
             check_dtype(node)
             return constant(node.attr("value"), node.dtype)
         elif node.op == "size":
-            made = _cast(index_expr(node.attr("value")), node.dtype)
+            made = cast(index_expr(node.attr("value")), node.dtype)
         elif node.op == "iota":
-            made = _cast(index_expr(index[node.attr("axis")]), node.dtype)
+            made = cast(index_expr(index[node.attr("axis")]), node.dtype)
         elif (found := self._function(node, index, scope, mask)) is not None:
             operands = []
             for part in found.operands:
@@ -194,7 +215,7 @@ class Values:
             made = yield (source.node, source.index, scope, mask)
             scope.known[node, index, mask] = made
             return made
-        named = self._named(made, scope)
+        named = self.named(made, scope)
         scope.known[node, index, mask] = named
         return named
 
@@ -207,10 +228,9 @@ class Values:
             return None
         return found
 
-    def _named(self, value: ir.Expr, scope: Scope) -> ir.Expr:
-        name = self.fresh()
-        scope.statements.append(ir.Let(name, value))
-        return ir.Name(name, value.dtype)
+    def named(self, value: ir.Expr, scope: Scope, prefix: str = "t") -> ir.Expr:
+        """A name for a value, from here on in the scope."""
+        return scope.let(self.fresh(prefix), value)
 
     def _part(
         self, node: Node, k: int, index: Index, scope: Scope, mask: ir.Expr | None = None
@@ -231,7 +251,7 @@ class Values:
         """What is stored of an element, side by side."""
         if node.dtype not in PART_OF:
             return [self.at(node, index, scope)]
-        parts = [self._named(self._run(self._part(node, k, index, scope)), scope) for k in (0, 1)]
+        parts = [self.named(self._run(self._part(node, k, index, scope)), scope) for k in (0, 1)]
         if node.dtype != COMPLEX64:
             return parts
         low, high = (ir.Cast(ir.Bitcast(part, UINT32), UINT64) for part in parts)
@@ -253,10 +273,10 @@ class Values:
             if inside is None:
                 whole: ir.Expr = yield (source.node, source.index, scope, mask)
                 return whole
-            both = inside if mask is None else self._named(inside & mask, scope)
+            both = inside if mask is None else self.named(inside & mask, scope)
             value = yield (source.node, source.index, scope, both)
             if k:
-                made = self._named(made, scope)  # no select inside a select, however many there are
+                made = self.named(made, scope)  # no select inside a select, however many there are
             made = ir.Select(inside, value, made)
         return made
 
@@ -270,12 +290,11 @@ def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Ex
         inside = one if inside is None else inside & one
     if inside is None:
         return None
-    name = values.fresh("ok")
-    scope.statements.append(ir.Let(name, inside))
-    return ir.Name(name, ir.BOOL)
+    return values.named(inside, scope, "ok")
 
 
-def _cast(value: ir.Expr, dtype: DType) -> ir.Expr:
+def cast(value: ir.Expr, dtype: DType) -> ir.Expr:
+    """The value as another dtype, or as it is."""
     return value if value.dtype == dtype else ir.Cast(value, dtype)
 
 
@@ -283,16 +302,16 @@ def _apply(node: Node, operands: list[ir.Expr]) -> ir.Expr:
     """An elementwise op; small floats are computed in float32 and rounded once."""
     check_dtype(node)
     if node.op == "cast":
-        return _cast(operands[0], node.dtype)
+        return cast(operands[0], node.dtype)
     if node.op == "bitcast":
         return ir.Bitcast(operands[0], node.dtype)
     if node.op == "where":
         return ir.Select(*operands)
-    wide = [_cast(value, compute_dtype(value.dtype)) for value in operands]
+    wide = [cast(value, compute_dtype(value.dtype)) for value in operands]
     if wide[0].dtype.kind is Kind.BOOL and node.op in _BOOL_BINARY:
         made: ir.Expr = ir.Binary(_BOOL_BINARY[node.op], *wide)
     elif node.op in EXPRESSIONS:
         made = EXPRESSIONS[node.op](*wide)
     else:
         made = ir.Unary(node.op, *wide) if len(wide) == 1 else ir.Binary(node.op, *wide)
-    return _cast(made, node.dtype)
+    return cast(made, node.dtype)

@@ -6,8 +6,7 @@ parts of the formula named by Let, rare paths an If, repetitions a While.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
@@ -94,7 +93,7 @@ class _Writer:
         else:
             # The last operand first: of a select, the condition is made where it is used.
             parts = [self.write(child, known, out) for child in reversed(ir.children(expr))][::-1]
-            value = _with_children(expr, parts)
+            value = ir.with_children(expr, parts)
             if self.uses.get(id(expr), 0) > 1:
                 name = self.name(expr.dtype)
                 out.append(ir.Let(name.name, value))
@@ -145,13 +144,3 @@ def _outside(expr: ir.Iterate) -> list[Expr]:
 
     inside = [part for part in ir.walk(expr.cond, *expr.step) if changes(part)]
     return [child for part in inside for child in ir.children(part) if not changes(child)]
-
-
-#: What operands are called, in the order of `children`.
-_OPERANDS = ("cond", "a", "b", "c", "x", "index")
-
-
-def _with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
-    """The same operation of other operands."""
-    names = [name for name in _OPERANDS if hasattr(expr, name)]
-    return replace(expr, **dict(zip(names, parts, strict=True)))  # type: ignore[type-var]

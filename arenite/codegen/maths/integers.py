@@ -77,11 +77,7 @@ def _power_of_two(b: Expr) -> int | None:
 def power(x: Expr, y: Expr) -> Expr:
     """By squaring, wrapping; a negative exponent gives 0 unless the base is 1 or -1."""
     left, base, result = (ir.Name(name, x.dtype) for name in ("left", "base", "result"))
-    step = (
-        (left >> 1),
-        base * base,
-        fx.select(fx.unequal(left & 1, 0), result * base, result),
-    )
+    step = ((left >> 1), base * base, fx.select(fx.unequal(left & 1, 0), result * base, result))
     one = fx.constant(1, x)
     start = (fx.select(y < 0, 0, y) if _is_signed(x) else y, x, one)
     raised = ir.Iterate((left, base, result), start, fx.unequal(left, 0), step, result)

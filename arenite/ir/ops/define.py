@@ -55,6 +55,7 @@ class OpDef:
     attrs: Mapping[str, Check] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
     _: KW_ONLY
+    backend: str = ""  # whose kernels read its operands as they lie; "" for an op of all devices
     storage: Storage = "made"
     cost: int = 1  # of one element, beside an addition
     #: Where an element comes from; None: from the same index of every input, if it is elementwise.

@@ -106,9 +106,11 @@ def test_kernels_show_their_loops_and_their_text() -> None:
     _, kernel, _ = program.kernels
     assert kernel.device == "webgpu"
     assert "threads each" in kernel.code
-    assert "@compute @workgroup_size(128)" in kernel.llvm
+    assert "@compute @workgroup_size(128)" in kernel.source
     with pytest.raises(NotSupported, match="WGSL"):
         _ = kernel.asm
+    with pytest.raises(NotSupported, match="'webgpu' is not compiled by LLVM; `source` has"):
+        _ = kernel.llvm
 
 
 def test_a_kernel_that_writes_what_it_does_not_declare_is_named() -> None:

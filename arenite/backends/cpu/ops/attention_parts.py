@@ -61,4 +61,5 @@ define(
     operand=_operand,
     rereads=True,
     reads_views=True,
+    backend="cpu",
 )

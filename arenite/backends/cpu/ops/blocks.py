@@ -96,6 +96,7 @@ define(
     (1, 1),
     _infer_quantise,
     lambda arrays, attrs, shape, dtype: quantised(arrays[0]),
+    backend="cpu",
 )
 
 
@@ -114,7 +115,15 @@ def _pack_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return np.stack([packed_panels(one, attrs["dtype"]) for one in matrices]).reshape(shape)
 
 
-define("pack_blocks", "contraction", (1, 1), _infer_pack, _pack_reference, {"dtype": is_dtype})
+define(
+    "pack_blocks",
+    "contraction",
+    (1, 1),
+    _infer_pack,
+    _pack_reference,
+    {"dtype": is_dtype},
+    backend="cpu",
+)
 
 
 def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -167,6 +176,7 @@ define(
     reduction=_packed_reduction,
     operand=lambda node, value: "matmul_packed reads it from memory",
     multiplies_bytes=True,
+    backend="cpu",
 )
 
 
@@ -200,6 +210,7 @@ define(
     _infer_rows_of_panels,
     _rows_of_panels_reference,
     {"dtype": is_dtype, "columns": is_int, "depth": is_int},
+    backend="cpu",
 )
 
 
@@ -250,4 +261,5 @@ define(
     {"dtype": is_dtype, "columns": is_int, "choices": is_int},
     work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
     multiplies_bytes=True,
+    backend="cpu",
 )

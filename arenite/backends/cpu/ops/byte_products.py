@@ -122,6 +122,7 @@ define(
     operand=_operand,
     is_packed=True,
     multiplies_bytes=True,
+    backend="cpu",
 )
 
 
@@ -217,4 +218,5 @@ define(
     operand=_operand,
     is_packed=True,
     multiplies_bytes=True,
+    backend="cpu",
 )

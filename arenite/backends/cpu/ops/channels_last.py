@@ -159,6 +159,7 @@ define(
     reduction=_last_reduction,
     operand=packed_operand,
     is_packed=True,
+    backend="cpu",
 )
 
 
@@ -199,4 +200,5 @@ define(
     reduction=_depthwise_reduction,
     operand=runs_operand,
     is_packed=True,
+    backend="cpu",
 )

@@ -78,4 +78,5 @@ define(
     reduction=_reduction,
     operand=_operand,
     is_packed=True,
+    backend="cpu",
 )

@@ -112,4 +112,5 @@ define(
     reduction=_reduction,
     operand=runs_operand,
     is_packed=True,
+    backend="cpu",
 )
