@@ -272,7 +272,7 @@ def _given(graph: Graph, inputs: Mapping[str, Array] | Sequence[Array]) -> list[
 
 
 def _named(node: Node) -> str:
-    return f"{node.attr('name')!r} ({typed(node.shape, node.dtype)})"
+    return f"{node.attr('name')!r} ({node.type_text})"
 
 
 def _evaluated(value: object, bindings: Mapping[str, int]) -> object:

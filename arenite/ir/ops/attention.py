@@ -22,7 +22,7 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, exact_quotient
 from arenite.ir.element import rounded
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import is_readable_in_place
 from arenite.ir.ops.define import (
     BOOL,
@@ -88,8 +88,7 @@ def _need_dtypes(given: Operands) -> None:
             need_kind("attention", node, FLOAT)
         elif node.dtype != _INT8:
             raise TypeMismatch(
-                f"attention: keys and values that have scales are int8, not "
-                f"{typed(node.shape, node.dtype)}"
+                f"attention: keys and values that have scales are int8, not {node.type_text}"
             )
     if k.dtype != v.dtype:
         raise TypeMismatch(f"attention: dtypes {k.dtype} and {v.dtype} of keys and values differ")

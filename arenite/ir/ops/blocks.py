@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from arenite.dtype import DType, float32
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     INT64,
     Array,
@@ -58,13 +58,11 @@ def need_weights(op: str, w: Node, attrs: Attrs, *, may_be_many: bool = False) -
     if not w.dtype.is_block:
         raise TypeMismatch(f"{op}: {w.dtype} is no block-quantised type")
     if w.dtype != attrs["dtype"]:
-        raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {typed(w.shape, w.dtype)}")
+        raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {w.type_text}")
     is_known = all(isinstance(size, int) and size > 0 for size in w.shape)
     if not is_known or (w.ndim != 2 and not (w.ndim == 3 and may_be_many)):
         sizes = "two or three" if may_be_many else "two"
-        raise ShapeMismatch(
-            f"{op} takes weights of {sizes} known sizes, not {typed(w.shape, w.dtype)}"
-        )
+        raise ShapeMismatch(f"{op} takes weights of {sizes} known sizes, not {w.type_text}")
     need_whole_blocks(op, w)
 
 
@@ -118,8 +116,7 @@ def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("matmul_blocks", "x", x, float32)
     if x.ndim < 2 or x.shape[-1] != w.shape[1]:
         raise ShapeMismatch(
-            f"matmul_blocks: {typed(x.shape, x.dtype)} by {typed(w.shape, w.dtype)}: the last axes "
-            "are not equal"
+            f"matmul_blocks: {x.type_text} by {w.type_text}: the last axes are not equal"
         )
     return (*x.shape[:-1], w.shape[0]), float32
 

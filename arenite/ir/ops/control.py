@@ -148,13 +148,9 @@ def is_never(condition: Node) -> bool:
 
 def need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> None:
     if node.dtype != dtype:
-        raise TypeMismatch(
-            f"{what} is {typed(node.shape, node.dtype)}, not {typed(shape, dtype)}: another dtype"
-        )
+        raise TypeMismatch(f"{what} is {node.type_text}, not {typed(shape, dtype)}: another dtype")
     if node.shape != tuple(shape):
-        raise ShapeMismatch(
-            f"{what} is {typed(node.shape, node.dtype)}, not {typed(shape, dtype)}: another shape"
-        )
+        raise ShapeMismatch(f"{what} is {node.type_text}, not {typed(shape, dtype)}: another shape")
 
 
 def _infer_if(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -239,7 +235,7 @@ def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, count = inputs
     need_type("cut: the count", count, (), INT64)
     if not x.ndim:
-        raise ShapeMismatch(f"cut: {typed(x.shape, x.dtype)} has no rows")
+        raise ShapeMismatch(f"cut: {x.type_text} has no rows")
     if attrs["size"].low != 0 or attrs["size"].high < bounds(x.shape[0])[1]:
         raise InvalidArgument(f"cut: {attrs['size']} does not reach from 0 to {x.shape[0]}")
     return (attrs["size"], *x.shape[1:]), x.dtype

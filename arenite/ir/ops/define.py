@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node, Shape, intern, typed, with_inputs
+from arenite.ir.node import Node, Shape, intern, with_inputs
 
 if TYPE_CHECKING:
     from arenite.ir.ops.access import Index, Reduction, Source
@@ -194,18 +194,18 @@ def one_of(*choices: str) -> Check:
 def need_kind(op: str, node: Node, kinds: tuple[Kind, ...]) -> None:
     if node.dtype.kind not in kinds:
         wanted = ", ".join(kind.value for kind in kinds)
-        raise TypeMismatch(f"{op} takes {wanted}, not {typed(node.shape, node.dtype)}")
+        raise TypeMismatch(f"{op} takes {wanted}, not {node.type_text}")
 
 
 def need_dtype(op: str, what: str, node: Node, dtype: DType) -> None:
     if node.dtype != dtype:
-        raise TypeMismatch(f"{op}: {what} must be {dtype}, not {typed(node.shape, node.dtype)}")
+        raise TypeMismatch(f"{op}: {what} must be {dtype}, not {node.type_text}")
 
 
 def need_axis(op: str, axis: int, node: Node) -> None:
     if not 0 <= axis < node.ndim:
         raise ShapeMismatch(
-            f"{op}: axis {axis} is not within 0..{node.ndim - 1} of {typed(node.shape, node.dtype)}"
+            f"{op}: axis {axis} is not within 0..{node.ndim - 1} of {node.type_text}"
         )
 
 

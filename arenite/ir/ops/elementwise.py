@@ -16,7 +16,7 @@ import numpy as np
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     ANY,
     BITS,
@@ -47,14 +47,10 @@ def _need_alike(op: str, inputs: tuple[Node, ...]) -> None:
     for other in inputs[1:]:
         if other.dtype != first.dtype:
             raise TypeMismatch(
-                f"{op}: dtypes differ: {typed(first.shape, first.dtype)} and "
-                f"{typed(other.shape, other.dtype)}; cast one of them"
+                f"{op}: dtypes differ: {first.type_text} and {other.type_text}; cast one of them"
             )
         if other.shape != first.shape:
-            raise ShapeMismatch(
-                f"{op}: shapes differ: {typed(first.shape, first.dtype)} and "
-                f"{typed(other.shape, other.dtype)}"
-            )
+            raise ShapeMismatch(f"{op}: shapes differ: {first.type_text} and {other.type_text}")
 
 
 def _elementwise(
@@ -247,7 +243,7 @@ def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     target: DType = attrs["dtype"]
     if x.dtype.is_block or target.is_block or x.dtype.bits != target.bits:
         raise TypeMismatch(
-            f"bitcast keeps the bits of an element: {typed(x.shape, x.dtype)} has {x.dtype.bits}, "
+            f"bitcast keeps the bits of an element: {x.type_text} has {x.dtype.bits}, "
             f"{target} {target.bits}"
         )
     return x.shape, target

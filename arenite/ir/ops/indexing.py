@@ -22,7 +22,7 @@ from arenite.dtype import DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
 from arenite.ir.element import rounded, widened
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     INT64,
     NUMBER,
@@ -75,7 +75,7 @@ def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
         a != b for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)) if i != axis
     ):
         raise ShapeMismatch(
-            f"{op}: indices of shape {indices.shape} differ from {typed(data.shape, data.dtype)} "
+            f"{op}: indices of shape {indices.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
         )
 
@@ -165,13 +165,12 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         a != b for i, (a, b) in enumerate(zip(data.shape, rows.shape, strict=True)) if i != axis
     ):
         raise ShapeMismatch(
-            f"update_slice: rows of shape {rows.shape} differ from {typed(data.shape, data.dtype)} "
+            f"update_slice: rows of shape {rows.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
         )
     if bounds(rows.shape[axis])[0] > bounds(data.shape[axis])[1]:
         raise ShapeMismatch(
-            f"update_slice: {rows.shape[axis]} rows do not fit on axis {axis} of "
-            f"{typed(data.shape, data.dtype)}"
+            f"update_slice: {rows.shape[axis]} rows do not fit on axis {axis} of {data.type_text}"
         )
     return data.shape, data.dtype
 

@@ -25,7 +25,7 @@ from typing import Any
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, evaluate, variables
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.control import Region, is_found, is_region, need_type
 from arenite.ir.ops.define import (
     BOOL,
@@ -192,16 +192,14 @@ def _infer_growing_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 def _need_alike(what: str, node: Node, wanted: Node, free: Sequence[Found]) -> None:
     """One type, but for sizes of `wanted` that are free."""
-    shape = typed(node.shape, node.dtype)
+    shape = node.type_text
     if node.dtype != wanted.dtype:
         raise TypeMismatch(f"growing_loop: {what} is {shape}, not {wanted.dtype}: another dtype")
     if node.ndim != wanted.ndim or any(
         size != other and other not in free
         for size, other in zip(node.shape, wanted.shape, strict=True)
     ):
-        raise ShapeMismatch(
-            f"growing_loop: {what} is {shape}, not {typed(wanted.shape, wanted.dtype)}"
-        )
+        raise ShapeMismatch(f"growing_loop: {what} is {shape}, not {wanted.type_text}")
 
 
 def _infer_specialize(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:

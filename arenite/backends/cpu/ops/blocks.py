@@ -33,7 +33,7 @@ from arenite.backends.cpu.ops.block_forms import (
 from arenite.dtype import DType, float32, uint8
 from arenite.errors import ShapeMismatch
 from arenite.ir.dim import product
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.blocks import need_weights, quantised_runs
 from arenite.ir.ops.define import (
@@ -85,7 +85,7 @@ def _infer_quantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("quantise_blocks", "x", x, float32)
     if x.ndim < 1 or not isinstance(x.shape[-1], int) or x.shape[-1] % BLOCK != 0:
         raise ShapeMismatch(
-            f"quantise_blocks takes rows of whole runs of {BLOCK}, not {typed(x.shape, x.dtype)}"
+            f"quantise_blocks takes rows of whole runs of {BLOCK}, not {x.type_text}"
         )
     return (*x.shape[:-1], x.shape[-1] // BLOCK * RUN_WORDS), INT32
 
@@ -125,7 +125,7 @@ def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
     if x.ndim < 2 or columns < 1 or depth < 1 or panels.shape != wanted:
         raise ShapeMismatch(
-            f"matmul_packed: {typed(x.shape, x.dtype)} by panels {panels.shape}: {columns} columns "
+            f"matmul_packed: {x.type_text} by panels {panels.shape}: {columns} columns "
             f"of {attrs['dtype']} have panels {wanted}"
         )
     return (*x.shape[:-1], columns), float32
@@ -216,7 +216,7 @@ def _infer_packed_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
     if panels.ndim != 3 or panels.shape[1:] != wanted or order.shape != chosen.shape:
         raise ShapeMismatch(
-            f"matmul_packed_experts: {typed(runs.shape, runs.dtype)} by panels {panels.shape}, "
+            f"matmul_packed_experts: {runs.type_text} by panels {panels.shape}, "
             f"order {order.shape}, chosen {chosen.shape}: {columns} columns of {attrs['dtype']} "
             f"have panels {wanted}"
         )

@@ -28,7 +28,7 @@ from arenite.backends.cpu.ops.channels_last import (
 from arenite.backends.cpu.ops.panels import product_shape
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     INT32,
@@ -65,7 +65,7 @@ def unsigned(a: Node) -> Node:
 
 def _need_bytes(op: str, a: Node, panels: Node) -> None:
     if a.dtype not in (UINT8, INT8):
-        found = typed(a.shape, a.dtype)
+        found = a.type_text
         raise TypeMismatch(f"{op}: the first operand must be bytes, not {found}")
     need_dtype(op, "panels", panels, INT8)
 
