@@ -29,12 +29,12 @@ from arenite.ir.ops.define import (
     FLOAT,
     Array,
     Attrs,
+    Checks,
     Inferred,
     Sizes,
+    at_least,
     define,
-    is_bool,
     is_dim,
-    is_int,
     is_number,
     need_kind,
 )
@@ -73,10 +73,6 @@ def heads_a_group(q: Node, k: Node) -> Dim:
     heads = exact_quotient(q.shape[-3], k.shape[-3])
     assert heads is not None
     return heads
-
-
-def _is_not_negative(value: object) -> bool:
-    return is_int(value) and bool(value >= 0)  # type: ignore[operator]
 
 
 def _need_dtypes(given: Operands) -> None:
@@ -182,7 +178,7 @@ def _attention_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype:
     return rounded(weights @ v / np.where(total == 0, 1, total), dtype)
 
 
-ATTRS = {"scale": is_number, "causal": is_bool, "offset": is_dim, "window": _is_not_negative}
+ATTRS: Checks = {"scale": is_number, "causal": bool, "offset": is_dim, "window": at_least(0)}
 
 
 def attention_work(node: Node) -> tuple[Shape, int]:

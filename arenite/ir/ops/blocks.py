@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     make,
     need_dtype,
 )
@@ -90,7 +89,7 @@ define(
     (1, 1),
     _infer_dequantise,
     _dequantise_reference,
-    {"dtype": is_dtype},
+    {"dtype": DType},
 )
 
 
@@ -107,7 +106,7 @@ def _rows_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return dequantised(raw[indices], attrs["dtype"], shape)
 
 
-define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dtype": is_dtype})
+define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dtype": DType})
 
 
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -144,6 +143,4 @@ def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     return (as_quantised(x) @ weights.T).astype(np.float32)
 
 
-define(
-    "matmul_blocks", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"dtype": is_dtype}
-)
+define("matmul_blocks", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"dtype": DType})

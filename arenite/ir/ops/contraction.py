@@ -28,7 +28,6 @@ from arenite.ir.ops.define import (
     Sizes,
     broadcast,
     define,
-    is_bool,
     need_kind,
 )
 
@@ -109,6 +108,6 @@ define(
     (2, 2),
     _infer_matmul,
     _matmul_reference,
-    {"transpose_a": is_bool, "transpose_b": is_bool},
+    {"transpose_a": bool, "transpose_b": bool},
     reduction=_matmul_reduction,
 )

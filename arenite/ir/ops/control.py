@@ -40,8 +40,6 @@ from arenite.ir.ops.define import (
     Sizes,
     define,
     is_dims,
-    is_dtype,
-    is_int,
     make,
 )
 from arenite.ir.ops.sources import check_sizes
@@ -249,33 +247,25 @@ def _in_its_graph(*_: Any) -> Array:
     raise InvalidArgument("control flow has a meaning in the run of its graph alone: ir.evaluate")
 
 
-def is_region(value: object) -> bool:
-    return isinstance(value, Region)
-
-
-def is_found(value: object) -> bool:
-    return isinstance(value, Found)
-
-
 define(
     "parameter",
     "source",
     (0, 0),
     _infer_parameter,
     _in_its_graph,
-    {"number": is_int, "shape": is_dims, "dtype": is_dtype},
+    {"number": int, "shape": is_dims, "dtype": DType},
     lambda node: (),
     storage="given",
 )
 define("if", "control", (3, 3), _infer_if, _if_reference)
-define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True)
+define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": Found}, is_construct=True)
 define(
     "branch",
     "control",
     (1, None),
     _infer_branch,
     _in_its_graph,
-    {"then": is_region, "otherwise": is_region, "index": is_int},
+    {"then": Region, "otherwise": Region, "index": int},
     is_construct=True,
 )
 define(
@@ -284,7 +274,7 @@ define(
     (2, None),
     _infer_loop,
     _in_its_graph,
-    {"body": is_region, "carried": is_int, "index": is_int},
+    {"body": Region, "carried": int, "index": int},
     operand=_loop_operand,
     is_construct=True,
 )

@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     need_dtype,
     need_kind,
 )
@@ -235,7 +234,7 @@ def _cast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype})
+define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": DType})
 
 
 def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -253,4 +252,4 @@ def _bitcast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: D
     return reinterpreted(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})
+define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": DType})

@@ -24,7 +24,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     make,
     need_dtype,
 )
@@ -83,6 +82,6 @@ define(
     (3, 3),
     _infer_experts,
     _experts_reference,
-    {"dtype": is_dtype},
+    {"dtype": DType},
     work=lambda node: (node.shape, 2 * bounds(node.inputs[0].shape[-1])[1]),
 )

@@ -18,7 +18,7 @@ from arenite.dtype import DType
 from arenite.errors import HostCallFailed, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims, is_dtype
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims
 from arenite.ir.ops.sources import check_sizes
 
 
@@ -47,10 +47,6 @@ class HostFunction:
         return f"HostFunction({self.name})"
 
 
-def _is_host_function(value: object) -> bool:
-    return isinstance(value, HostFunction)
-
-
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     for dtype in (*(value.dtype for value in inputs), attrs["dtype"]):
         if not dtype.has_numpy:
@@ -69,6 +65,6 @@ define(
     (0, None),
     _infer,
     _reference,
-    {"function": _is_host_function, "shape": is_dims, "dtype": is_dtype},
+    {"function": HostFunction, "shape": is_dims, "dtype": DType},
     is_construct=True,
 )

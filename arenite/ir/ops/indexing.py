@@ -32,8 +32,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_bool,
-    is_int,
     need_axis,
     need_dtype,
     need_kind,
@@ -63,9 +61,7 @@ def _gather_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     return np.take(data, indices, axis=attrs["axis"])
 
 
-define(
-    "gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}, chooses=True
-)
+define("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": int}, chooses=True)
 
 
 def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
@@ -100,7 +96,7 @@ define(
     (2, 2),
     _infer_gather_elements,
     _gather_elements_reference,
-    {"axis": is_int},
+    {"axis": int},
     chooses=True,
 )
 
@@ -149,7 +145,7 @@ define(
     (3, 3),
     _infer_scatter,
     _scatter_reference,
-    {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
+    {"axis": int, "reduction": one_of("none", "add", "mul", "min", "max")},
 )
 
 
@@ -197,7 +193,7 @@ define(
     (3, 3),
     _infer_update_slice,
     _update_slice_reference,
-    {"axis": is_int},
+    {"axis": int},
     chooses=True,
 )
 
@@ -225,7 +221,7 @@ def _sort_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return np.take_along_axis(arrays[0], places, axis=attrs["axis"])
 
 
-_SORT_ATTRS = {"axis": is_int, "descending": is_bool}
+_SORT_ATTRS = {"axis": int, "descending": bool}
 
 define("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS, cost=256, chooses=True)
 define(

@@ -32,7 +32,6 @@ from arenite.ir.ops.define import (
     define,
     is_dim_pairs,
     is_dims,
-    is_int,
     is_ints,
     is_number,
     need_axes,
@@ -94,7 +93,7 @@ define(
     (2, 2),
     _infer_front,
     lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
-    {"axis": is_int},
+    {"axis": int},
     lambda node: ((0, node.inputs[0].nbytes), (0, 0)),
     sources=_front_sources,
 )
@@ -328,7 +327,7 @@ define(
     (1, None),
     _infer_concat,
     lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
-    {"axis": is_int},
+    {"axis": int},
     sources=_concat_sources,
     is_pieced=True,
 )

@@ -22,7 +22,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     need_dtype,
 )
 
@@ -121,4 +120,4 @@ def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, dtype
 
 
-define("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": is_dtype})
+define("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": DType})

@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_int,
     is_ints,
     need_axes,
     need_axis,
@@ -131,7 +130,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
         (1, 1),
         infer,
         reference,
-        {"axis": is_int},
+        {"axis": int},
         reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
         chooses=True,
     )
@@ -162,7 +161,7 @@ def _scan(
     def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axis"])), dtype)
 
-    define(name, "scan", (1, 1), infer, reference, {"axis": is_int}, chooses=chooses)
+    define(name, "scan", (1, 1), infer, reference, {"axis": int}, chooses=chooses)
 
 
 _scan("cumsum", NUMBER, _accumulate(np.cumsum))

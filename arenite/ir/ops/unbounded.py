@@ -26,7 +26,7 @@ from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, evaluate, variables
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.control import Region, is_found, is_region, need_type
+from arenite.ir.ops.control import Region, need_type
 from arenite.ir.ops.define import (
     BOOL,
     INT64,
@@ -35,9 +35,8 @@ from arenite.ir.ops.define import (
     Inferred,
     define,
     is_dims,
-    is_dtype,
-    is_int,
     make,
+    tuple_of,
 )
 from arenite.ir.ops.sources import check_sizes
 
@@ -217,23 +216,9 @@ def _in_its_graph(*_: Any) -> Array:
     raise InvalidArgument("what has no bound has a meaning in the run of its graph alone")
 
 
-def _is_sizes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_found, value))
+_ARE_SIZES, _ARE_SHAPES = tuple_of(Found), tuple_of(is_dims)
 
-
-def _is_shapes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_dims, value))
-
-
-def _is_dtypes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_dtype, value))
-
-
-def _is_specialization(value: object) -> bool:
-    return isinstance(value, Specialization)
-
-
-define("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": is_found})
+define("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": Found})
 define(
     "growing_loop",
     "control",
@@ -241,12 +226,12 @@ define(
     _infer_growing_loop,
     _in_its_graph,
     {
-        "body": is_region,
-        "carried": is_int,
-        "entering": _is_sizes,
-        "shapes": _is_shapes,
-        "sizes": _is_sizes,
-        "index": is_int,
+        "body": Region,
+        "carried": int,
+        "entering": _ARE_SIZES,
+        "shapes": _ARE_SHAPES,
+        "sizes": _ARE_SIZES,
+        "index": int,
     },
 )
 define(
@@ -256,11 +241,11 @@ define(
     _infer_specialize,
     _in_its_graph,
     {
-        "function": _is_specialization,
-        "n_values": is_int,
-        "shapes": _is_shapes,
-        "dtypes": _is_dtypes,
-        "sizes": _is_sizes,
-        "index": is_int,
+        "function": Specialization,
+        "n_values": int,
+        "shapes": _ARE_SHAPES,
+        "dtypes": tuple_of(DType),
+        "sizes": _ARE_SIZES,
+        "index": int,
     },
 )

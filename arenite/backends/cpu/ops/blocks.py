@@ -44,8 +44,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
-    is_int,
     need_dtype,
 )
 from arenite.ir.ops.experts import chosen_products
@@ -114,7 +112,7 @@ def _pack_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return np.stack([packed_panels(one, attrs["dtype"]) for one in matrices]).reshape(shape)
 
 
-define("pack_blocks", "contraction", (1, 1), _infer_pack, _pack_reference, {"dtype": is_dtype})
+define("pack_blocks", "contraction", (1, 1), _infer_pack, _pack_reference, {"dtype": DType})
 
 
 def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -163,7 +161,7 @@ define(
     (2, 2),
     _infer_packed,
     _packed_reference,
-    {"dtype": is_dtype, "columns": is_int},
+    {"dtype": DType, "columns": int},
     reduction=_packed_reduction,
     operand=lambda node, value: "matmul_packed reads it from memory",
     multiplies_bytes=True,
@@ -199,7 +197,7 @@ define(
     (2, 2),
     _infer_rows_of_panels,
     _rows_of_panels_reference,
-    {"dtype": is_dtype, "columns": is_int, "depth": is_int},
+    {"dtype": DType, "columns": int, "depth": int},
 )
 
 
@@ -247,7 +245,7 @@ define(
     (4, 4),
     _infer_packed_experts,
     _packed_experts_reference,
-    {"dtype": is_dtype, "columns": is_int, "choices": is_int},
+    {"dtype": DType, "columns": int, "choices": int},
     work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
     multiplies_bytes=True,
 )
