@@ -85,7 +85,7 @@ class _PackedBuilder(Builder):
             depth=ir.index(self.n_deep),
             n_columns=index_expr(self.column.size),
             blocks=index_expr(blocks),
-            blocks_a_tile=together if isinstance(together, int) else index_expr(together),
+            blocks_a_tile=together,
             place=place,
             lanes=shape.lanes,
             columns=shape.columns,

@@ -106,6 +106,11 @@ class ConvLoops(Builder):
         return [*((f"deep{k}", side) for k, side in enumerate(self.deep)), ("line", self.block)]
 
     @property
+    def n_images(self) -> Dim:
+        """How often there are lines: images, and places along the deep sides."""
+        return product([*(size for _, size in self.images), *(side.places for side in self.deep)])
+
+    @property
     def batch(self) -> tuple[str, ...]:
         """What a function must be told beside pixel and channel."""
         taps = [f"{name}_taps" for name, side in self.clipped if side.is_padded]
