@@ -29,8 +29,8 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum
-from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, substitute
+from arenite.ir.ops.access import coefficient, linear, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: What reading a weight counts as, in multiplications of bytes.

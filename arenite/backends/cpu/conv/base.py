@@ -28,7 +28,7 @@ from arenite.codegen.kernels.build import Builder
 from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product, substitute
 from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     Index,
@@ -39,7 +39,6 @@ from arenite.ir.ops.access import (
     reshaped_index,
     sources,
     space_vars,
-    substitute,
 )
 from arenite.schedule.kernel import Kernel, outer_index
 
