@@ -254,7 +254,6 @@ define(
     _infer_parameter,
     _in_its_graph,
     {"number": int, "shape": is_dims, "dtype": DType},
-    lambda node: (),
     storage="given",
 )
 define("if", "control", (3, 3), _infer_if, _if_reference)

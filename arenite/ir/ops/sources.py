@@ -112,10 +112,6 @@ def _never(*_: Any) -> Array:
     raise InvalidArgument("an input has no value of its own; it is given when the graph is run")
 
 
-def _reads_nothing(node: Node) -> tuple[()]:
-    return ()
-
-
 define(
     "input",
     "source",
@@ -123,7 +119,6 @@ define(
     _infer_typed,
     _never,
     {"name": str, "index": int, "shape": is_dims, "dtype": DType},
-    _reads_nothing,
     storage="given",
 )
 define(
@@ -133,7 +128,6 @@ define(
     lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["data"].array,
     {"data": ConstantData},
-    _reads_nothing,
     storage="constant",
 )
 define(
@@ -143,7 +137,6 @@ define(
     lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["source"].array(),
     {"source": BufferSource},
-    _reads_nothing,
     storage="constant",
 )
 
@@ -169,8 +162,7 @@ define(
     _infer_state,
     _never,
     {"name": str, "shape": is_dims, "dtype": DType, "copies": int},
-    _reads_nothing,
-    {"copies": 1},
+    defaults={"copies": 1},
     storage="given",
 )
 
@@ -186,7 +178,6 @@ define(
     _infer_typed,
     _full_reference,
     {"value": is_number, "shape": is_dims, "dtype": DType},
-    _reads_nothing,
     storage="made up",
     keeps_order=True,
 )
@@ -205,7 +196,6 @@ define(
     _infer_size,
     lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
     {"value": is_dim, "dtype": DType},
-    _reads_nothing,
     storage="made up",
 )
 
@@ -234,7 +224,6 @@ define(
     _infer_iota,
     _iota_reference,
     {"axis": int, "shape": is_dims, "dtype": DType},
-    _reads_nothing,
     storage="made up",
 )
 
