@@ -212,6 +212,12 @@ def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
         raise ShapeMismatch(f"{op}: axes {tuple(axes)} name an axis twice")
 
 
+def differ_elsewhere(a: Node, b: Node, axis: int) -> bool:
+    """Whether two shapes differ on another axis than one, or in their number."""
+    rest_a, rest_b = ((*x.shape[:axis], *x.shape[axis + 1 :]) for x in (a, b))
+    return a.ndim != b.ndim or rest_a != rest_b
+
+
 def broadcast(op: str, *shapes: Shape) -> Shape:
     """NumPy's rule: aligned at the end, a size of 1 stretches."""
     if shapes and shapes.count(shapes[0]) == len(shapes):

@@ -32,6 +32,7 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
+    differ_elsewhere,
     need_axis,
     need_dtype,
     need_kind,
@@ -67,9 +68,7 @@ define("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": 
 def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
     need_dtype(op, "indices", indices, INT64)
     need_axis(op, axis, data)
-    if indices.ndim != data.ndim or any(
-        a != b for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)) if i != axis
-    ):
+    if differ_elsewhere(data, indices, axis):
         raise ShapeMismatch(
             f"{op}: indices of shape {indices.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
@@ -157,9 +156,7 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("update_slice", "the start", start, INT64)
     if start.shape != ():
         raise ShapeMismatch(f"update_slice: the start is one number, not of shape {start.shape}")
-    if rows.ndim != data.ndim or any(
-        a != b for i, (a, b) in enumerate(zip(data.shape, rows.shape, strict=True)) if i != axis
-    ):
+    if differ_elsewhere(data, rows, axis):
         raise ShapeMismatch(
             f"update_slice: rows of shape {rows.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"

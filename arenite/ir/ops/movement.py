@@ -30,6 +30,7 @@ from arenite.ir.ops.define import (
     Interval,
     Sizes,
     define,
+    differ_elsewhere,
     is_dim_pairs,
     is_dims,
     is_ints,
@@ -296,11 +297,7 @@ def _infer_concat(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     for other in others:
         if other.dtype != first.dtype:
             raise TypeMismatch(f"concat: dtypes {first.dtype} and {other.dtype} differ")
-        if other.ndim != first.ndim or any(
-            a != b
-            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
-            if i != axis
-        ):
+        if differ_elsewhere(first, other, axis):
             raise ShapeMismatch(
                 f"concat: shapes {first.shape} and {other.shape} differ elsewhere than on axis "
                 f"{axis}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from arenite.dtype import DType
@@ -38,6 +38,7 @@ from arenite.ir.ops.define import (
     make,
     tuple_of,
 )
+from arenite.ir.ops.host import NamedFunction
 from arenite.ir.ops.sources import check_sizes
 
 #: More elements than any memory has: a size of this bound has none.
@@ -51,21 +52,10 @@ _numbers = itertools.count(1)
 _counted: weakref.WeakKeyDictionary[Node, Found] = weakref.WeakKeyDictionary()
 
 
-class Specialization:
-    """A function of values and nodes that gives nodes; equal only to itself."""
+class Specialization(NamedFunction):
+    """A function of values and nodes that gives nodes."""
 
-    __slots__ = ("function", "name")
-
-    def __init__(
-        self,
-        function: Callable[[Sequence[Array], Sequence[Node]], Sequence[Node]],
-        name: str | None = None,
-    ) -> None:
-        self.function = function
-        self.name = name or getattr(function, "__qualname__", type(function).__name__)
-
-    def __repr__(self) -> str:
-        return f"Specialization({self.name})"
+    __slots__ = ()
 
 
 def any_size() -> Found:

@@ -8,17 +8,15 @@ from __future__ import annotations
 from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.meaning import tile_body
 from arenite.backends.cpu.gemm.blocking import (
-    LATER_HEIGHTS,
     LATER_ROWS,
     MOST_TILES,
     TILE_WORK,
     Cut,
-    GemvCut,
 )
 from arenite.backends.cpu.gemm.build import NO_COLUMN, NO_ROW, SHORT_OPS, Factor, ProductAxes
 from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
-from arenite.backends.cpu.gemm.rows import even_heights
+from arenite.backends.cpu.gemm.rows import any_heights, even_heights
 from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, epilogue_ops
 from arenite.backends.cpu.gemm.tile import lanes_of
 from arenite.backends.cpu.ops.block_forms import LANES, PANEL, form_of
@@ -136,24 +134,12 @@ class _PackedBuilder(Builder):
         if work * 2 > TILE_WORK and others == 1:
             wanted = max(2, wanted)
         chunk = -(-groups // min(wanted, groups))
-        return Cut(
-            lanes,
-            columns,
-            self._heights(block_rows, tallest),
-            GemvCut(0, "stream", 1, 1),
-            (),
-            False,
-            1,
-            block_rows,
-            chunk * width,
-            1,
-        )
+        return Cut(lanes, columns, self._heights(block_rows, tallest), block_rows, chunk * width)
 
     def _heights(self, block_rows: int, tallest: int) -> tuple[int, ...]:
         if isinstance(self.row.size, int):
             return even_heights([block_rows, self.row.size % block_rows], tallest)
-        lower = [height for height in LATER_HEIGHTS if height < tallest]
-        return (tallest, *lower)
+        return any_heights(tallest)
 
 
 BUILDERS = {"matmul_packed": build_packed}

@@ -20,7 +20,7 @@ from arenite.backends.cpu.gemm.driver import Driver
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import Details, MicroKernel, Operand
-from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
+from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, prefetch, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.backends.cpu.ops.block_forms import (
@@ -125,11 +125,8 @@ class BlocksTile:
     def _prefetch(self, at: str) -> None:
         """Have the same block of the next panel brought near while this one is multiplied."""
         b, form = self.builder, self.form
-        b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        nbytes = form.shared_nbytes // form.blocks
-        for line in range(0, nbytes, LINE_NBYTES):
-            where = b.offset(at, self.blocks.panel_nbytes + line)
-            b.emit_void(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 2, i32 1)")
+        for line in range(0, form.shared_nbytes // form.blocks, LINE_NBYTES):
+            prefetch(b, b.offset(at, self.blocks.panel_nbytes + line))
 
     def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
         """Bytes before the scales, codes and numbers of the tile's first column."""

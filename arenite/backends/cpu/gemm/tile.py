@@ -178,11 +178,11 @@ def moved(b: Builder, pointer: str, nbytes: Vec | int) -> str:
     return b.emit_pointer(f"getelementptr i8, ptr {pointer}, i64 {nbytes.text}")
 
 
-def prefetch(b: Builder, pointer: str, is_near: bool = False) -> None:
+def prefetch(b: Builder, pointer: str, is_near: bool = False, is_written: bool = False) -> None:
     """Have a line brought into the second cache, or the first; it need not be there to be read."""
-    locality = 3 if is_near else 2
     b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    b.emit_void(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {locality}, i32 1)")
+    kind = f"i32 {int(is_written)}, i32 {3 if is_near else 2}, i32 1"
+    b.emit_void(f"call void @llvm.prefetch.p0(ptr {pointer}, {kind})")
 
 
 def load_wide(
