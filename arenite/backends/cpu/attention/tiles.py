@@ -92,12 +92,11 @@ class ScoreTile:
             b,
             Tile(self.rows, self.columns, self.lanes),
             Dot(self.dtype, self.dtype, self.dtype),
-            k,
-            queries,
-            lambda row: line * row,
+            line,
             lambda column: column * self.lanes * nbytes,
             [KLoop(b.constant(count, I64), *strides)],
-            [None] * self.columns,
+            a_pointer=k,
+            b_pointer=queries,
         )
         return [one for row in sums for one in row]
 
@@ -131,12 +130,11 @@ class MixTile:
             b,
             Tile(self.rows, self.columns, self.lanes),
             Dot(self.dtype, self.dtype, self.dtype),
-            "%v",
-            "%weights",
-            lambda row: line * row,
+            line,
             lambda column: column * vector,
             [KLoop(Vec(b, "%count", I64), step, panel)],
-            [None] * self.columns,
+            a_pointer="%v",
+            b_pointer="%weights",
         )
         t = register_type(self.dtype, self.lanes)
         factors = [

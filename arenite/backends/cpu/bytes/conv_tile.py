@@ -40,7 +40,7 @@ class BytesTile(ConvTile):
     def _word_tile(self, shape: Tile) -> WordTile:
         line = self.function.nbytes(self.product.a.line, self.product.a)
         is_signed = self.product.a.dtype == INT8
-        return WordTile(self.builder, shape, lambda row: line * row, self._column_offset, is_signed)
+        return WordTile(self.builder, shape, line, self._column_offset, is_signed)
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)

@@ -61,12 +61,12 @@ class WordTile:
         self,
         b: Builder,
         tile: Tile,
-        row_offset: Callable[[int], Vec | int],
+        a_line: Vec | int,
         column_offset: Callable[[int], int],
         is_signed: bool,
     ) -> None:
         self.b, self.tile = b, tile
-        self.rows = [row_offset(row) for row in range(tile.rows)]
+        self.rows = [a_line * row for row in range(tile.rows)]
         self.columns = [column_offset(column) for column in range(tile.columns)]
         self.types = [VType("i", 32, lanes) for lanes in tile.widths]
         self.dot = word_dot(b.target)

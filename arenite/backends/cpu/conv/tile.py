@@ -55,13 +55,10 @@ class ConvTile:
             self.builder,
             shape,
             self.dot,
-            "%a",
-            "%b",
-            lambda row: line * row,
+            line,
             self._column_offset,
             k_loops(self.function, self.conv.loops),
-            [None] * columns,
-            prefetch_rows(self.function, rows, self._depth()),
+            beside=prefetch_rows(self.function, rows, self._depth()),
             start=self._start(shape, is_masked),
             summing=self._in_blocks(shape, len(self.conv.loops)),
         )
@@ -96,10 +93,7 @@ class ConvTile:
     def _step(self, shape: Tile) -> Step:
         """What a tile does in a step of K."""
         line = self.function.nbytes(self.product.a.line, self.product.a)
-        masks = [None] * shape.columns
-        return tile_step(
-            self.builder, shape, self.dot, lambda row: line * row, self._column_offset, masks
-        )
+        return tile_step(self.builder, shape, self.dot, line, self._column_offset)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
