@@ -162,7 +162,7 @@ def _if_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType)
     return arrays[1] if arrays[0] else arrays[2]
 
 
-def _need_index(op: str, index: int, count: int) -> None:
+def need_index(op: str, index: int, count: int) -> None:
     if not 0 <= index < count:
         raise InvalidArgument(f"{op}: result {index} of {count}")
 
@@ -179,7 +179,7 @@ def _infer_branch(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             "other"
         )
     index = attrs["index"]
-    _need_index("branch", index, len(then.results))
+    need_index("branch", index, len(then.results))
     made = then.results[index]
     need_type("branch: the other result", otherwise.results[index], made.shape, made.dtype)
     return made.shape, made.dtype
@@ -212,7 +212,7 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     for k, (first, following) in enumerate(zip(parts.initial, parts.following, strict=True)):
         need_type(f"loop: carried value {k}, as the body gives it,", following, first.shape,
                    first.dtype)  # fmt: skip
-    _need_index("loop", index, n + len(parts.rows))
+    need_index("loop", index, n + len(parts.rows))
     if index < n:
         return parts.initial[index].shape, parts.initial[index].dtype
     trips = trip_size(parts.trips)

@@ -26,7 +26,7 @@ from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, evaluate, variables
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.control import Region, need_type
+from arenite.ir.ops.control import Region, need_index, need_type
 from arenite.ir.ops.define import (
     BOOL,
     INT64,
@@ -174,8 +174,7 @@ def _infer_growing_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         if not fitting:
             raise ShapeMismatch(f"growing_loop: result {k} of {node!r} has no shape {shape}")
     index = attrs["index"]
-    if not 0 <= index < len(made):
-        raise InvalidArgument(f"growing_loop: result {index} of {len(made)}")
+    need_index("growing_loop", index, len(made))
     return check_sizes("growing_loop", shapes[index]), made[index].dtype
 
 
@@ -197,8 +196,7 @@ def _infer_specialize(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     if len(attrs["shapes"]) != len(attrs["dtypes"]):
         raise InvalidArgument("specialize: as many shapes as dtypes are needed")
     index = attrs["index"]
-    if not 0 <= index < len(attrs["shapes"]):
-        raise InvalidArgument(f"specialize: result {index} of {len(attrs['shapes'])}")
+    need_index("specialize", index, len(attrs["shapes"]))
     return check_sizes("specialize", attrs["shapes"][index]), attrs["dtypes"][index]
 
 

@@ -88,7 +88,7 @@ class ScoreTile:
         nbytes = self.dtype.bits // 8
         line, step = known(b, "line", self.line), known(b, "step", self.step)
         strides = step * self.strands, self.panel * nbytes * self.strands
-        sums = multiply(
+        return multiply(
             b,
             Tile(self.rows, self.columns, self.lanes),
             Dot(self.dtype, self.dtype, self.dtype),
@@ -98,7 +98,6 @@ class ScoreTile:
             a_pointer=k,
             b_pointer=queries,
         )
-        return [one for row in sums for one in row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +140,11 @@ class MixTile:
             load_contiguous(b, b.offset("%factor", column * vector), t, None)
             for column in range(self.columns)
         ]
-        for row, own in enumerate(sums):
-            for column, total in enumerate(own):
-                where = b.offset("%results", row * panel + column * vector)
-                joined = fma(load_contiguous(b, where, t, None), factors[column], total)
-                store_contiguous(b, where, joined, None)
+        for at, total in enumerate(sums):
+            row, column = divmod(at, self.columns)
+            where = b.offset("%results", row * panel + column * vector)
+            joined = fma(load_contiguous(b, where, t, None), factors[column], total)
+            store_contiguous(b, where, joined, None)
         return "ptr %v, ptr %weights, ptr %results, ptr %factor, i64 %count, i64 %line, i64 %step"
 
 

@@ -114,8 +114,7 @@ class BlocksTile:
         zero = b.constant(0, VType("f", 32, lanes))
         start = [*[zero] * (rows * columns), b.constant(0, I64)]
         *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
-        by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
-        self.epilogue.finish(by_row, self.function.masks(columns, is_masked))
+        self.epilogue.finish(sums, self.function.masks(columns, is_masked))
 
     def _row_offsets(self, rows: int) -> list[Vec | int]:
         """Where rows of the tile begin, in bytes from the first."""

@@ -23,7 +23,7 @@ class BytesTile(ConvTile):
         prefetch_epilogue(self.function, rows, columns, self._depth())
         words = self._word_tile(self._shape(rows, columns, is_masked))
         sums = words.multiply(loops, self.conv.bytes_left or 0, self._start(words.tile, is_masked))
-        self._end(words.tile, sums, is_masked)
+        self.epilogue.finish(sums, self._masks(words.tile, is_masked))
 
     def _step(self, shape: Tile) -> Step:
         return self._word_tile(shape).step

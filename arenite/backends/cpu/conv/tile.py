@@ -121,13 +121,8 @@ class ConvTile:
         start = self._start(shape, is_masked)
         summing = self._in_blocks(shape, ends.n_around)
         around = k_loops(self.function, self.conv.loops)[: ends.n_around]
-        self._end(shape, (summing or summed)(b, around, "%a", "%b", start, taps, None), is_masked)
-
-    def _end(self, shape: Tile, sums: Sequence[Vec], is_masked: bool) -> None:
-        """The epilogue, on sums row by row."""
-        n = shape.columns
-        by_row = [sums[row * n : (row + 1) * n] for row in range(shape.rows)]
-        self.epilogue.finish(by_row, self._masks(shape, is_masked))
+        sums = (summing or summed)(b, around, "%a", "%b", start, taps, None)
+        self.epilogue.finish(sums, self._masks(shape, is_masked))
 
     def _rows_step(self, shape: Tile) -> RowsStep:
         """What a tile of which some rows lack taps does in a step of K."""

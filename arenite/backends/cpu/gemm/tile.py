@@ -90,8 +90,8 @@ def multiply(
     inside: Inside | None = None,
     start: list[Vec] | None = None,
     summing: Summing | None = None,
-) -> list[list[Vec]]:
-    """The sums, by row and column, from zeros or others on; emitted behind the builder's current
+) -> list[Vec]:
+    """The sums, row by row, from zeros or others on; emitted behind the builder's current
     block.
 
     Rows of A are `a_line` bytes apart. Of a column with a mask only the lanes that hold are read;
@@ -101,8 +101,7 @@ def multiply(
     step = tile_step(b, tile, dot, a_line, column_offset, column_masks, beside)
     if start is None:
         start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in tile.widths] * tile.rows
-    sums = (summing or summed)(b, k_loops, a_pointer, b_pointer, start, step, inside)
-    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+    return (summing or summed)(b, k_loops, a_pointer, b_pointer, start, step, inside)
 
 
 #: From addresses in A and B and the sums before it, the sums after one step of K.
