@@ -43,7 +43,7 @@ class Pool:
         self._by_nbytes: dict[int, deque[Mapping]] = {}  # each oldest first too
 
     def put(self, raw: HostMemory) -> None:
-        mapping = raw.owner
+        mapping = raw.mapping
         if mapping.nbytes > self.cap_nbytes:
             return  # emptying the pool would not make room for it
         self._oldest_first[mapping] = None

@@ -10,27 +10,20 @@ never change.
 from __future__ import annotations
 
 import mmap
-from typing import Any
 
 
 class RawBuffer:
     """Memory of a device. Device rooms derive their own kind and add the handle they need."""
 
-    __slots__ = ("address", "cpu_accessible", "nbytes", "owner", "read_only")
+    __slots__ = ("address", "cpu_accessible", "nbytes", "read_only")
 
     def __init__(
-        self,
-        nbytes: int,
-        address: int | None,
-        cpu_accessible: bool,
-        read_only: bool,
-        owner: Any = None,
+        self, nbytes: int, address: int | None, cpu_accessible: bool, read_only: bool
     ) -> None:
         self.nbytes = nbytes
         self.address = address  # on its own device; None where memory has no flat address
         self.cpu_accessible = cpu_accessible
         self.read_only = read_only
-        self.owner = owner  # what keeps the memory valid, if not its device
 
     def __repr__(self) -> str:
         return (
@@ -50,21 +43,47 @@ class Mapping:
         self.nbytes = nbytes
 
 
-class HostMemory(RawBuffer):
-    """Anonymous host memory, aligned to at least 64 bytes, inside a mapping."""
+class _Mapped(RawBuffer):
+    """Memory inside a mapping."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(
+        self,
+        nbytes: int,
+        address: int | None,
+        cpu_accessible: bool,
+        read_only: bool,
+        mapping: Mapping,
+    ) -> None:
+        super().__init__(nbytes, address, cpu_accessible, read_only)
+        self.mapping = mapping
+
+
+class HostMemory(_Mapped):
+    """Anonymous host memory, aligned to at least 64 bytes."""
 
     __slots__ = ()
-    owner: Mapping
 
 
-class MappedFile(RawBuffer):
-    """A region of a file mapped read-only, inside a mapping."""
+class MappedFile(_Mapped):
+    """A region of a file mapped read-only."""
 
     __slots__ = ()
-    owner: Mapping
 
 
 class BorrowedMemory(RawBuffer):
-    """Host memory that someone else owns."""
+    """Host memory that someone else owns; `owner` keeps it valid."""
 
-    __slots__ = ()
+    __slots__ = ("owner",)
+
+    def __init__(
+        self,
+        nbytes: int,
+        address: int | None,
+        cpu_accessible: bool,
+        read_only: bool,
+        owner: object,
+    ) -> None:
+        super().__init__(nbytes, address, cpu_accessible, read_only)
+        self.owner = owner
