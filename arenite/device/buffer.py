@@ -104,7 +104,7 @@ class Buffer:
         address: int = array.__array_interface__["data"][0]
         read_only = not array.flags.writeable
         storage, offset = Storage.at(address, array.nbytes, owner=array)
-        return cls._over(storage, offset, array.nbytes, dtype, shape, read_only)
+        return cls.__new__(cls)._set(storage, offset, array.nbytes, dtype, shape, read_only)
 
     @classmethod
     def from_dlpack(cls, producer: Any) -> Buffer:
@@ -114,7 +114,9 @@ class Buffer:
 
         taken = dlpack.take(producer)
         storage, offset = Storage.at(taken.address, taken.nbytes, release=taken.release)
-        return cls._over(storage, offset, taken.nbytes, taken.dtype, taken.shape, taken.read_only)
+        return cls.__new__(cls)._set(
+            storage, offset, taken.nbytes, taken.dtype, taken.shape, taken.read_only
+        )
 
     def view(
         self,
@@ -140,23 +142,9 @@ class Buffer:
                     f"{dtype} of shape {shape} takes {dtype.nbytes(shape)} bytes; the view has "
                     f"{nbytes}"
                 )
-        return Buffer._over(
+        return Buffer.__new__(Buffer)._set(
             *(self._storage, self._offset + offset, nbytes, dtype, shape), self._is_read_only
         )
-
-    @classmethod
-    def _over(
-        cls,
-        storage: Storage,
-        offset: int,
-        nbytes: int,
-        dtype: DType,
-        shape: tuple[int, ...],
-        read_only: bool = False,
-    ) -> Buffer:
-        buffer = cls.__new__(cls)
-        buffer._set(storage, offset, nbytes, dtype, shape, read_only)
-        return buffer
 
     def _set(
         self,
@@ -166,7 +154,8 @@ class Buffer:
         dtype: DType,
         shape: tuple[int, ...],
         read_only: bool = False,
-    ) -> None:
+    ) -> Buffer:
+        """This handle, on some bytes of a storage."""
         self._storage = storage
         self._offset = offset
         self._nbytes = nbytes
@@ -174,6 +163,7 @@ class Buffer:
         self._shape = shape
         self._is_read_only = read_only
         self._id = next(_buffer_ids)
+        return self
 
     @property
     def id(self) -> int:
@@ -388,7 +378,7 @@ class Buffer:
 
     def __copy__(self) -> Buffer:
         """Another handle on the same bytes."""
-        return Buffer._over(
+        return Buffer.__new__(Buffer)._set(
             *(self._storage, self._offset, self._nbytes, self._dtype, self._shape),
             self._is_read_only,
         )

@@ -481,6 +481,22 @@ def variables(dim: Dim) -> frozenset[Var]:
     return frozenset(found)
 
 
+def substitute(dim: Dim, replaced: Mapping[Var, Dim]) -> Dim:
+    """The same size with variables replaced, all at once."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Var):
+        return replaced.get(dim, dim)
+    if isinstance(dim, Floordiv):
+        return substitute(dim.numerator, replaced) // substitute(dim.divisor, replaced)
+    if isinstance(dim, Positive):
+        return maximum(substitute(dim.inner, replaced), 0)
+    total: Dim = 0
+    for monomial, number in dim.terms:
+        total = total + product([number, *(substitute(atom, replaced) for atom in monomial)])
+    return total
+
+
 def found_in(dim: Dim) -> frozenset[Found]:
     """The sizes in it that are found while running."""
     return frozenset(var for var in variables(dim) if isinstance(var, Found))

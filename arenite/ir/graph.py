@@ -17,7 +17,7 @@ from functools import cached_property
 from arenite.dtype import DType
 from arenite.errors import InvalidGraph
 from arenite.ir.dim import Expr, Found, Var, found_in, variables
-from arenite.ir.node import Node, Origins, attr_key, typed
+from arenite.ir.node import Node, Origins, attr_key
 from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import on_inputs
@@ -186,8 +186,7 @@ class Graph:
                 result = mapping[node]
                 if result.shape != node.shape or result.dtype != node.dtype:
                     raise InvalidGraph(
-                        f"{result!r} cannot replace {node!r}: "
-                        f"{typed(result.shape, result.dtype)} is another type"
+                        f"{result!r} cannot replace {node!r}: {result.type_text} is another type"
                     )
             else:
                 inputs = tuple(new[value] for value in node.inputs)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, found_in
-from arenite.ir.node import Node, Origins, Shape, typed
+from arenite.ir.node import Node, Origins, Shape
 from arenite.ir.ops import full, make, parameter
 from arenite.ir.ops.control import trip_size
 from arenite.ir.ops.define import BOOL, INT64
@@ -131,13 +131,12 @@ def _widened(
     for k, (one, made) in enumerate(zip(carried, following, strict=True)):
         if made.dtype != one.dtype:
             raise TypeMismatch(
-                f"carried value {k} is {typed(one.shape, one.dtype)} and becomes "
-                f"{typed(made.shape, made.dtype)}: another dtype"
+                f"carried value {k} is {one.type_text} and becomes {made.type_text}: another dtype"
             )
         if made.ndim != one.ndim:
             raise ShapeMismatch(
-                f"carried value {k} is {typed(one.shape, one.dtype)} and becomes "
-                f"{typed(made.shape, made.dtype)}: sizes may change in a loop, the number of axes "
+                f"carried value {k} is {one.type_text} and becomes "
+                f"{made.type_text}: sizes may change in a loop, the number of axes "
                 "may not"
             )
         sizes: list[Dim] = []

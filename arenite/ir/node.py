@@ -59,8 +59,13 @@ class Node:
         """Bytes of the value, row-major and packed."""
         return nbytes_of(self.shape, self.dtype)
 
+    @property
+    def type_text(self) -> str:
+        """`float32[batch, 64]`"""
+        return typed(self.shape, self.dtype)
+
     def __repr__(self) -> str:
-        return f"<Node {self.op} {typed(self.shape, self.dtype)}>"
+        return f"<Node {self.op} {self.type_text}>"
 
 
 _set_op = Node.__dict__["op"].__set__

@@ -21,7 +21,7 @@ import numpy as np
 
 from arenite.dtype import DType
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Origin, typed
+from arenite.ir.node import Node, Origin
 from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 
@@ -32,8 +32,7 @@ _INDENT = "    "
 def text(graph: Graph) -> str:
     """The printed form of a graph."""
     arguments = [
-        f"%{i}: {node.attr('name')} {typed(node.shape, node.dtype)}"
-        for i, node in enumerate(graph.inputs)
+        f"%{i}: {node.attr('name')} {node.type_text}" for i, node in enumerate(graph.inputs)
     ]
     head = f"graph({', '.join(arguments)})"
     ranges = [f"{var.name} in {var.low}..{var.high}" for var in graph.vars]
@@ -65,7 +64,7 @@ def _body(graph: Graph, regions: dict[Region, int]) -> list[str]:
 
 def _region(graph: Graph, region: Region, regions: dict[Region, int]) -> list[str]:
     numbers = {node: i for i, node in enumerate(graph.nodes)}
-    arguments = [f"%{numbers[p]}: {typed(p.shape, p.dtype)}" for p in region.parameters]
+    arguments = [f"%{numbers[p]}: {p.type_text}" for p in region.parameters]
     results = ", ".join(f"%{numbers[node]}" for node in region.results)
     head = f"@{regions[region]}({', '.join(arguments)})"
     return [head, *_body(graph, regions), f"return {results}"]
@@ -83,7 +82,7 @@ def _line(
             arguments.append(f"{name}=@{regions[value]}")
         elif written := _attr(node, name, value):
             arguments.append(written)
-    line = f"%{numbers[node]} = {node.op}({', '.join(arguments)}) : {typed(node.shape, node.dtype)}"
+    line = f"%{numbers[node]} = {node.op}({', '.join(arguments)}) : {node.type_text}"
     return f"{line}   # {', '.join(map(str, origins))}" if origins else line
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class _Evaluation:
         runs = {
             "branch": self._branch,
             "loop": self._loop,
-            "growing_loop": self._growing_loop,
+            "growing_loop": self._loop,
             "specialize": self._specialize,
         }
         if node.op in runs:
@@ -161,35 +162,18 @@ class _Evaluation:
         trips, goes_on, *state = arrays
         parts, n = loop_parts(node), node.attr("carried")
         carried, captured = state[:n], state[n:]
-        stacked = [self._no_rows(parts.trips, row) for row in parts.rows]
-        iteration = 0
-        while iteration < int(trips) and goes_on:
-            given = [np.asarray(iteration, np.int64), *carried, *captured]
-            goes_on, *made = self._inside(node.attr("body"), given)
-            carried = made[:n]
-            for rows, row in zip(stacked, made[n:], strict=True):
-                rows[iteration] = row
-            iteration += 1
-        return [*carried, *stacked]
-
-    def _growing_loop(self, node: Node, arrays: list[Array]) -> list[Array]:
-        trips, goes_on, *state = arrays
-        parts, n = loop_parts(node), node.attr("carried")
-        carried, captured = state[:n], state[n:]
         stacked: list[list[Array]] = [[] for _ in parts.rows]
         iteration = 0
         while iteration < int(trips) and goes_on:
-            for size in sizes_entering(node):
-                self.bindings.pop(size.name, None)
-            for one, array in zip(parts.carried, carried, strict=True):
-                bind_shape("a carried value", one.shape, array.shape, sizes_entering(node),
-                           self.bindings)  # fmt: skip
+            self._enter(node, parts.carried, carried)
             given = [np.asarray(iteration, np.int64), *carried, *captured]
             goes_on, *made = self._inside(node.attr("body"), given)
             carried = made[:n]
             for rows, row in zip(stacked, made[n:], strict=True):
                 rows.append(row)
             iteration += 1
+        if node.op == "loop":
+            return [*carried, *map(self._all_rows, repeat(parts.trips), parts.rows, stacked)]
         if iteration:
             return self._learned(node, [*carried, *map(np.stack, stacked)])
         shapes = node.attr("shapes")[n:]
@@ -199,6 +183,16 @@ class _Evaluation:
             for shape, row in zip(shapes, parts.rows, strict=True)
         ]
         return self._learned(node, [*carried, *none])
+
+    def _enter(self, node: Node, parameters: Sequence[Node], carried: Sequence[Array]) -> None:
+        """Learn the sizes that carried values have in an iteration."""
+        entering = sizes_entering(node)
+        for size in entering:
+            self.bindings.pop(size.name, None)
+        for one, array in zip(parameters, carried, strict=True):
+            if node.op == "growing_loop":
+                what = "a carried value"
+                bind_shape(what, one.shape, array.shape, entering, self.bindings)
 
     def _specialize(self, node: Node, arrays: list[Array]) -> list[Array]:
         n = node.attr("n_values")
@@ -215,11 +209,15 @@ class _Evaluation:
                        self.bindings)  # fmt: skip
         return arrays
 
-    def _no_rows(self, trips: Node, row: Node) -> Array:
+    def _all_rows(self, trips: Node, row: Node, made: list[Array]) -> Array:
+        """As many rows as the trip count says, zero where there was no iteration."""
         size = trip_size(trips)
         assert size is not None
         shape = [evaluate_dim(dim, self.bindings) for dim in (size, *row.shape)]
-        return np.zeros(shape, numpy_dtype(row.dtype))
+        rows = np.zeros(shape, numpy_dtype(row.dtype))
+        for number, one in enumerate(made):
+            rows[number] = one
+        return rows
 
 
 def evaluate_node(node: Node, arrays: list[Array], bindings: Mapping[str, int]) -> Array:
@@ -272,7 +270,7 @@ def _given(graph: Graph, inputs: Mapping[str, Array] | Sequence[Array]) -> list[
 
 
 def _named(node: Node) -> str:
-    return f"{node.attr('name')!r} ({typed(node.shape, node.dtype)})"
+    return f"{node.attr('name')!r} ({node.type_text})"
 
 
 def _evaluated(value: object, bindings: Mapping[str, int]) -> object:

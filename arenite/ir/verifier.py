@@ -61,8 +61,8 @@ def _check_states(graph: Graph, reached: set[Node]) -> None:
         updated.add(state)
         if (state.shape, state.dtype) != (value.shape, value.dtype):
             raise InvalidGraph(
-                f"state {state.attr('name')!r}, {typed(state.shape, state.dtype)}, becomes "
-                f"{typed(value.shape, value.dtype)}: another type"
+                f"state {state.attr('name')!r}, {state.type_text}, becomes "
+                f"{value.type_text}: another type"
             )
 
 

@@ -13,6 +13,7 @@ bytes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from arenite.errors import InvalidArgument
@@ -68,6 +69,12 @@ def make_blocks(values: list[Value]) -> Blocks:
     return Blocks(list(distinct.values()), taken_over)
 
 
+def live_profile(blocks: Collection[Block]) -> LiveProfile:
+    """How many bytes of blocks are live at each tick."""
+    times = zip(*((block.start, block.end, block.nbytes) for block in blocks), strict=True)
+    return LiveProfile.of(*times) if blocks else LiveProfile.of((), (), ())
+
+
 def _owners(values: list[Value], by_id: dict[ValueId, Value]) -> dict[ValueId, tuple[ValueId, int]]:
     """For each value who owns its bytes and the offset in there; aliases of aliases add up."""
     owners = {value.id: (value.id, 0) for value in values if value.alias is None}
@@ -120,12 +127,7 @@ def _merge_takeovers(
     asking = [value for value in values if value.takes_over]
     if not asking:
         return taken_over
-    blocks = block_of.values()
-    profile = LiveProfile.of(
-        [block.start for block in blocks],
-        [block.end for block in blocks],
-        [block.nbytes for block in blocks],
-    )
+    profile = live_profile(block_of.values())
     peak = profile.peak_nbytes
     by_id = {value.id: value for value in values}
     for value in sorted(asking, key=lambda v: v.lifetime):

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
-from arenite.memory.blocks import Blocks, make_blocks
+from arenite.memory.blocks import Blocks, live_profile, make_blocks
 from arenite.memory.fit import within_capacity
 from arenite.memory.placement import Layout, Problem, check_pins, sweep
 from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region, Slot
@@ -192,8 +192,4 @@ def _peak_tick(placed: dict[str, _Placed]) -> int:
     """When the blocks of the arena take the most bytes."""
     arena = [region.blocks.blocks for name, region in placed.items() if name in ARENA_REGIONS]
     blocks = [block for some in arena for block in some]
-    return LiveProfile.of(
-        [block.start for block in blocks],
-        [block.end for block in blocks],
-        [block.nbytes for block in blocks],
-    ).peak_tick
+    return live_profile(blocks).peak_tick

@@ -15,7 +15,6 @@ picture alone, so that it can stand in a page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -92,14 +91,6 @@ def draw(plan: MemoryPlan, max_boxes: int | None = None) -> str:
     return _Picture(plan, MAX_BOXES if max_boxes is None else max_boxes).text()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Where a region lies on the bar."""
-
-    left: float
-    right: float
-
-
 class _Picture:
     """The parts from the top down; `y` is how far down it is drawn."""
 
@@ -163,15 +154,16 @@ class _Picture:
 
     # The bar.
 
-    def _bar(self, regions: list[Region]) -> dict[str, _Stretch]:
+    def _bar(self, regions: list[Region]) -> dict[str, tuple[float, float]]:
+        """All regions to scale; from where to where each is drawn."""
         total = sum(region.nbytes for region in regions)
         x = Scale(0, total, MARGIN, RIGHT)
         top, bottom = self.y + 22, self.y + 22 + BAR_HEIGHT
-        stretches: dict[str, _Stretch] = {}
+        stretches: dict[str, tuple[float, float]] = {}
         at, free = 0, 0.0  # bytes so far, and from where on there is room for a name
         for region in regions:
             left, right = x(at), max(x(at + region.nbytes), x(at) + 1)
-            stretches[region.name] = _Stretch(left, right)
+            stretches[region.name] = (left, right)
             name = f"{region.name} {readable_nbytes(region.nbytes)}"
             if left >= free and left + len(name) * LETTER <= RIGHT:
                 self.canvas.write(name, left, self.y + 15, "head")
@@ -214,7 +206,7 @@ class _Picture:
 
     # The lens.
 
-    def _panel(self, region: Region, stretch: _Stretch | None) -> None:
+    def _panel(self, region: Region, stretch: tuple[float, float] | None) -> None:
         """Time across, bytes up, one box a value."""
         slots = self.owners[region.name]
         right = RIGHT
@@ -222,7 +214,7 @@ class _Picture:
         if stretch is not None:
             top += LENS_HEIGHT
             corners = (
-                f"{stretch.left:.1f},{self.y - 26:.1f} {stretch.right:.1f},{self.y - 26:.1f} "
+                f"{stretch[0]:.1f},{self.y - 26:.1f} {stretch[1]:.1f},{self.y - 26:.1f} "
                 f"{right},{top - 22:.1f} {right},{top:.1f} {LEFT},{top:.1f} {LEFT},{top - 22:.1f}"
             )
             # Below the figures of the bar, which it crosses.

@@ -5,14 +5,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME
+from arenite.ir.compose.basic import (
+    add,
+    binary,
+    broadcast_to,
+    cast,
+    div,
+    expand_dims,
+    mul,
+    reshape,
+    sub,
+    where,
+)
 from arenite.ir.dim import Dim
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group, operands
 from arenite.ir.ops.define import BOOL, INT64, make
-from arenite.ir.ops.sources import full, size
+from arenite.ir.ops.sources import size
 
 FLOAT32 = BY_NAME["float32"]
+LOWEST = float("-inf")
 
 
 def with_shared_heads(node: Node) -> Node:
@@ -39,27 +52,11 @@ def _uncopied(node: Node) -> Node:
     return make("reshape", one, shape=(*batch, groups, length, width))
 
 
-def _spread(node: Node, shape: Shape) -> Node:
-    return node if node.shape == shape else make("expand", node, shape=shape)
-
-
-def _cast(node: Node, dtype: DType) -> Node:
-    return node if node.dtype == dtype else make("cast", node, dtype=dtype)
-
-
-def _whole(dim: Dim, shape: Shape) -> Node:
-    """A number or a size everywhere."""
-    if isinstance(dim, int):
-        return full(shape, dim, INT64)
-    one = make("reshape", size(dim, INT64), shape=(1,) * len(shape))
-    return make("expand", one, shape=shape)
-
-
 def written_out(node: Node) -> Node:
     """An attention in ops that every back end has."""
     given = operands(node.inputs)
     dtype = FLOAT32 if node.dtype.bits < 32 else node.dtype
-    q, k, v = (_cast(value, dtype) for value in (given.q, given.k, given.v))
+    q, k, v = (cast(value, dtype) for value in (given.q, given.k, given.v))
     *batch, _, length, width = q.shape
     groups, keys, n_shared = k.shape[-3], k.shape[-2], heads_a_group(q, k)
     if given.k_scale is not None and given.v_scale is not None:
@@ -71,47 +68,42 @@ def written_out(node: Node) -> Node:
     v = make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1]))
     scores = make("matmul", q, k, transpose_a=False, transpose_b=True)
     shape = scores.shape
-    scores = make("mul", scores, full(shape, node.attr("scale"), dtype))
-    lowest = full(shape, float("-inf"), dtype)
+    scores = mul(scores, node.attr("scale"))
     if node.attr("causal"):
         query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
         key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
-        last_seen = make("add", query, _whole(node.attr("offset"), shape))
+        last_seen = add(query, size(node.attr("offset"), INT64))
         seen = make("le", key, last_seen)
         if node.attr("window"):
-            behind = make("sub", last_seen, key)
-            near = make("lt", behind, full(shape, node.attr("window"), INT64))
+            near = binary("lt", sub(last_seen, key), node.attr("window"))
             seen = make("and", seen, near)
-        scores = make("where", seen, scores, lowest)
+        scores = where(seen, scores, LOWEST)
     if given.mask is not None:
         mask = given.mask
         head_axis = mask.shape[-3]
         inner: tuple[Dim, ...] = (1, 1) if head_axis == 1 else (groups, n_shared)
-        mask = make("reshape", mask, shape=(*mask.shape[:-3], *inner, *mask.shape[-2:]))
-        mask = _spread(mask, shape)
+        mask = reshape(mask, (*mask.shape[:-3], *inner, *mask.shape[-2:]))
         if mask.dtype == BOOL:
-            scores = make("where", mask, scores, lowest)
+            scores = where(mask, scores, LOWEST)
         else:
-            scores = make("add", scores, _cast(mask, dtype))
+            scores = add(scores, cast(broadcast_to(mask, shape), dtype))
     last = len(shape) - 1
-    kept = (*shape[:-1], 1)
-    highest = make("max", scores, axes=(last,))
-    nothing = make("eq", highest, full(highest.shape, float("-inf"), dtype))
-    highest = make("where", nothing, full(highest.shape, 0.0, dtype), highest)
-    shifted = make("sub", scores, _spread(make("reshape", highest, shape=kept), shape))
-    weights = make("exp", shifted)
-    total = make("sum", weights, axes=(last,))
-    empty = make("eq", total, full(total.shape, 0.0, dtype))
-    total = make("where", empty, full(total.shape, 1.0, dtype), total)
-    weights = make("div", weights, _spread(make("reshape", total, shape=kept), shape))
+    highest = unless(LOWEST, 0.0, make("max", scores, axes=(last,)))
+    weights = make("exp", sub(scores, expand_dims(highest, last)))
+    total = unless(0.0, 1.0, make("sum", weights, axes=(last,)))
+    weights = div(weights, expand_dims(total, last))
     mixed = make("matmul", weights, v, transpose_a=False, transpose_b=False)
-    return _cast(make("reshape", mixed, shape=node.shape), node.dtype)
+    return cast(make("reshape", mixed, shape=node.shape), node.dtype)
+
+
+def unless(value: float, other: float, x: Node) -> Node:
+    """x, but `other` where it is a value."""
+    return where(binary("eq", x, value), other, x)
 
 
 def _scaled(x: Node, scales: Node) -> Node:
     """Rows times the number of each."""
-    spread = make("reshape", _cast(scales, x.dtype), shape=(*scales.shape, 1))
-    return make("mul", x, _spread(spread, x.shape))
+    return mul(x, expand_dims(cast(scales, x.dtype), scales.ndim))
 
 
 def plain_attention(node: Node) -> Node:

@@ -17,10 +17,6 @@ from arenite.ir.ops.define import BOOL, INT64
 Planes: TypeAlias = tuple[Node, Node]
 
 
-def _like(x: Node, value: float) -> Node:
-    return full(x.shape, value, x.dtype)
-
-
 def bilinear(op: str, a: Planes, b: Planes, **attrs: Any) -> Planes:
     """What is linear in both operands: a product of numbers, of matrices, a convolution."""
 
@@ -42,7 +38,7 @@ def quotient(a: Planes, b: Planes) -> Planes:
     turned = make("mul", x, ratio)
     im = make("where", is_real, make("sub", y, turned), make("sub", turned, y))
     zero = make("abs", b[0])
-    is_zero = make("and", *(make("eq", part, _like(part, 0.0)) for part in b))
+    is_zero = make("and", *(basic.binary("eq", part, 0.0) for part in b))
     by_zero = [make("div", part, zero) for part in a]
     scaled = [make("mul", part, scale) for part in (re, im)]
     re, im = (make("where", is_zero, *pair) for pair in zip(by_zero, scaled, strict=True))
@@ -104,7 +100,7 @@ def running_product(x: Planes, axis: int) -> Planes:
     span = 1
     while span < bounds(length)[1]:
         before = basic.sub(places, span)
-        has_before = make("ge", before, _like(before, 0))
+        has_before = basic.binary("ge", before, 0)
         there = make("where", has_before, before, places)
         product_of = bilinear("mul", _gathered(x, there, axis), x)
         x = _where(basic.along(has_before, axis, x[0].ndim), product_of, x)

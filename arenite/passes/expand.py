@@ -7,6 +7,7 @@ sum, max, ...    over no axes, are what they reduce
 from __future__ import annotations
 
 from arenite.dtype import Kind
+from arenite.ir.compose.basic import slice_all, slice_axis
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS, make
@@ -33,13 +34,8 @@ def _conv_transpose(node: Node) -> Node:
     w = make("permute", w, axes=(0, 2, 1, *range(3, 3 + n_spatial)))
     w = make("reshape", w, shape=(groups * out, per_group, *taps))
     if any(tap != 1 for tap in taps):
-        w = make(
-            "slice",
-            w,
-            start=(0, 0, *(tap - 1 for tap in taps)),
-            stop=(*w.shape[:2], *(-1 for _ in taps)),
-            step=(1, 1, *(-1 for _ in taps)),
-        )
+        stops, steps = (*w.shape[:2], *[-1] * n_spatial), (1, 1, *[-1] * n_spatial)
+        w = slice_all(w, (0, 0, *(tap - 1 for tap in taps)), stops, steps)
     padding: list[tuple[Dim, Dim]] = []
     for k, (before, after) in enumerate(node.attr("padding")):
         reach = dilations[k] * (taps[k] - 1)
@@ -50,7 +46,8 @@ def _conv_transpose(node: Node) -> Node:
             own = (maximum(sides[0], 0), maximum(sides[1], 0))
             around = tuple(own if axis == 2 + k else (0, 0) for axis in range(x.ndim))
             x = make("pad", x, padding=around, value=zero)
-            x = _cropped(x, 2 + k, (maximum(0 - sides[0], 0), maximum(0 - sides[1], 0)))
+            first, last = (maximum(0 - side, 0) for side in sides)
+            x = slice_axis(x, 2 + k, first, x.shape[2 + k] - last)
             sides = (0, 0)
         padding.append(sides)
     return make(
@@ -72,10 +69,4 @@ def _zeros_between(x: Node, axis: int, stride: int, zero: float) -> Node:
     padding = tuple((0, stride - 1) if k == axis + 1 else (0, 0) for k in range(x.ndim))
     x = make("pad", x, padding=padding, value=zero)
     x = make("reshape", x, shape=(*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
-    return _cropped(x, axis, (0, stride - 1))
-
-
-def _cropped(x: Node, axis: int, sides: tuple[Dim, Dim]) -> Node:
-    start = tuple(sides[0] if k == axis else 0 for k in range(x.ndim))
-    stop = tuple(s - sides[1] if k == axis else s for k, s in enumerate(x.shape))
-    return make("slice", x, start=start, stop=stop, step=(1,) * x.ndim)
+    return slice_axis(x, axis, 0, x.shape[axis] - (stride - 1))

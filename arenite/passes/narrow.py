@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arenite.dtype import BY_NAME, DType, Kind, float32, uint8
+from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.element import limits
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -120,16 +121,16 @@ def _only_chooses(node: Node) -> bool:
 def _computed(node: Node, inputs: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
     """An op on held values, its result wrapped or rounded."""
     wide = [
-        _cast(value, float32) if old.dtype in SMALL_FLOATS else value
+        cast(value, float32) if old.dtype in SMALL_FLOATS else value
         for value, old in zip(inputs, node.inputs, strict=True)
     ]
     made = make(node.op, *wide, **attrs)
     if node.dtype not in HELD:
-        return _cast(made, node.dtype)
+        return cast(made, node.dtype)
     if node.dtype not in SMALL_FLOATS and node.op in ("max", "min"):
         # Over no elements: the ends of the narrow type, not those of the one that holds it.
         op, end = ("maximum", least) if node.op == "max" else ("minimum", greatest)
-        return make(op, made, _like(made, end(node.dtype)))
+        return binary(op, made, end(node.dtype))
     return rounded(made, node.dtype)
 
 
@@ -162,7 +163,7 @@ def _pad(node: Node, inputs: Sequence[Node]) -> Node:
 
 def _convert(node: Node, inputs: Sequence[Node]) -> Node:
     [x] = inputs
-    return rounded(x, node.dtype) if node.dtype in HELD else _cast(x, node.dtype)
+    return rounded(x, node.dtype) if node.dtype in HELD else cast(x, node.dtype)
 
 
 def _bitcast(node: Node, inputs: Sequence[Node]) -> Node:
@@ -201,14 +202,6 @@ def _like(x: Node, value: float) -> Node:
     return full(x.shape, value, x.dtype)
 
 
-def _with(op: str, x: Node, value: float) -> Node:
-    return make(op, x, _like(x, value))
-
-
-def _cast(x: Node, dtype: DType) -> Node:
-    return x if x.dtype == dtype else make("cast", x, dtype=dtype)
-
-
 def _bits(x: Node, dtype: DType) -> Node:
     return x if x.dtype == dtype else make("bitcast", x, dtype=dtype)
 
@@ -217,19 +210,19 @@ def rounded(x: Node, dtype: DType) -> Node:
     """A value of any type as one of the narrow type, held: a cast."""
     if dtype in SMALL_FLOATS:
         return _rounded_to_float(x, dtype)
-    held = _cast(x, HELD[dtype])
+    held = cast(x, HELD[dtype])
     if x.dtype.kind is not Kind.FLOAT:
         return held if x.dtype == BOOL else _wrapped(held, dtype)
     low, high = limits(dtype)
-    held = _with("minimum", held, high)
-    return _with("maximum", held, low) if dtype.kind is Kind.SIGNED else held
+    held = binary("minimum", held, high)
+    return binary("maximum", held, low) if dtype.kind is Kind.SIGNED else held
 
 
 def _wrapped(x: Node, dtype: DType) -> Node:
     if dtype.kind is Kind.UNSIGNED:
-        return _with("and", x, (1 << dtype.bits) - 1)
+        return binary("and", x, (1 << dtype.bits) - 1)
     unused = 8 - dtype.bits
-    return _with("shift_right", _with("shift_left", x, unused), unused)
+    return binary("shift_right", binary("shift_left", x, unused), unused)
 
 
 def _rounded_to_float(x: Node, dtype: DType) -> Node:
@@ -237,30 +230,30 @@ def _rounded_to_float(x: Node, dtype: DType) -> Node:
     largest is the largest, and NaN a zero of the other sign. In float32, which has all that lies
     near these of every type but float64."""
     small = SMALL_FLOATS[dtype]
-    x = _cast(x, FLOAT64 if x.dtype == FLOAT64 else float32)
+    x = cast(x, FLOAT64 if x.dtype == FLOAT64 else float32)
     magnitude = make("abs", x)
     unit = _like(x, small.step(small.exponents[-1]))
     for exponent in reversed(small.exponents[:-1]):
-        is_below = _with("lt", magnitude, 2.0 ** (exponent + 1))
-        unit = make("where", is_below, _like(x, small.step(exponent)), unit)
+        is_below = binary("lt", magnitude, 2.0 ** (exponent + 1))
+        unit = where(is_below, small.step(exponent), unit)
     near = make("mul", make("round", make("div", x, unit)), unit)
-    near = _with("maximum", _with("minimum", near, small.largest), -small.largest)
-    is_negative = _with("lt", _bits(x, BY_NAME[f"int{x.dtype.bits}"]), 0)
+    near = binary("maximum", binary("minimum", near, small.largest), -small.largest)
+    is_negative = binary("lt", _bits(x, BY_NAME[f"int{x.dtype.bits}"]), 0)
     zero = make("where", is_negative, _like(x, 0.0), _like(x, -0.0))
-    return _cast(make("where", make("isnan", x), zero, near), FLOAT8)
+    return cast(make("where", make("isnan", x), zero, near), FLOAT8)
 
 
 def codes(x: Node, dtype: DType) -> Node:
     """The bits of a held value, at the low end of a byte each."""
     x = _bits(x, uint8)
     if dtype not in SMALL_FLOATS:
-        return _with("and", x, (1 << dtype.bits) - 1) if dtype.kind is Kind.SIGNED else x
+        return binary("and", x, (1 << dtype.bits) - 1) if dtype.kind is Kind.SIGNED else x
     small = SMALL_FLOATS[dtype]
-    magnitude = _with("and", x, 0x7F)
-    code = _with("shift_right", _with("sub", magnitude, small.held_offset), small.held_shift)
+    magnitude = binary("and", x, 0x7F)
+    code = binary("shift_right", binary("sub", magnitude, small.held_offset), small.held_shift)
     for number, held in enumerate(small.held_below_normal):
-        code = make("where", _with("eq", magnitude, held), _like(code, number), code)
-    sign = _with("shift_right", _with("and", x, 0x80), 8 - dtype.bits)
+        code = where(binary("eq", magnitude, held), number, code)
+    sign = binary("shift_right", binary("and", x, 0x80), 8 - dtype.bits)
     return make("or", code, sign)
 
 
@@ -272,9 +265,9 @@ def of_codes(code: Node, dtype: DType) -> Node:
         return _wrapped(_bits(code, INT8), dtype)
     small = SMALL_FLOATS[dtype]
     sign_bit = 1 << dtype.bits - 1
-    magnitude = _with("and", code, sign_bit - 1)
-    bits = _with("add", _with("shift_left", magnitude, small.held_shift), small.held_offset)
+    magnitude = binary("and", code, sign_bit - 1)
+    bits = binary("add", binary("shift_left", magnitude, small.held_shift), small.held_offset)
     for number, held in enumerate(small.held_below_normal):
-        bits = make("where", _with("eq", magnitude, number), _like(bits, held), bits)
-    sign = _with("shift_left", _with("and", code, sign_bit), 8 - dtype.bits)
+        bits = where(binary("eq", magnitude, number), held, bits)
+    sign = binary("shift_left", binary("and", code, sign_bit), 8 - dtype.bits)
     return _bits(make("or", bits, sign), FLOAT8)

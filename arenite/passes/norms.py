@@ -13,14 +13,17 @@ Constants that scale what was computed from a convolution further on become one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arenite.dtype import Kind
+from arenite.ir.compose.basic import add, along, binary, div, mul
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make, on_inputs
+from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import full
-from arenite.passes.known import PURE, is_constant
+from arenite.passes.known import is_known
+from arenite.passes.rewrite import remade
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,47 +39,34 @@ def fold_norms(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels in the weights and one bias."""
     if not any(map(_is_float_conv, graph.nodes)):
         return graph
-    users = graph.users()
-    outputs = set(graph.results)
-    known = _known(graph)
+    users, outputs = graph.users(), set(graph.results)
     scaled: dict[Node, _Scaled] = {}
     ends: dict[Node, tuple[Node, Node]] = {}
     for node in graph.nodes:
-        found = _scaled(node, scaled, known)
+        found = _scaled(node, scaled)
         if found is None:
             continue
         scaled[node] = found
         goes_on = len(users[node]) == 1 and node not in outputs
-        if not goes_on or _scaled(users[node][0], scaled, known) is None:
+        if not goes_on or _scaled(users[node][0], scaled) is None:
             scaled.pop(node)
             if found.scale is not None:
                 ends[node] = (_rebuilt(node, found), found.conv)
     return _with_one_factor(_replaced(graph, ends) if ends else graph)
 
 
-def _known(graph: Graph) -> set[Node]:
-    """What follows from constants alone."""
-    known: set[Node] = set()
-    for node in graph.nodes:
-        if is_constant(node) or (
-            node.inputs and OPS[node.op].family in PURE and known.issuperset(node.inputs)
-        ):
-            known.add(node)
-    return known
-
-
-def _scaled(node: Node, scaled: dict[Node, _Scaled], known: set[Node]) -> _Scaled | None:
+def _scaled(node: Node, scaled: dict[Node, _Scaled]) -> _Scaled | None:
     """What a node is of a convolution that only it looks at."""
     if node.op == "conv":
         w = node.inputs[1]
         is_exact = w.dtype.kind is Kind.FLOAT and w.dtype.bits >= 32
-        return _Scaled(node, None, None) if is_exact and w in known else None
+        return _Scaled(node, None, None) if is_exact and is_known(w) else None
     if node.op not in ("add", "sub", "mul", "div"):
         return None
     a, b = node.inputs
     if a not in scaled and node.op in ("add", "mul"):
         a, b = b, a
-    if a not in scaled or b not in known:
+    if a not in scaled or not is_known(b):
         return None
     before, number = scaled[a], _of_channels(b)
     if number is None:
@@ -110,13 +100,11 @@ def _rebuilt(node: Node, found: _Scaled) -> Node:
     """The convolution with the scale in its weights, and one bias."""
     x, w = found.conv.inputs
     assert found.scale is not None
-    rows = make("reshape", found.scale, shape=(w.shape[0], *[1] * (w.ndim - 1)))
-    w = make("mul", w, make("expand", rows, shape=w.shape))
+    w = mul(w, along(found.scale, 0, w.ndim))
     made = make("conv", x, w, **dict(found.conv.attrs))
     if found.shift is None:
         return made
-    row = make("reshape", found.shift, shape=(1, w.shape[0], *[1] * (w.ndim - 2)))
-    return make("add", made, make("expand", row, shape=node.shape))
+    return add(made, along(found.shift, 1, node.ndim))
 
 
 def _is_float_conv(node: Node) -> bool:
@@ -126,82 +114,61 @@ def _is_float_conv(node: Node) -> bool:
 
 def _with_one_factor(graph: Graph) -> Graph:
     """The graph with products and quotients by constants, behind convolutions, as one product."""
-    users = graph.users()
-    outputs = set(graph.results)
-    known = _known(graph)
+    users, outputs = graph.users(), set(graph.results)
     behind: set[Node] = set()
-    new: dict[Node, Node] = {}
     #: What is a number times a factor that only one other node looks at.
     factors: dict[Node, tuple[Node, Node]] = {}
-    origins = graph.origins.subset(graph.everything)
-    for node in graph.nodes:
+
+    def remake(node: Node, rebuilt: Node, new: Mapping[Node, Node]) -> Node:
         if _is_float_conv(node) or (
             OPS[node.op].family == "elementwise" and not behind.isdisjoint(node.inputs)
         ):
             behind.add(node)
-        same = all(new[value] is value for value in node.inputs)
-        made = node
-        if not same:
-            made = on_inputs(node, tuple(new[value] for value in node.inputs))
-        found = _factor(node, known) if node in behind else None
-        if found is not None:
-            number, factor = found
-            if number in factors:
-                number, before = factors[number]
-                factor = _narrow("mul", before, factor)
-                made = _times(new[number], factor, node)
-            elif node.op == "div":
-                made = _times(new[number], factor, node)
-            if len(users[node]) == 1 and node not in outputs:
-                factors[node] = (number, factor)
-        new[node] = made
-        origins.add(made, *graph.origins.of(node))
-    return graph if all(new[node] is node for node in graph.results) else graph.mapped(new, origins)
+        found = _factor(node) if node in behind else None
+        if found is None:
+            return rebuilt
+        number, factor = found
+        is_joined = number in factors
+        if is_joined:
+            number, before = factors[number]
+            factor = binary("mul", before, factor)
+        if len(users[node]) == 1 and node not in outputs:
+            factors[node] = (number, factor)
+        return mul(new[number], factor) if is_joined or node.op == "div" else rebuilt
+
+    return remade(graph, remake)
 
 
-def _factor(node: Node, known: set[Node]) -> tuple[Node, Node] | None:
+def _factor(node: Node) -> tuple[Node, Node] | None:
     """What is multiplied, and by which constant, not spread yet."""
     if node.op not in ("mul", "div") or node.dtype.kind is not Kind.FLOAT or node.dtype.bits < 32:
         return None
     a, b = node.inputs
-    if node.op == "mul" and a in known:
+    if node.op == "mul" and is_known(a):
         a, b = b, a
-    if a in known or b not in known:
+    if is_known(a) or not is_known(b):
         return None
     while b.op == "expand":
         [b] = b.inputs
     if b.op == "full":
         b = full((1,) * node.ndim, b.attr("value"), b.dtype)
-    if node.op == "mul":
-        return a, b
-    return a, _narrow("div", full((1,) * node.ndim, 1.0, b.dtype), b)
-
-
-def _narrow(op: str, a: Node, b: Node) -> Node:
-    """Of two constants, as small as both allow."""
-    shape = tuple(y if x == 1 else x for x, y in zip(a.shape, b.shape, strict=True))
-    wide = (one if one.shape == shape else make("expand", one, shape=shape) for one in (a, b))
-    return make(op, *wide)
-
-
-def _times(number: Node, factor: Node, like: Node) -> Node:
-    return make("mul", number, make("expand", factor, shape=like.shape))
+    return (a, b) if node.op == "mul" else (a, div(full((1,) * node.ndim, 1.0, b.dtype), b))
 
 
 def _replaced(graph: Graph, ends: dict[Node, tuple[Node, Node]]) -> Graph:
     """Each end replaced, with the convolution it has; a later one may be made of an earlier one."""
-    new: dict[Node, Node] = {}
-    origins = graph.origins.subset(graph.everything)
-    for node in graph.nodes:
-        made, old = ends.get(node, (node, node))
-        if made is not node:
-            conv = made if made.op == "conv" else made.inputs[0]
-            x, w = conv.inputs
-            moved = make("conv", new[x], w, **dict(conv.attrs))
-            origins.add(moved, *graph.origins.of(old))
-            made = moved if made is conv else make("add", moved, made.inputs[1])
-        elif any(new[value] is not value for value in node.inputs):
-            made = on_inputs(node, tuple(new[value] for value in node.inputs))
-        new[node] = made
-        origins.add(made, *graph.origins.of(node))
-    return graph.mapped(new, origins)
+    convolutions: dict[Node, Node] = {}
+
+    def remake(node: Node, rebuilt: Node, new: Mapping[Node, Node]) -> Node:
+        if node not in ends:
+            return rebuilt
+        made, old = ends[node]
+        conv = made if made.op == "conv" else made.inputs[0]
+        x, w = conv.inputs
+        moved = convolutions[old] = make("conv", new[x], w, **dict(conv.attrs))
+        return moved if made is conv else make("add", moved, made.inputs[1])
+
+    replaced = remade(graph, remake)
+    for old, moved in convolutions.items():
+        replaced.origins.add(moved, *graph.origins.of(old))
+    return replaced

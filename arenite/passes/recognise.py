@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.ir.compose.basic import binary, swap_axes, where
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import BOOL, make, on_inputs
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.define import BOOL, make
+from arenite.passes.rewrite import remade
 
 FLOAT32 = BY_NAME["float32"]
 
@@ -47,23 +48,15 @@ def recognise(graph: Graph, has_kernel: Callable[[Node], bool]) -> Graph:
     if not found:
         return graph
     users, outputs = graph.users(), set(graph.results)
-    new: dict[Node, Node] = {}
-    origins = graph.origins.subset(graph.everything)
-    is_other = False
-    for node in graph.nodes:
-        made = node
-        if any(new[value] is not value for value in node.inputs):
-            made = on_inputs(node, tuple(new[value] for value in node.inputs))
+
+    def remake(node: Node, rebuilt: Node, new: Mapping[Node, Node]) -> Node:
         spelled = found.get(node)
-        if spelled is not None and _is_private(node, spelled, users, outputs):
-            attention = _made(node, spelled, new)
-            made = attention if attention is not None and has_kernel(attention) else made
-        is_other |= made is not node
-        new[node] = made
-        origins.add(made, *graph.origins.of(node))
-    if not is_other:
-        return graph
-    return graph.mapped(new, origins)
+        if spelled is None or not _is_private(node, spelled, users, outputs):
+            return rebuilt
+        attention = _made(node, spelled, new)
+        return attention if attention is not None and has_kernel(attention) else rebuilt
+
+    return remade(graph, remake)
 
 
 def _is_private(
@@ -207,11 +200,9 @@ def _unscaled(node: Node) -> tuple[Node, float]:
 
 
 def _turned(node: Node) -> Node:
-    last = node.ndim - 1
-    axes = (*range(last - 1), last, last - 1)
-    if node.op == "permute" and node.attr("axes") == axes:
-        return node.inputs[0]
-    return make("permute", node, axes=axes)
+    turned = swap_axes(node, node.ndim - 2, node.ndim - 1)
+    is_back = node.op == "permute" and node.attr("axes") == turned.attr("axes")
+    return node.inputs[0] if is_back else turned
 
 
 def _mask(node: Node, hides: bool, q: Node) -> Node:
@@ -230,6 +221,5 @@ def _mask(node: Node, hides: bool, q: Node) -> Node:
 
 def _in_range(mask: Node, dtype: DType) -> Node:
     """A mask whose least numbers are numbers in a narrower dtype too: only -inf hides."""
-    least = full(mask.shape, float(np.finfo(dtype.to_numpy()).min), mask.dtype)
-    is_hidden = make("eq", mask, full(mask.shape, float("-inf"), mask.dtype))
-    return make("where", is_hidden, mask, make("maximum", mask, least))
+    least = float(np.finfo(dtype.to_numpy()).min)
+    return where(binary("eq", mask, float("-inf")), mask, binary("maximum", mask, least))

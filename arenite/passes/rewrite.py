@@ -145,6 +145,19 @@ def _inherit_inside(node: Node, origins: Origins) -> None:
                 origins.add(one, *origins.of(old))
 
 
+def remade(graph: Graph, remake: Callable[[Node, Node, Mapping[Node, Node]], Node]) -> Graph:
+    """The graph with `remake(node, rebuilt, new)` for each node, inputs first: `rebuilt` is the
+    node on what its inputs became, and `new` has that. The graph itself where nothing changes."""
+    new: dict[Node, Node] = {}
+    origins = graph.origins.subset(graph.everything)
+    for node in graph.nodes:
+        same = all(new[value] is value for value in node.inputs)
+        rebuilt = node if same else on_inputs(node, tuple(new[value] for value in node.inputs))
+        new[node] = made = remake(node, rebuilt, new)
+        origins.add(made, *graph.origins.of(node))
+    return graph if all(new[node] is node for node in graph.results) else graph.mapped(new, origins)
+
+
 def run(graph: Graph, passes: tuple[Pass, ...]) -> tuple[Graph, tuple[Record, ...]]:
     """The graph after all passes, and what each of them left."""
     records = []

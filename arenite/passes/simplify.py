@@ -118,8 +118,9 @@ def _slice_behind(node: Node) -> Node:
     return make("slice", x.inputs[0], start=tuple(starts), stop=tuple(stops), step=tuple(steps))
 
 
-def _pad(node: Node) -> Node:
-    return node.inputs[0] if node.shape == node.inputs[0].shape else node
+def _unless_same_type(node: Node) -> Node:
+    [x] = node.inputs
+    return x if (node.shape, node.dtype) == (x.shape, x.dtype) else node
 
 
 def _concat(node: Node) -> Node:
@@ -131,10 +132,6 @@ def _concat(node: Node) -> Node:
         return node
     groups = [parts[k : k + MAX_PARTS] for k in range(0, len(parts), MAX_PARTS)]
     return make("concat", *(make("concat", *group, axis=axis) for group in groups), axis=axis)
-
-
-def _cast(node: Node) -> Node:
-    return node.inputs[0] if node.dtype == node.inputs[0].dtype else node
 
 
 def _is_all(node: Node, value: float) -> bool:
@@ -174,16 +171,7 @@ def _neg(node: Node) -> Node:
     return x.inputs[0] if x.op == "neg" else node
 
 
-def _where(node: Node) -> Node:
-    condition, a, b = node.inputs
-    if a is b:
-        return a
-    if condition.op == "full":
-        return a if condition.attr("value") else b
-    return node
-
-
-def _if(node: Node) -> Node:
+def _choice(node: Node) -> Node:
     condition, a, b = node.inputs
     if a is b:
         return a
@@ -220,21 +208,21 @@ def _is_endless(parts: LoopParts) -> bool:
 
 
 _RULES = {
-    "if": _if,
+    "if": _choice,
     "loop": _loop,
     "reshape": _new_shape,
     "permute": _permute,
     "expand": _new_shape,
     "slice": _slice,
-    "pad": _pad,
+    "pad": _unless_same_type,
     "concat": _concat,
-    "cast": _cast,
+    "cast": _unless_same_type,
     "mul": _mul,
     "div": _div,
     "add": _add,
     "sub": _sub,
     "neg": _neg,
-    "where": _where,
+    "where": _choice,
 }
 
 _FOLDED = frozenset({"elementwise", "movement", "reduction", "scan", "indexing", "sort"})

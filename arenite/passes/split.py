@@ -10,6 +10,7 @@ not depend on how many threads there are. Small floats are summed in float32 all
 from __future__ import annotations
 
 from arenite.dtype import BY_NAME, Kind
+from arenite.ir.compose.basic import slice_axis
 from arenite.ir.dim import Dim, bounds, ceildiv, product
 from arenite.ir.node import Node
 from arenite.ir.ops.define import make
@@ -68,12 +69,12 @@ def _in_chunks(node: Node) -> Node:
     whole = length * chunks
     shape = (*x.shape[:axis], chunks, length, *x.shape[axis + 1 :])
     inner = tuple(a if a < axis else a + 1 for a in axes)
-    partial = make(node.op, make("reshape", _part(x, axis, 0, whole), shape=shape), axes=inner)
+    partial = make(node.op, make("reshape", slice_axis(x, axis, 0, whole), shape=shape), axes=inner)
     at = sum(1 for a in range(axis) if a not in axes)
     total = make(node.op, partial, axes=(at,))
     if whole == size:
         return total
-    rest = make(node.op, _part(x, axis, whole, size), axes=axes)
+    rest = make(node.op, slice_axis(x, axis, whole, size), axes=axes)
     return make(_COMBINED[node.op], total, rest)
 
 
@@ -84,11 +85,3 @@ def _n_chunks(size: Dim, points: int) -> int:
         return wanted
     wanted = min(wanted, size)
     return next((n for n in range(wanted, 2 * wanted) if size % n == 0), wanted)
-
-
-def _part(x: Node, axis: int, start: Dim, stop: Dim) -> Node:
-    if start == 0 and stop == x.shape[axis]:
-        return x
-    starts = tuple(start if a == axis else 0 for a in range(x.ndim))
-    stops = tuple(stop if a == axis else size for a, size in enumerate(x.shape))
-    return make("slice", x, start=starts, stop=stops, step=(1,) * x.ndim)

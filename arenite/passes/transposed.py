@@ -12,7 +12,10 @@ No zero is multiplied but where the stride does not divide the kernel.
 
 from __future__ import annotations
 
+from math import prod
+
 from arenite.dtype import Kind
+from arenite.ir.compose.basic import pad, slice_all
 from arenite.ir.dim import Dim, bounds, maximum
 from arenite.ir.node import Node
 from arenite.ir.ops.define import make
@@ -58,8 +61,7 @@ def _phases(w: Node, groups: int, strides: tuple[int, ...], taps: list[int]) -> 
     more = [
         (0, tap * s - bounds(k)[1]) for tap, s, k in zip(taps, strides, w.shape[2:], strict=True)
     ]
-    if any(pair != (0, 0) for pair in more):
-        w = make("pad", w, padding=((0, 0), (0, 0), *more), value=0.0)
+    w = pad(w, ((0, 0), (0, 0), *more))
     split = [number for pair in zip(taps, strides, strict=True) for number in pair]
     w = make("reshape", w, shape=(groups, per_group, out, *split))
     n = len(taps)
@@ -67,17 +69,9 @@ def _phases(w: Node, groups: int, strides: tuple[int, ...], taps: list[int]) -> 
     w = make("permute", w, axes=(0, *phases_at, 2, 1, *taps_at))
     kept = w.ndim - n
     if any(tap != 1 for tap in taps):
-        w = make(
-            "slice",
-            w,
-            start=(*[0] * kept, *(tap - 1 for tap in taps)),
-            stop=(*w.shape[:kept], *[-1] * n),
-            step=(*[1] * kept, *[-1] * n),
-        )
-    n_phases = 1
-    for s in strides:
-        n_phases *= s
-    return make("reshape", w, shape=(groups * n_phases * out, per_group, *taps))
+        starts = (*[0] * kept, *(tap - 1 for tap in taps))
+        w = slice_all(w, starts, (*w.shape[:kept], *[-1] * n), (*[1] * kept, *[-1] * n))
+    return make("reshape", w, shape=(groups * prod(strides) * out, per_group, *taps))
 
 
 def _cropped(y: Node, sizes: tuple[Dim, ...], first: list[Dim]) -> Node:
@@ -86,16 +80,6 @@ def _cropped(y: Node, sizes: tuple[Dim, ...], first: list[Dim]) -> Node:
         maximum(start + size - have, 0)
         for start, size, have in zip(first, sizes, y.shape[1:-1], strict=True)
     ]
-    if any(number != 0 for number in short):
-        padding = ((0, 0), *((0, number) for number in short), (0, 0))
-        y = make("pad", y, padding=padding, value=0.0)
-    if not any(first) and (*sizes,) == y.shape[1:-1]:
-        return y
+    y = pad(y, ((0, 0), *((0, number) for number in short), (0, 0)))
     ends = (start + size for start, size in zip(first, sizes, strict=True))
-    return make(
-        "slice",
-        y,
-        start=(0, *first, 0),
-        stop=(y.shape[0], *ends, y.shape[-1]),
-        step=(1,) * y.ndim,
-    )
+    return slice_all(y, (0, *first, 0), (y.shape[0], *ends, y.shape[-1]), (1,) * y.ndim)

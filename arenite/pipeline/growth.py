@@ -34,7 +34,7 @@ from arenite.ir.ops.control import cut, loop_parts
 from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import CUTTING, is_bounded, sizes_made
 from arenite.ir.regions import loop
-from arenite.ir.resize import Resizing, substituted
+from arenite.ir.size_substitution import SizeSubstitution, substituted
 from arenite.pipeline.sizes import FIRST_CAPACITY, Sized, capacity_for, sized_graph
 
 #: Beside the sizes of a program: how many iterations are done. No size has such a name.
@@ -256,9 +256,9 @@ class _Body:
             for one, value in zip(parts.carried, values, strict=True)
             if value is not None
         }
-        resizing = Resizing(sizes, known, self.origins)
-        resizing.add((parts.goes_on, *parts.following, *parts.rows))
-        following = [resizing.new[node] for node in parts.following]
+        substitution = SizeSubstitution(sizes, known, self.origins)
+        substitution.add((parts.goes_on, *parts.following, *parts.rows))
+        following = [substitution.new[node] for node in parts.following]
         now = {str(size): n for (_, _, size), n in zip(self._grown, counts, strict=True)}
         now |= {name: size_node(dim, INT64) for name, dim in outer.items()}
         after = [number_of(self._next[str(size)], now) for _, _, size in self._grown]
@@ -268,7 +268,7 @@ class _Body:
             room, whole = self._rooms[str(size)], rooms[k]
             more = self._appended(k, axis)
             if more and whole is not None:
-                added = concat([resizing.new[node] for node in more], axis)
+                added = concat([substitution.new[node] for node in more], axis)
                 following[k] = make("update_slice", whole, _to_front(added, axis), count, axis=0)
             else:
                 kept = minimum(following[k].shape[axis], room)
@@ -279,8 +279,8 @@ class _Body:
             [*(room for room in rooms if room is not None), *counts,
              parameter((), BOOL), parameter((), INT64)],
             [*following, *after],
-            [resizing.new[node] for node in parts.rows],
-            resizing.new[parts.goes_on],
+            [substitution.new[node] for node in parts.rows],
+            substitution.new[parts.goes_on],
             fits,
             binary("add", number, 1),
         )  # fmt: skip

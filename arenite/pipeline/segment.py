@@ -16,7 +16,7 @@ from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.define import INT64
 from arenite.ir.ops.unbounded import NO_BOUND, sizes_made
-from arenite.ir.resize import Resizing, substituted
+from arenite.ir.size_substitution import SizeSubstitution, substituted
 from arenite.pipeline.sizes import Sized, capacity_for, sized_graph
 from arenite.pipeline.stages import Segment
 
@@ -64,21 +64,21 @@ class SegmentSizes:
         }
         names = {str(var): name for name, var in within.items()}
         origins = segment.origins.subset(_until(segment.outputs, segment.inputs))
-        resizing = Resizing(within, {}, origins)
+        substitution = SizeSubstitution(within, {}, origins)
         for k, node in enumerate(segment.inputs):
-            shape = resizing.shape(node.shape)
-            resizing.new[node] = graph_input(f"x{k}", k, shape, node.dtype)
-        inputs = [resizing.new[node] for node in segment.inputs]
+            shape = substitution.shape(node.shape)
+            substitution.new[node] = graph_input(f"x{k}", k, shape, node.dtype)
+        inputs = [substitution.new[node] for node in segment.inputs]
         for node in self._ranges:
-            shape = resizing.shape(node.shape)
-            resizing.new[node] = make("iota", shape=shape, axis=0, dtype=INT64)
+            shape = substitution.shape(node.shape)
+            substitution.new[node] = make("iota", shape=shape, axis=0, dtype=INT64)
         counts = [count for one in segment.found for count in one.counts]
-        resizing.add((*segment.outputs, *counts))
-        outputs = [resizing.new[node] for node in segment.outputs]
+        substitution.add((*segment.outputs, *counts))
+        outputs = [substitution.new[node] for node in segment.outputs]
         for one in segment.found:
-            least = size_node(substituted(one.rows, resizing.sizes), INT64)
+            least = size_node(substituted(one.rows, substitution.sizes), INT64)
             for count in one.counts:
-                least = make("minimum", least, resizing.new[count])
+                least = make("minimum", least, substitution.new[count])
             outputs.append(make("maximum", least, full((), 0, INT64)))
         return sized_graph(inputs, outputs, names, origins)
 

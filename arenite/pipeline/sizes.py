@@ -18,7 +18,7 @@ from arenite.ir.dim import Dim, Found, Var, evaluate, variables
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origins
 from arenite.ir.ops import graph_input
-from arenite.ir.resize import substituted
+from arenite.ir.size_substitution import substituted
 
 Array = NDArray[Any]
 

@@ -20,7 +20,7 @@ from arenite.ir.node import Node, Origins
 from arenite.ir.ops import OPS, Region
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.unbounded import CUTTING, sizes_made
-from arenite.ir.resize import needs, sized_order
+from arenite.ir.size_substitution import needs, sized_order
 from arenite.pipeline.growth import Growth, growing_axes
 from arenite.schedule import branches_of_ifs
 

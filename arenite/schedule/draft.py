@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, product
+from arenite.ir.dim import bounds, product, substitute
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.access import Index, space_vars, substitute
+from arenite.ir.ops.access import Index, space_vars
 from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Role, Stage, outer_index
 from arenite.schedule.roots import MAX_OPS, MAX_PIECES

@@ -166,9 +166,12 @@ def test_bytes_of_packed_types() -> None:
         (lambda: make("attention", X), "attention takes 3 to 6 inputs, not 1"),
         (lambda: make("concat", axis=0), "concat takes 1 to any number of inputs, not 0"),
         (lambda: make("sum", X), r"sum has attributes \['axes'\], not \[\]"),
-        (lambda: make("sum", X, axes=0), "attribute axes = 0 is not what is_ints accepts"),
-        (lambda: make("sum", X, axes=(True,)), "is not what is_ints accepts"),
-        (lambda: make("sort", X, axis=0, descending=1), "is not what is_bool accepts"),
+        (
+            lambda: make("sum", X, axes=0),
+            "axes = 0 is not a tuple of what is of type int",
+        ),
+        (lambda: make("sum", X, axes=(True,)), "is not a tuple of what is of type int"),
+        (lambda: make("sort", X, axis=0, descending=1), "is not of type bool"),
     ],
 )
 def test_calls_that_make_no_sense(wrong: Any, message: str) -> None:

@@ -18,9 +18,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder, Pass
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import bounds, ceildiv
+from arenite.ir.dim import bounds, ceildiv, substitute, variables
 from arenite.ir.node import Node
-from arenite.ir.ops.access import mentions, substitute
 from arenite.schedule.kernel import Kernel, Role
 
 #: Columns in a block at the least.
@@ -69,8 +68,8 @@ class Columns(KernelBuilder):
             at = substitute(place, self.nest.position)
             if node in self.made:
                 written += node.dtype.bits // 8
-            elif node is not None and mentions(at, vector.var):
-                is_own = any(mentions(at, axis.var) for axis in self.nest.rows)
+            elif node is not None and vector.var in variables(at):
+                is_own = any(axis.var in variables(at) for axis in self.nest.rows)
                 own += node.dtype.bits // 8 if is_own else 0
                 shared += 0 if is_own else node.dtype.bits // 8
         return shared, own, written

@@ -17,9 +17,9 @@ from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import UINT32, Scope, index_expr
 from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product, substitute
 from arenite.ir.node import Node
-from arenite.ir.ops.access import Index, linear, substitute
+from arenite.ir.ops.access import Index, linear
 from arenite.schedule.kernel import Kernel
 
 #: Threads of a group; every device has as many.

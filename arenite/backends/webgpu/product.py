@@ -20,8 +20,8 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis, loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, product
-from arenite.ir.ops.access import Source, linear, mentions, space_vars, substitute
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, product, substitute, variables
+from arenite.ir.ops.access import Source, linear, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: Results of a group along each side, results of a thread, and products of a step.
@@ -58,7 +58,7 @@ class _Product(KernelBuilder):
         """The last axis of the results that one side has and the other has not."""
         own, others = self._place(side), self._place(other)
         for axis in reversed(self.nest.outer):
-            if mentions(own, axis.var) and not mentions(others, axis.var):
+            if axis.var in variables(own) and axis.var not in variables(others):
                 return axis
         return None
 

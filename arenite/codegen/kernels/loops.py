@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
-from arenite.ir.ops.access import Index, coefficient, space_vars, substitute
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product, substitute
+from arenite.ir.ops.access import Index, coefficient, space_vars
 from arenite.schedule.kernel import Kernel
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.

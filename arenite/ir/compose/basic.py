@@ -13,7 +13,7 @@ from typing import TypeAlias
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.dim import Dim, product
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops import full, make
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.define import broadcast
@@ -39,7 +39,7 @@ def reshape(x: Node, shape: Sequence[Dim]) -> Node:
         total = product(x.shape)
         if known == 0 or (total // known) * known != total:
             raise ShapeMismatch(
-                f"reshape: the {total} elements of {typed(x.shape, x.dtype)} do not divide into "
+                f"reshape: the {total} elements of {x.type_text} do not divide into "
                 f"shape {tuple(shape)}"
             )
         sizes[sizes.index(-1)] = total // known
@@ -60,7 +60,7 @@ def broadcast_to(x: Node, shape: Sequence[Dim]) -> Node:
     if x.shape == shape:
         return x
     if x.ndim > len(shape):
-        raise ShapeMismatch(f"{typed(x.shape, x.dtype)} does not broadcast to {tuple(shape)}")
+        raise ShapeMismatch(f"{x.type_text} does not broadcast to {tuple(shape)}")
     aligned = reshape(x, (1,) * (len(shape) - x.ndim) + x.shape)
     return aligned if aligned.shape == tuple(shape) else make("expand", aligned, shape=tuple(shape))
 

@@ -83,27 +83,25 @@ def expm1(x: Node) -> Node:
     return joined(where(is_real, less, re), where(is_real, b, im))
 
 
-def log(x: Node) -> Node:
-    """Near the unit circle by what lacks to 1, so that digits stay."""
-    re, im = parts(x)
-    a, b = unary("abs", re), unary("abs", im)
-    high, low = make("maximum", a, b), make("minimum", a, b)
-    beyond = add(mul(sub(high, 1.0), add(high, 1.0)), mul(low, low))
+def _log(beyond: Node, re: Node, im: Node) -> Node:
+    """The logarithm; near the unit circle of |x|² - 1, which is `beyond`, so that digits stay."""
     size = hypot(re, im)
     is_near = make("and", binary("gt", size, 0.5), binary("lt", size, 2.0))
     near = mul(unary("log1p", where(is_near, beyond, 0.0)), 0.5)
-    return joined(where(is_near, near, unary("log", size)), angle(x))
+    return joined(where(is_near, near, unary("log", size)), make("atan2", im, re))
+
+
+def log(x: Node) -> Node:
+    re, im = parts(x)
+    a, b = unary("abs", re), unary("abs", im)
+    high, low = make("maximum", a, b), make("minimum", a, b)
+    return _log(add(mul(sub(high, 1.0), add(high, 1.0)), mul(low, low)), re, im)
 
 
 def log1p(x: Node) -> Node:
     """log(1 + x); |1 + x|² - 1 is a (2 + a) + b², of which near 0 digits stay."""
     a, b = parts(x)
-    more = add(a, 1.0)
-    beyond = add(mul(a, add(a, 2.0)), mul(b, b))
-    size = hypot(more, b)
-    is_near = make("and", binary("gt", size, 0.5), binary("lt", size, 2.0))
-    near = mul(unary("log1p", where(is_near, beyond, 0.0)), 0.5)
-    return joined(where(is_near, near, unary("log", size)), make("atan2", b, more))
+    return _log(add(mul(a, add(a, 2.0)), mul(b, b)), add(a, 1.0), b)
 
 
 def _log_to(base: float) -> Callable[[Node], Node]:

@@ -67,18 +67,7 @@ def conv(
     dilation: PerAxis,
     groups: int,
 ) -> Node:
-    n = _n_spatial("conv", x, w)
-    strides, dilations = per_axis("stride", stride, n), per_axis("dilation", dilation, n)
-    result = make(
-        "conv",
-        x,
-        w,
-        strides=strides,
-        padding=pairs(padding, x.shape[2:], w.shape[2:], strides, dilations),
-        dilations=dilations,
-        groups=groups,
-    )
-    return _with_bias(result, bias)
+    return _convolved("conv", x, w, bias, stride, padding, dilation, groups)
 
 
 def conv_transpose(
@@ -91,21 +80,29 @@ def conv_transpose(
     dilation: PerAxis,
     groups: int,
 ) -> Node:
-    n = _n_spatial("conv_transpose", x, w)
-    strides, dilations = per_axis("stride", stride, n), per_axis("dilation", dilation, n)
     if padding == "same":
         raise InvalidArgument("conv_transpose: padding is 'valid' or numbers; give output_padding")
-    result = make(
-        "conv_transpose",
-        x,
-        w,
-        strides=strides,
-        padding=pairs(padding, x.shape[2:], w.shape[2:], strides, dilations),
-        output_padding=per_axis("output_padding", output_padding, n),
-        dilations=dilations,
-        groups=groups,
-    )
-    return _with_bias(result, bias)
+    more = {"output_padding": output_padding}
+    return _convolved("conv_transpose", x, w, bias, stride, padding, dilation, groups, **more)
+
+
+def _convolved(
+    op: str,
+    x: Node,
+    w: Node,
+    bias: Node | None,
+    stride: PerAxis,
+    padding: Padding,
+    dilation: PerAxis,
+    groups: int,
+    **more: PerAxis,
+) -> Node:
+    n = _n_spatial(op, x, w)
+    strides, dilations = per_axis("stride", stride, n), per_axis("dilation", dilation, n)
+    sides = pairs(padding, x.shape[2:], w.shape[2:], strides, dilations)
+    attrs = {name: per_axis(name, given, n) for name, given in more.items()}
+    attrs |= {"strides": strides, "dilations": dilations}
+    return _with_bias(make(op, x, w, padding=sides, groups=groups, **attrs), bias)
 
 
 def _with_bias(result: Node, bias: Node | None) -> Node:

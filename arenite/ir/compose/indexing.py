@@ -28,7 +28,7 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.dim import Dim, Expr, bounds, found_in, known_le, maximum, minimum, product
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops import constant, full, make
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.define import broadcast
@@ -70,7 +70,7 @@ def _without_ellipsis(x: Node, items: Sequence[Item]) -> list[Item]:
     """As many items, not counting None, as x has axes."""
     n_used = sum(item is not None and item is not Ellipsis for item in items)
     if n_used > x.ndim:
-        raise IndexOutOfRange(f"{n_used} indices for {typed(x.shape, x.dtype)}: too many")
+        raise IndexOutOfRange(f"{n_used} indices for {x.type_text}: too many")
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise IndexOutOfRange("an index has at most one ellipsis ('...')")
@@ -88,9 +88,7 @@ def _with_open_places(x: Node, items: Sequence[Item]) -> list[Item]:
             size = x.shape[axis]
             place = _from_front(item, size)
             if bounds(place)[1] < 0 or known_le(size, place):
-                raise IndexOutOfRange(
-                    f"index {item} is outside axis {axis} of {typed(x.shape, x.dtype)}"
-                )
+                raise IndexOutOfRange(f"index {item} is outside axis {axis} of {x.type_text}")
             if not (known_le(0, place) and known_le(place + 1, size)):
                 item = np.asarray(item) if isinstance(item, int) else size_node(item, INT64)
         made.append(item)
@@ -199,9 +197,7 @@ def _indices(item: Item, size: Dim, axis: int, x: Node) -> Node:
     if isinstance(size, int):
         wrong = wide[(wide < -size) | (wide >= size)]
         if wrong.size:
-            raise IndexOutOfRange(
-                f"index {wrong.flat[0]} is outside axis {axis} of {typed(x.shape, x.dtype)}"
-            )
+            raise IndexOutOfRange(f"index {wrong.flat[0]} is outside axis {axis} of {x.type_text}")
         return constant(np.where(wide < 0, wide + size, wide))
     # A constant is taken as checked, so where the size is open the check is made by the program.
     node = constant(wide)
@@ -227,7 +223,7 @@ def updated(x: Node, items: Sequence[Item], value: Node, reduction: str) -> Node
     except ShapeMismatch:
         raise ShapeMismatch(
             f"a value of shape {value.shape} does not broadcast to the {places.shape} that the "
-            f"index selects of {typed(x.shape, x.dtype)}"
+            f"index selects of {x.type_text}"
         ) from None
     flat = make(
         "scatter_elements",

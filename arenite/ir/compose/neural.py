@@ -27,7 +27,7 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.dim import Dim, bounds, known_le
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.attention import Operands
 from arenite.ir.ops.reductions import least
@@ -128,7 +128,7 @@ def layer_norm(x: Node, n_axes: int, weight: Node | None, bias: Node | None, eps
         if given is not None and given.shape != x.shape[x.ndim - n_axes :]:
             raise ShapeMismatch(
                 f"layer_norm: {name} of shape {given.shape} for the last {n_axes} axes of "
-                f"{typed(x.shape, x.dtype)}"
+                f"{x.type_text}"
             )
     return cast(_affine(_normalized(computing(x), axes, eps), weight, bias), x.dtype)
 
@@ -156,7 +156,7 @@ def batch_norm(
         if given.ndim != 1 or given.shape[0] != x.shape[axis]:
             raise ShapeMismatch(
                 f"batch_norm: {given.shape} is not one number for each of the {x.shape[axis]} "
-                f"channels of {typed(x.shape, x.dtype)}"
+                f"channels of {x.type_text}"
             )
         return along(computing(given), axis, x.ndim)
 
@@ -171,7 +171,7 @@ def group_norm(x: Node, groups: int, weight: Node | None, bias: Node | None, eps
     """Over the channels (axis 1) of a group and all axes after them."""
     if x.ndim < 2 or x.shape[1] % groups != 0:
         raise ShapeMismatch(
-            f"group_norm: {groups} groups do not divide the channels of {typed(x.shape, x.dtype)}"
+            f"group_norm: {groups} groups do not divide the channels of {x.type_text}"
         )
     n, channels, *spatial = x.shape
     split = reshape(computing(x), (n, groups, channels // groups, *spatial))
@@ -202,7 +202,7 @@ def attention(
     if scale is None:
         width = q.shape[-1] if q.ndim else 0
         if not isinstance(width, int) or width == 0:
-            raise NotSupported(f"attention: give a scale for {typed(q.shape, q.dtype)}")
+            raise NotSupported(f"attention: give a scale for {q.type_text}")
         scale = float(width) ** -0.5
     if (k_scale is None) != (v_scale is None):
         raise InvalidArgument("attention takes scales of keys and of values, or neither")

@@ -134,9 +134,7 @@ def _width(op: str, x: Node, w: Node, r: Node, n_gates: int) -> int:
 
 def _need(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: Node) -> None:
     if node is not None and (node.shape != shape or node.dtype != x.dtype):
-        raise ShapeMismatch(
-            f"{op}: {what} is {typed(shape, x.dtype)}, not {typed(node.shape, node.dtype)}"
-        )
+        raise ShapeMismatch(f"{op}: {what} is {typed(shape, x.dtype)}, not {node.type_text}")
 
 
 def _initial(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: Node) -> Node:

@@ -8,12 +8,12 @@ again gives back the same index; what stays non-affine is seen as a division tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, Expr, Floordiv, LoopVar, Positive, Var, bounds, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, maximum, product, variables
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import OPS
 
@@ -166,46 +166,13 @@ def coefficient(dim: Dim, var: Var) -> Dim | None:
     for monomial, number in dim.terms:
         times = sum(1 for atom in monomial if atom == var)
         others = [atom for atom in monomial if atom != var]
-        if times > 1 or any(mentions(atom, var) for atom in others):
+        if times > 1 or any(var in variables(atom) for atom in others):
             return None
         if times:
             factor = factor + product([number, *others])
     return factor
 
 
-def mentions(dim: Dim, var: Var) -> bool:
-    """Whether `var` occurs in a size, also inside a division."""
-    pending: list[Dim] = [dim]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Var):
-            if current == var:
-                return True
-        elif isinstance(current, Floordiv):
-            pending += [current.numerator, current.divisor]
-        elif isinstance(current, Positive):
-            pending.append(current.inner)
-        elif isinstance(current, Expr):
-            pending += [atom for monomial, _ in current.terms for atom in monomial]
-    return False
-
-
 def is_affine(dim: Dim, variables: Sequence[Var]) -> bool:
     """Whether a position is a sum of loop variables times sizes, without divisions of them."""
     return all(coefficient(dim, var) is not None for var in variables)
-
-
-def substitute(dim: Dim, replaced: Mapping[Var, Dim]) -> Dim:
-    """The same size with variables replaced, all at once."""
-    if isinstance(dim, int):
-        return dim
-    if isinstance(dim, Var):
-        return replaced.get(dim, dim)
-    if isinstance(dim, Floordiv):
-        return substitute(dim.numerator, replaced) // substitute(dim.divisor, replaced)
-    if isinstance(dim, Positive):
-        return maximum(substitute(dim.inner, replaced), 0)
-    total: Dim = 0
-    for monomial, number in dim.terms:
-        total = total + product([number, *(substitute(atom, replaced) for atom in monomial)])
-    return total

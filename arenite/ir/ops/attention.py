@@ -22,19 +22,19 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, exact_quotient
 from arenite.ir.element import rounded
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import is_readable_in_place
 from arenite.ir.ops.define import (
     BOOL,
     FLOAT,
     Array,
     Attrs,
+    Checks,
     Inferred,
     Sizes,
+    at_least,
     define,
-    is_bool,
     is_dim,
-    is_int,
     is_number,
     need_kind,
 )
@@ -75,10 +75,6 @@ def heads_a_group(q: Node, k: Node) -> Dim:
     return heads
 
 
-def _is_not_negative(value: object) -> bool:
-    return is_int(value) and bool(value >= 0)  # type: ignore[operator]
-
-
 def _need_dtypes(given: Operands) -> None:
     q, k, v = given.q, given.k, given.v
     need_kind("attention", q, FLOAT)
@@ -88,8 +84,7 @@ def _need_dtypes(given: Operands) -> None:
             need_kind("attention", node, FLOAT)
         elif node.dtype != _INT8:
             raise TypeMismatch(
-                f"attention: keys and values that have scales are int8, not "
-                f"{typed(node.shape, node.dtype)}"
+                f"attention: keys and values that have scales are int8, not {node.type_text}"
             )
     if k.dtype != v.dtype:
         raise TypeMismatch(f"attention: dtypes {k.dtype} and {v.dtype} of keys and values differ")
@@ -183,7 +178,7 @@ def _attention_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype:
     return rounded(weights @ v / np.where(total == 0, 1, total), dtype)
 
 
-ATTRS = {"scale": is_number, "causal": is_bool, "offset": is_dim, "window": _is_not_negative}
+ATTRS: Checks = {"scale": is_number, "causal": bool, "offset": is_dim, "window": at_least(0)}
 
 
 def attention_work(node: Node) -> tuple[Shape, int]:

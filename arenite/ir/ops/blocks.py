@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from arenite.dtype import DType, float32
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     INT64,
     Array,
@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     make,
     need_dtype,
 )
@@ -58,13 +57,11 @@ def need_weights(op: str, w: Node, attrs: Attrs, *, may_be_many: bool = False) -
     if not w.dtype.is_block:
         raise TypeMismatch(f"{op}: {w.dtype} is no block-quantised type")
     if w.dtype != attrs["dtype"]:
-        raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {typed(w.shape, w.dtype)}")
+        raise TypeMismatch(f"{op} of {attrs['dtype']} does not take {w.type_text}")
     is_known = all(isinstance(size, int) and size > 0 for size in w.shape)
     if not is_known or (w.ndim != 2 and not (w.ndim == 3 and may_be_many)):
         sizes = "two or three" if may_be_many else "two"
-        raise ShapeMismatch(
-            f"{op} takes weights of {sizes} known sizes, not {typed(w.shape, w.dtype)}"
-        )
+        raise ShapeMismatch(f"{op} takes weights of {sizes} known sizes, not {w.type_text}")
     need_whole_blocks(op, w)
 
 
@@ -92,7 +89,7 @@ define(
     (1, 1),
     _infer_dequantise,
     _dequantise_reference,
-    {"dtype": is_dtype},
+    {"dtype": DType},
 )
 
 
@@ -109,7 +106,7 @@ def _rows_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return dequantised(raw[indices], attrs["dtype"], shape)
 
 
-define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dtype": is_dtype})
+define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dtype": DType})
 
 
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -118,8 +115,7 @@ def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("matmul_blocks", "x", x, float32)
     if x.ndim < 2 or x.shape[-1] != w.shape[1]:
         raise ShapeMismatch(
-            f"matmul_blocks: {typed(x.shape, x.dtype)} by {typed(w.shape, w.dtype)}: the last axes "
-            "are not equal"
+            f"matmul_blocks: {x.type_text} by {w.type_text}: the last axes are not equal"
         )
     return (*x.shape[:-1], w.shape[0]), float32
 
@@ -147,6 +143,4 @@ def _matmul_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     return (as_quantised(x) @ weights.T).astype(np.float32)
 
 
-define(
-    "matmul_blocks", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"dtype": is_dtype}
-)
+define("matmul_blocks", "contraction", (2, 2), _infer_matmul, _matmul_reference, {"dtype": DType})

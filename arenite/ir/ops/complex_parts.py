@@ -11,7 +11,7 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, need_kind
 
 #: What the real and the imaginary part are.
@@ -41,8 +41,7 @@ def _infer_complex(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     re, im = inputs
     if re.dtype not in COMPLEX_OF or im.dtype != re.dtype:
         raise TypeMismatch(
-            f"complex takes two of float32 or of float64, not {typed(re.shape, re.dtype)} and "
-            f"{typed(im.shape, im.dtype)}"
+            f"complex takes two of float32 or of float64, not {re.type_text} and {im.type_text}"
         )
     if re.shape != im.shape:
         raise ShapeMismatch(f"complex: shapes {re.shape} and {im.shape} differ")

@@ -17,7 +17,7 @@ from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim
 from arenite.ir.element import exact, rounded
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     INT32,
@@ -28,7 +28,6 @@ from arenite.ir.ops.define import (
     Sizes,
     broadcast,
     define,
-    is_bool,
     need_kind,
 )
 
@@ -42,9 +41,7 @@ def product_dtype(op: str, a: Node, b: Node) -> DType:
     if a.dtype.name in _BYTE_SIZED and b.dtype.name in _BYTE_SIZED:
         return INT32
     if a.dtype != b.dtype:
-        raise TypeMismatch(
-            f"{op}: dtypes differ: {typed(a.shape, a.dtype)} and {typed(b.shape, b.dtype)}"
-        )
+        raise TypeMismatch(f"{op}: dtypes differ: {a.type_text} and {b.type_text}")
     return a.dtype
 
 
@@ -111,6 +108,6 @@ define(
     (2, 2),
     _infer_matmul,
     _matmul_reference,
-    {"transpose_a": is_bool, "transpose_b": is_bool},
+    {"transpose_a": bool, "transpose_b": bool},
     reduction=_matmul_reduction,
 )

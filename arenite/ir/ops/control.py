@@ -40,8 +40,6 @@ from arenite.ir.ops.define import (
     Sizes,
     define,
     is_dims,
-    is_dtype,
-    is_int,
     make,
 )
 from arenite.ir.ops.sources import check_sizes
@@ -148,13 +146,9 @@ def is_never(condition: Node) -> bool:
 
 def need_type(what: str, node: Node, shape: Sequence[Dim], dtype: DType) -> None:
     if node.dtype != dtype:
-        raise TypeMismatch(
-            f"{what} is {typed(node.shape, node.dtype)}, not {typed(shape, dtype)}: another dtype"
-        )
+        raise TypeMismatch(f"{what} is {node.type_text}, not {typed(shape, dtype)}: another dtype")
     if node.shape != tuple(shape):
-        raise ShapeMismatch(
-            f"{what} is {typed(node.shape, node.dtype)}, not {typed(shape, dtype)}: another shape"
-        )
+        raise ShapeMismatch(f"{what} is {node.type_text}, not {typed(shape, dtype)}: another shape")
 
 
 def _infer_if(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -168,7 +162,7 @@ def _if_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType)
     return arrays[1] if arrays[0] else arrays[2]
 
 
-def _need_index(op: str, index: int, count: int) -> None:
+def need_index(op: str, index: int, count: int) -> None:
     if not 0 <= index < count:
         raise InvalidArgument(f"{op}: result {index} of {count}")
 
@@ -185,7 +179,7 @@ def _infer_branch(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             "other"
         )
     index = attrs["index"]
-    _need_index("branch", index, len(then.results))
+    need_index("branch", index, len(then.results))
     made = then.results[index]
     need_type("branch: the other result", otherwise.results[index], made.shape, made.dtype)
     return made.shape, made.dtype
@@ -218,7 +212,7 @@ def _infer_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     for k, (first, following) in enumerate(zip(parts.initial, parts.following, strict=True)):
         need_type(f"loop: carried value {k}, as the body gives it,", following, first.shape,
                    first.dtype)  # fmt: skip
-    _need_index("loop", index, n + len(parts.rows))
+    need_index("loop", index, n + len(parts.rows))
     if index < n:
         return parts.initial[index].shape, parts.initial[index].dtype
     trips = trip_size(parts.trips)
@@ -239,7 +233,7 @@ def _infer_cut(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, count = inputs
     need_type("cut: the count", count, (), INT64)
     if not x.ndim:
-        raise ShapeMismatch(f"cut: {typed(x.shape, x.dtype)} has no rows")
+        raise ShapeMismatch(f"cut: {x.type_text} has no rows")
     if attrs["size"].low != 0 or attrs["size"].high < bounds(x.shape[0])[1]:
         raise InvalidArgument(f"cut: {attrs['size']} does not reach from 0 to {x.shape[0]}")
     return (attrs["size"], *x.shape[1:]), x.dtype
@@ -253,32 +247,24 @@ def _in_its_graph(*_: Any) -> Array:
     raise InvalidArgument("control flow has a meaning in the run of its graph alone: ir.evaluate")
 
 
-def is_region(value: object) -> bool:
-    return isinstance(value, Region)
-
-
-def is_found(value: object) -> bool:
-    return isinstance(value, Found)
-
-
 define(
     "parameter",
     "source",
     (0, 0),
     _infer_parameter,
     _in_its_graph,
-    {"number": is_int, "shape": is_dims, "dtype": is_dtype},
+    {"number": int, "shape": is_dims, "dtype": DType},
     storage="given",
 )
 define("if", "control", (3, 3), _infer_if, _if_reference)
-define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": is_found}, is_construct=True)
+define("cut", "control", (2, 2), _infer_cut, _in_its_graph, {"size": Found}, is_construct=True)
 define(
     "branch",
     "control",
     (1, None),
     _infer_branch,
     _in_its_graph,
-    {"then": is_region, "otherwise": is_region, "index": is_int},
+    {"then": Region, "otherwise": Region, "index": int},
     is_construct=True,
 )
 define(
@@ -287,7 +273,7 @@ define(
     (2, None),
     _infer_loop,
     _in_its_graph,
-    {"body": is_region, "carried": is_int, "index": is_int},
+    {"body": Region, "carried": int, "index": int},
     operand=_loop_operand,
     is_construct=True,
 )

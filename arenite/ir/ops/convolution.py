@@ -26,11 +26,11 @@ from arenite.ir.ops.contraction import accumulated, product_dtype
 from arenite.ir.ops.define import (
     Array,
     Attrs,
+    Checks,
     Inferred,
     Sizes,
     define,
     is_dim_pairs,
-    is_int,
     is_ints,
 )
 from arenite.ir.ops.movement import window_count
@@ -148,11 +148,11 @@ def _conv_reduction(node: Node) -> Reduction:
     return summed(node, w.shape[1:], factors)
 
 
-_CONV_ATTRS = {
+_CONV_ATTRS: Checks = {
     "strides": is_ints,
     "padding": is_dim_pairs,
     "dilations": is_ints,
-    "groups": is_int,
+    "groups": int,
 }
 
 define(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node, Shape, intern, typed, with_inputs
+from arenite.ir.node import Node, Shape, intern, with_inputs
 
 if TYPE_CHECKING:
     from arenite.ir.ops.access import Index, Reduction, Source
@@ -28,7 +28,6 @@ Attrs: TypeAlias = Mapping[str, Any]
 Array: TypeAlias = NDArray[Any]
 Sizes: TypeAlias = tuple[int, ...]
 Inferred: TypeAlias = tuple[Shape, DType]
-Check: TypeAlias = Callable[[object], bool]
 
 #: Where values are: made by a kernel, there before a run (arguments and states, or constants), or
 #: made up where they are needed, without memory.
@@ -46,13 +45,54 @@ ANY = (Kind.BOOL, *NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """What an attribute must be, where no type says it."""
+
+    wanted: str
+    accepts: Callable[[Any], bool]
+
+
+Checks: TypeAlias = Mapping[str, type | Check]
+
+
+def accepts(check: type | Check, value: Any) -> bool:
+    return type(value) is check if isinstance(check, type) else check.accepts(value)
+
+
+def wanted(check: type | Check) -> str:
+    return f"of type {check.__name__}" if isinstance(check, type) else check.wanted
+
+
+def tuple_of(check: type | Check) -> Check:
+    def are(value: Any) -> bool:
+        return type(value) is tuple and all(accepts(check, item) for item in value)
+
+    return Check(f"a tuple of what is {wanted(check)}", are)
+
+
+def at_least(low: int) -> Check:
+    return Check(f"a whole number from {low} on", lambda value: type(value) is int and value >= low)
+
+
+def one_of(*choices: str) -> Check:
+    return Check(f"one of {', '.join(choices)}", lambda value: value in choices)
+
+
+is_number = Check("a number", lambda value: type(value) in (bool, int, float, complex))
+is_dim = Check("a size", lambda value: type(value) is int or isinstance(value, Expr))
+is_ints, is_dims = tuple_of(int), tuple_of(is_dim)
+_is_pair = Check("two sizes", lambda value: is_dims.accepts(value) and len(value) == 2)
+is_dim_pairs = tuple_of(_is_pair)
+
+
+@dataclass(frozen=True, slots=True)
 class OpDef:
     name: str
     family: str  # the file it is defined in: source, elementwise, movement, ...
     arity: tuple[int, int | None]  # fewest and most inputs
     infer: Callable[[tuple[Node, ...], Attrs], Inferred]
     reference: Callable[[list[Array], Attrs, Sizes, DType], Array]
-    attrs: Mapping[str, Check] = field(default_factory=dict)
+    attrs: Checks = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of attributes left out
     _: KW_ONLY
     backend: str = ""  # whose kernels read its operands as they lie; "" for an op of all devices
@@ -125,78 +165,34 @@ def check_call(definition: OpDef, inputs: Sequence[Node], attrs: Attrs) -> None:
     """Number of inputs, names and types of attributes."""
     fewest, most = definition.arity
     if len(inputs) < fewest or (most is not None and len(inputs) > most):
-        wanted = str(fewest) if most == fewest else f"{fewest} to {most or 'any number of'}"
-        raise InvalidArgument(f"{definition.name} takes {wanted} inputs, not {len(inputs)}")
+        takes = str(fewest) if most == fewest else f"{fewest} to {most or 'any number of'}"
+        raise InvalidArgument(f"{definition.name} takes {takes} inputs, not {len(inputs)}")
     if attrs.keys() != definition.attrs.keys():
         raise InvalidArgument(
             f"{definition.name} has attributes {sorted(definition.attrs)}, not {sorted(attrs)}"
         )
     for name, check in definition.attrs.items():
-        if not check(attrs[name]):
+        if not accepts(check, attrs[name]):
             raise InvalidArgument(
-                f"{definition.name}: attribute {name} = {attrs[name]!r} is not what "
-                f"{check.__name__} accepts"
+                f"{definition.name}: attribute {name} = {attrs[name]!r} is not {wanted(check)}"
             )
-
-
-def is_int(value: object) -> bool:
-    return type(value) is int
-
-
-def is_ints(value: object) -> bool:
-    return type(value) is tuple and all(type(item) is int for item in value)
-
-
-def is_bool(value: object) -> bool:
-    return type(value) is bool
-
-
-def is_str(value: object) -> bool:
-    return type(value) is str
-
-
-def is_number(value: object) -> bool:
-    return type(value) in (bool, int, float, complex)
-
-
-def is_dtype(value: object) -> bool:
-    return isinstance(value, DType)
-
-
-def is_dim(value: object) -> bool:
-    return type(value) is int or isinstance(value, Expr)
-
-
-def is_dims(value: object) -> bool:
-    return type(value) is tuple and all(map(is_dim, value))
-
-
-def is_dim_pairs(value: object) -> bool:
-    return type(value) is tuple and all(is_dims(item) and len(item) == 2 for item in value)
-
-
-def one_of(*choices: str) -> Check:
-    def is_choice(value: object) -> bool:
-        return value in choices
-
-    return is_choice
 
 
 def need_kind(op: str, node: Node, kinds: tuple[Kind, ...]) -> None:
     if node.dtype.kind not in kinds:
-        wanted = ", ".join(kind.value for kind in kinds)
-        raise TypeMismatch(f"{op} takes {wanted}, not {typed(node.shape, node.dtype)}")
+        takes = ", ".join(kind.value for kind in kinds)
+        raise TypeMismatch(f"{op} takes {takes}, not {node.type_text}")
 
 
 def need_dtype(op: str, what: str, node: Node, dtype: DType) -> None:
     if node.dtype != dtype:
-        raise TypeMismatch(f"{op}: {what} must be {dtype}, not {typed(node.shape, node.dtype)}")
+        raise TypeMismatch(f"{op}: {what} must be {dtype}, not {node.type_text}")
 
 
 def need_axis(op: str, axis: int, node: Node) -> None:
     if not 0 <= axis < node.ndim:
         raise ShapeMismatch(
-            f"{op}: axis {axis} is not within 0..{node.ndim - 1} of {typed(node.shape, node.dtype)}"
+            f"{op}: axis {axis} is not within 0..{node.ndim - 1} of {node.type_text}"
         )
 
 
@@ -205,6 +201,12 @@ def need_axes(op: str, axes: Sequence[int], node: Node) -> None:
         need_axis(op, axis, node)
     if len(set(axes)) != len(axes):
         raise ShapeMismatch(f"{op}: axes {tuple(axes)} name an axis twice")
+
+
+def differ_elsewhere(a: Node, b: Node, axis: int) -> bool:
+    """Whether two shapes differ on another axis than one, or in their number."""
+    rest_a, rest_b = ((*x.shape[:axis], *x.shape[axis + 1 :]) for x in (a, b))
+    return a.ndim != b.ndim or rest_a != rest_b
 
 
 def broadcast(op: str, *shapes: Shape) -> Shape:

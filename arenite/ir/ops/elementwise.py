@@ -16,7 +16,7 @@ import numpy as np
 from arenite.dtype import DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     ANY,
     BITS,
@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     need_dtype,
     need_kind,
 )
@@ -47,14 +46,10 @@ def _need_alike(op: str, inputs: tuple[Node, ...]) -> None:
     for other in inputs[1:]:
         if other.dtype != first.dtype:
             raise TypeMismatch(
-                f"{op}: dtypes differ: {typed(first.shape, first.dtype)} and "
-                f"{typed(other.shape, other.dtype)}; cast one of them"
+                f"{op}: dtypes differ: {first.type_text} and {other.type_text}; cast one of them"
             )
         if other.shape != first.shape:
-            raise ShapeMismatch(
-                f"{op}: shapes differ: {typed(first.shape, first.dtype)} and "
-                f"{typed(other.shape, other.dtype)}"
-            )
+            raise ShapeMismatch(f"{op}: shapes differ: {first.type_text} and {other.type_text}")
 
 
 def _elementwise(
@@ -69,7 +64,7 @@ def _elementwise(
     chooses: bool = False,
 ) -> None:
     """`result` where it is not the dtype of the inputs. `precise`: a function that no hardware
-    rounds right, so the reference computes it in float64 and rounds that."""
+    rounds right, so the reference computes it on floats in float64 and rounds that."""
 
     def infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         _need_alike(name, inputs)
@@ -79,7 +74,7 @@ def _elementwise(
     def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         # A bool result says nothing of the operands, whose own NumPy dtype is enough to widen them.
         operands = [_computed(array) for array in arrays]
-        if precise:
+        if precise and dtype.kind is Kind.FLOAT:
             operands = [operand.astype(np.float64) for operand in operands]
         computed = np.asarray(function(*operands))
         return computed.astype(np.bool_) if dtype == BOOL else rounded(computed, dtype)
@@ -130,25 +125,11 @@ _elementwise("round", 1, FLOAT, np.rint)  # half to even
 _elementwise("trunc", 1, FLOAT, np.trunc)
 _elementwise("not", 1, BITS, np.invert)
 
-_function("exp", np.exp)
-_function("exp2", np.exp2)
-_function("expm1", np.expm1)
-_function("log", np.log)
-_function("log2", np.log2)
-_function("log1p", np.log1p)
+for _name in "exp exp2 expm1 log log2 log1p sin cos tan sinh cosh tanh".split():
+    _function(_name, getattr(np, _name))
+for _name in "sin cos tan sinh cosh tanh".split():
+    _function(f"a{_name}", getattr(np, f"arc{_name}"))
 _function("rsqrt", lambda x: 1 / np.sqrt(x), cost=DIVISION)
-_function("sin", np.sin)
-_function("cos", np.cos)
-_function("tan", np.tan)
-_function("asin", np.arcsin)
-_function("acos", np.arccos)
-_function("atan", np.arctan)
-_function("sinh", np.sinh)
-_function("cosh", np.cosh)
-_function("tanh", np.tanh)
-_function("asinh", np.arcsinh)
-_function("acosh", np.arccosh)
-_function("atanh", np.arctanh)
 _function("erf", _per_element(math.erf))
 
 _elementwise("isnan", 1, FLOAT, np.isnan, result=BOOL)
@@ -158,9 +139,7 @@ _elementwise("isinf", 1, FLOAT, np.isinf, result=BOOL)
 def _pow(x: Array, y: Array) -> Array:
     """Integers to a negative power are truncated towards zero: 0, but for bases 1 and -1.
     Zero to a negative power is 0, like a division by zero."""
-    if x.dtype.kind not in "iu":
-        return np.asarray(np.power(x, y))
-    if x.dtype.kind == "u":
+    if x.dtype.kind != "i":
         return np.asarray(np.power(x, y))
     one = x.dtype.type(1)
     inverse = np.where(x == 1, one, np.where(x == -1, np.where(y % 2 == 0, one, -one), 0 * one))
@@ -184,20 +163,7 @@ _elementwise("shift_right", 2, INTEGER, np.right_shift)
 _function("atan2", np.arctan2, arity=2)
 
 
-def _infer_pow(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    _need_alike("pow", inputs)
-    need_kind("pow", inputs[0], REAL)
-    return inputs[0].shape, inputs[0].dtype
-
-
-def _pow_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
-    base, exponent = (widened(array, dtype) for array in arrays)
-    if dtype.kind is Kind.FLOAT:
-        base, exponent = base.astype(np.float64), exponent.astype(np.float64)
-    return rounded(_pow(base, exponent), dtype)
-
-
-define("pow", "elementwise", (2, 2), _infer_pow, _pow_reference, cost=FUNCTION)
+_elementwise("pow", 2, REAL, _pow, precise=True, cost=FUNCTION)
 
 _elementwise("eq", 2, ANY, np.equal, result=BOOL)
 _elementwise("ne", 2, ANY, np.not_equal, result=BOOL)
@@ -239,7 +205,7 @@ def _cast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return convert(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": is_dtype})
+define("cast", "elementwise", (1, 1), _infer_cast, _cast_reference, {"dtype": DType})
 
 
 def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -247,7 +213,7 @@ def _infer_bitcast(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     target: DType = attrs["dtype"]
     if x.dtype.is_block or target.is_block or x.dtype.bits != target.bits:
         raise TypeMismatch(
-            f"bitcast keeps the bits of an element: {typed(x.shape, x.dtype)} has {x.dtype.bits}, "
+            f"bitcast keeps the bits of an element: {x.type_text} has {x.dtype.bits}, "
             f"{target} {target.bits}"
         )
     return x.shape, target
@@ -257,4 +223,4 @@ def _bitcast_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: D
     return reinterpreted(arrays[0], held_dtype(arrays[0].dtype), dtype)
 
 
-define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": is_dtype})
+define("bitcast", "elementwise", (1, 1), _infer_bitcast, _bitcast_reference, {"dtype": DType})

@@ -15,7 +15,7 @@ from arenite.dtype import DType, Kind, float32
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, need_whole_blocks
 from arenite.ir.ops.define import (
     INT64,
@@ -24,7 +24,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
     make,
     need_dtype,
 )
@@ -41,7 +40,7 @@ def _infer_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("matmul_experts", "chosen", chosen, INT64)
     shapes = f"x {x.shape}, w {w.shape}, chosen {chosen.shape}"
     if w.dtype != attrs["dtype"] or not (w.dtype.is_block or w.dtype.kind is Kind.FLOAT):
-        raise TypeMismatch(f"matmul_experts of {attrs['dtype']}: not {typed(w.shape, w.dtype)}")
+        raise TypeMismatch(f"matmul_experts of {attrs['dtype']}: not {w.type_text}")
     if w.ndim != 3 or not all(isinstance(size, int) and size > 0 for size in w.shape):
         raise ShapeMismatch(
             f"matmul_experts takes weights [experts, columns, depth] of known sizes: {shapes}"
@@ -83,6 +82,6 @@ define(
     (3, 3),
     _infer_experts,
     _experts_reference,
-    {"dtype": is_dtype},
+    {"dtype": DType},
     work=lambda node: (node.shape, 2 * bounds(node.inputs[0].shape[-1])[1]),
 )

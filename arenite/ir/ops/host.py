@@ -18,18 +18,27 @@ from arenite.dtype import DType
 from arenite.errors import HostCallFailed, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims, is_dtype
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims
 from arenite.ir.ops.sources import check_sizes
 
 
-class HostFunction:
-    """Equal only to itself."""
+class NamedFunction:
+    """A function as an attribute; equal only to itself."""
 
     __slots__ = ("function", "name")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
-        self.name: str = getattr(function, "__qualname__", type(function).__name__)
+        self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class HostFunction(NamedFunction):
+    """A function of arrays."""
+
+    __slots__ = ()
 
     def call(self, arrays: list[Array], shape: tuple[int, ...], dtype: DType) -> Array:
         """What the function makes of the arrays, checked; its own errors come through."""
@@ -42,13 +51,6 @@ class HostFunction:
                 f"{made.dtype}{list(made.shape)}; correct it, or what host_call says of it"
             )
         return made
-
-    def __repr__(self) -> str:
-        return f"HostFunction({self.name})"
-
-
-def _is_host_function(value: object) -> bool:
-    return isinstance(value, HostFunction)
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -69,6 +71,6 @@ define(
     (0, None),
     _infer,
     _reference,
-    {"function": _is_host_function, "shape": is_dims, "dtype": is_dtype},
+    {"function": HostFunction, "shape": is_dims, "dtype": DType},
     is_construct=True,
 )

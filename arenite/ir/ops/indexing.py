@@ -22,7 +22,7 @@ from arenite.dtype import DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
 from arenite.ir.element import rounded, widened
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     INT64,
     NUMBER,
@@ -32,8 +32,7 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_bool,
-    is_int,
+    differ_elsewhere,
     need_axis,
     need_dtype,
     need_kind,
@@ -63,19 +62,15 @@ def _gather_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     return np.take(data, indices, axis=attrs["axis"])
 
 
-define(
-    "gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": is_int}, chooses=True
-)
+define("gather", "indexing", (2, 2), _infer_gather, _gather_reference, {"axis": int}, chooses=True)
 
 
 def _need_aligned(op: str, data: Node, indices: Node, axis: int) -> None:
     need_dtype(op, "indices", indices, INT64)
     need_axis(op, axis, data)
-    if indices.ndim != data.ndim or any(
-        a != b for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)) if i != axis
-    ):
+    if differ_elsewhere(data, indices, axis):
         raise ShapeMismatch(
-            f"{op}: indices of shape {indices.shape} differ from {typed(data.shape, data.dtype)} "
+            f"{op}: indices of shape {indices.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
         )
 
@@ -100,7 +95,7 @@ define(
     (2, 2),
     _infer_gather_elements,
     _gather_elements_reference,
-    {"axis": is_int},
+    {"axis": int},
     chooses=True,
 )
 
@@ -149,7 +144,7 @@ define(
     (3, 3),
     _infer_scatter,
     _scatter_reference,
-    {"axis": is_int, "reduction": one_of("none", "add", "mul", "min", "max")},
+    {"axis": int, "reduction": one_of("none", "add", "mul", "min", "max")},
 )
 
 
@@ -161,17 +156,14 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("update_slice", "the start", start, INT64)
     if start.shape != ():
         raise ShapeMismatch(f"update_slice: the start is one number, not of shape {start.shape}")
-    if rows.ndim != data.ndim or any(
-        a != b for i, (a, b) in enumerate(zip(data.shape, rows.shape, strict=True)) if i != axis
-    ):
+    if differ_elsewhere(data, rows, axis):
         raise ShapeMismatch(
-            f"update_slice: rows of shape {rows.shape} differ from {typed(data.shape, data.dtype)} "
+            f"update_slice: rows of shape {rows.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
         )
     if bounds(rows.shape[axis])[0] > bounds(data.shape[axis])[1]:
         raise ShapeMismatch(
-            f"update_slice: {rows.shape[axis]} rows do not fit on axis {axis} of "
-            f"{typed(data.shape, data.dtype)}"
+            f"update_slice: {rows.shape[axis]} rows do not fit on axis {axis} of {data.type_text}"
         )
     return data.shape, data.dtype
 
@@ -198,7 +190,7 @@ define(
     (3, 3),
     _infer_update_slice,
     _update_slice_reference,
-    {"axis": is_int},
+    {"axis": int},
     chooses=True,
 )
 
@@ -226,7 +218,7 @@ def _sort_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return np.take_along_axis(arrays[0], places, axis=attrs["axis"])
 
 
-_SORT_ATTRS = {"axis": is_int, "descending": is_bool}
+_SORT_ATTRS = {"axis": int, "descending": bool}
 
 define("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS, cost=256, chooses=True)
 define(

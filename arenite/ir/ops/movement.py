@@ -21,7 +21,7 @@ from arenite.dtype import DType
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
 from arenite.ir.element import numpy_dtype
-from arenite.ir.node import Node, Shape, typed
+from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Guard, Index, Source, reshaped_index
 from arenite.ir.ops.define import (
     Array,
@@ -29,9 +29,9 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
+    differ_elsewhere,
     is_dim_pairs,
     is_dims,
-    is_int,
     is_ints,
     is_number,
     need_axes,
@@ -45,7 +45,7 @@ def _infer_reshape(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     shape = check_sizes("reshape", attrs["shape"])
     if product(shape) != product(x.shape):
         raise ShapeMismatch(
-            f"reshape: {typed(x.shape, x.dtype)} has {product(x.shape)} elements, shape {shape} "
+            f"reshape: {x.type_text} has {product(x.shape)} elements, shape {shape} "
             f"{product(shape)}"
         )
     return shape, x.dtype
@@ -74,11 +74,11 @@ def _infer_front(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     axis: int = attrs["axis"]
     need_axis("front", axis, x)
     if not sized.ndim:
-        raise ShapeMismatch(f"front: {typed(sized.shape, sized.dtype)} has no rows")
+        raise ShapeMismatch(f"front: {sized.type_text} has no rows")
     if bounds(sized.shape[0])[1] > bounds(x.shape[axis])[0]:
         raise ShapeMismatch(
             f"front: up to {bounds(sized.shape[0])[1]} rows, of which "
-            f"{typed(x.shape, x.dtype)} may have fewer on axis {axis}"
+            f"{x.type_text} may have fewer on axis {axis}"
         )
     return (*x.shape[:axis], sized.shape[0], *x.shape[axis + 1 :]), x.dtype
 
@@ -93,7 +93,7 @@ define(
     (2, 2),
     _infer_front,
     lambda arrays, attrs, shape, dtype: arrays[0][tuple(map(slice, shape))],
-    {"axis": is_int},
+    {"axis": int},
     sources=_front_sources,
 )
 
@@ -103,7 +103,7 @@ def _infer_permute(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     axes: tuple[int, ...] = attrs["axes"]
     if sorted(axes) != list(range(x.ndim)):
         raise ShapeMismatch(
-            f"permute: axes {axes} are no order of the {x.ndim} axes of {typed(x.shape, x.dtype)}"
+            f"permute: axes {axes} are no order of the {x.ndim} axes of {x.type_text}"
         )
     return tuple(x.shape[axis] for axis in axes), x.dtype
 
@@ -131,7 +131,7 @@ def _infer_expand(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     (x,) = inputs
     shape = check_sizes("expand", attrs["shape"])
     if len(shape) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, shape, strict=True)):
-        raise ShapeMismatch(f"expand: {typed(x.shape, x.dtype)} does not stretch to shape {shape}")
+        raise ShapeMismatch(f"expand: {x.type_text} does not stretch to shape {shape}")
     return shape, x.dtype
 
 
@@ -162,7 +162,7 @@ def _infer_pad(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     if len(padding) != x.ndim or any(not known_le(0, side) for pair in padding for side in pair):
         raise ShapeMismatch(
             f"pad: {padding} is not one (before, after), neither of them negative, for each axis "
-            f"of {typed(x.shape, x.dtype)}"
+            f"of {x.type_text}"
         )
     sizes = zip(x.shape, padding, strict=True)
     return tuple(before + size + after for size, (before, after) in sizes), x.dtype
@@ -214,7 +214,7 @@ def _infer_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     if not len(starts) == len(stops) == len(steps) == x.ndim or 0 in steps:
         raise ShapeMismatch(
             f"slice: start {starts}, stop {stops}, step {steps} are not one each, with a step that "
-            f"is not 0, for every axis of {typed(x.shape, x.dtype)}"
+            f"is not 0, for every axis of {x.type_text}"
         )
     shape = []
     for axis, (size, start, stop, step) in enumerate(
@@ -226,8 +226,7 @@ def _infer_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             fits = known_le(start, size - 1) and known_le(stop, start) and known_le(-1, stop)
         if not fits:
             raise ShapeMismatch(
-                f"slice: range({start}, {stop}, {step}) leaves axis {axis} of "
-                f"{typed(x.shape, x.dtype)}"
+                f"slice: range({start}, {stop}, {step}) leaves axis {axis} of {x.type_text}"
             )
         shape.append(range_length(start, stop, step))
     return tuple(shape), x.dtype
@@ -268,11 +267,7 @@ def _infer_concat(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     for other in others:
         if other.dtype != first.dtype:
             raise TypeMismatch(f"concat: dtypes {first.dtype} and {other.dtype} differ")
-        if other.ndim != first.ndim or any(
-            a != b
-            for i, (a, b) in enumerate(zip(first.shape, other.shape, strict=True))
-            if i != axis
-        ):
+        if differ_elsewhere(first, other, axis):
             raise ShapeMismatch(
                 f"concat: shapes {first.shape} and {other.shape} differ elsewhere than on axis "
                 f"{axis}"
@@ -299,7 +294,7 @@ define(
     (1, None),
     _infer_concat,
     lambda arrays, attrs, shape, dtype: np.concatenate(arrays, axis=attrs["axis"]),
-    {"axis": is_int},
+    {"axis": int},
     sources=_concat_sources,
     is_pieced=True,
 )
@@ -327,7 +322,7 @@ def _infer_window(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         extent = dilation * (size - 1) + 1
         if not known_le(extent, x.shape[axis]):
             raise ShapeMismatch(
-                f"window: {extent} elements do not fit axis {axis} of {typed(x.shape, x.dtype)}"
+                f"window: {extent} elements do not fit axis {axis} of {x.type_text}"
             )
         shape[axis] = window_count(x.shape[axis], size, stride, dilation)
     return (*shape, *sizes), x.dtype

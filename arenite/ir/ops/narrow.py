@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import TypeMismatch
 from arenite.ir.element import convert, held_dtype
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     Array,
     Attrs,
     Inferred,
     Sizes,
     define,
-    is_dtype,
     need_dtype,
 )
 
@@ -102,7 +101,7 @@ def _need_narrow(op: str, dtype: DType, what: str) -> None:
 
 def _infer_unpack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     (x,) = inputs
-    _need_narrow("unpack", x.dtype, typed(x.shape, x.dtype))
+    _need_narrow("unpack", x.dtype, x.type_text)
     return x.shape, HELD[x.dtype]
 
 
@@ -121,4 +120,4 @@ def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return x.shape, dtype
 
 
-define("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": is_dtype})
+define("pack", "packing", (1, 1), _infer_pack, _converted, {"dtype": DType})

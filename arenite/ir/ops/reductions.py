@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_int,
     is_ints,
     need_axes,
     need_axis,
@@ -93,20 +92,20 @@ def _accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _chosen(
+    function: Callable[..., Any], initial: Callable[[DType], object] | None = None
+) -> Callable[..., Any]:
+    def apply(array: Array, dtype: DType, axis: object) -> Array:
+        start = {} if initial is None else {"initial": initial(dtype)}
+        return np.asarray(function(widened(array, dtype), axis=axis, **start))
+
+    return apply
+
+
 _reduction("sum", "add", NUMBER, _accumulate(np.sum))
 _reduction("prod", "mul", NUMBER, _accumulate(np.prod))
-_reduction(
-    "max",
-    "max",
-    ORDERED,
-    lambda array, dtype, axes: np.max(widened(array, dtype), axis=axes, initial=least(dtype)),
-)
-_reduction(
-    "min",
-    "min",
-    ORDERED,
-    lambda array, dtype, axes: np.min(widened(array, dtype), axis=axes, initial=greatest(dtype)),
-)
+_reduction("max", "max", ORDERED, _chosen(np.max, least))
+_reduction("min", "min", ORDERED, _chosen(np.min, greatest))
 _reduction("any", "or", _BOOL, lambda array, dtype, axes: np.any(array, axis=axes))
 _reduction("all", "and", _BOOL, lambda array, dtype, axes: np.all(array, axis=axes))
 
@@ -131,7 +130,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
         (1, 1),
         infer,
         reference,
-        {"axis": is_int},
+        {"axis": int},
         reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
         chooses=True,
     )
@@ -162,20 +161,10 @@ def _scan(
     def reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
         return rounded(np.asarray(function(arrays[0], dtype, attrs["axis"])), dtype)
 
-    define(name, "scan", (1, 1), infer, reference, {"axis": is_int}, chooses=chooses)
+    define(name, "scan", (1, 1), infer, reference, {"axis": int}, chooses=chooses)
 
 
 _scan("cumsum", NUMBER, _accumulate(np.cumsum))
 _scan("cumprod", NUMBER, _accumulate(np.cumprod))
-_scan(
-    "cummax",
-    ORDERED,
-    lambda array, dtype, axis: np.maximum.accumulate(widened(array, dtype), axis=axis),
-    chooses=True,
-)
-_scan(
-    "cummin",
-    ORDERED,
-    lambda array, dtype, axis: np.minimum.accumulate(widened(array, dtype), axis=axis),
-    chooses=True,
-)
+_scan("cummax", ORDERED, _chosen(np.maximum.accumulate), chooses=True)
+_scan("cummin", ORDERED, _chosen(np.minimum.accumulate), chooses=True)

@@ -40,10 +40,7 @@ from arenite.ir.ops.define import (
     define,
     is_dim,
     is_dims,
-    is_dtype,
-    is_int,
     is_number,
-    is_str,
     make,
     need_dtype,
 )
@@ -100,14 +97,6 @@ def graph_input(name: str, index: int, shape: Sequence[Dim], dtype: DType) -> No
     return make("input", name=name, index=index, shape=tuple(shape), dtype=dtype)
 
 
-def _is_constant_data(value: object) -> bool:
-    return isinstance(value, ConstantData)
-
-
-def _is_buffer_source(value: object) -> bool:
-    return isinstance(value, BufferSource)
-
-
 def check_sizes(op: str, shape: Shape) -> Shape:
     for size in shape:
         if bounds(size)[0] < 0:
@@ -129,7 +118,7 @@ define(
     (0, 0),
     _infer_typed,
     _never,
-    {"name": is_str, "index": is_int, "shape": is_dims, "dtype": is_dtype},
+    {"name": str, "index": int, "shape": is_dims, "dtype": DType},
     storage="given",
 )
 define(
@@ -138,7 +127,7 @@ define(
     (0, 0),
     lambda inputs, attrs: (attrs["data"].array.shape, attrs["data"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["data"].array,
-    {"data": _is_constant_data},
+    {"data": ConstantData},
     storage="constant",
 )
 define(
@@ -147,7 +136,7 @@ define(
     (0, 0),
     lambda inputs, attrs: (attrs["source"].shape, attrs["source"].dtype),
     lambda arrays, attrs, shape, dtype: attrs["source"].array(),
-    {"source": _is_buffer_source},
+    {"source": BufferSource},
     storage="constant",
 )
 
@@ -172,8 +161,8 @@ define(
     (0, 0),
     _infer_state,
     _never,
-    {"name": is_str, "shape": is_dims, "dtype": is_dtype, "copies": is_int},
-    {"copies": 1},
+    {"name": str, "shape": is_dims, "dtype": DType, "copies": int},
+    defaults={"copies": 1},
     storage="given",
 )
 
@@ -188,7 +177,7 @@ define(
     (0, 0),
     _infer_typed,
     _full_reference,
-    {"value": is_number, "shape": is_dims, "dtype": is_dtype},
+    {"value": is_number, "shape": is_dims, "dtype": DType},
     storage="made up",
     keeps_order=True,
 )
@@ -206,7 +195,7 @@ define(
     (0, 0),
     _infer_size,
     lambda arrays, attrs, shape, dtype: convert(np.asarray(attrs["value"]), INT64, dtype),
-    {"value": is_dim, "dtype": is_dtype},
+    {"value": is_dim, "dtype": DType},
     storage="made up",
 )
 
@@ -234,7 +223,7 @@ define(
     (0, 0),
     _infer_iota,
     _iota_reference,
-    {"axis": is_int, "shape": is_dims, "dtype": is_dtype},
+    {"axis": int, "shape": is_dims, "dtype": DType},
     storage="made up",
 )
 
@@ -289,5 +278,5 @@ define(
     (1, 1),
     _infer_random,
     _random_reference,
-    {"counter": is_int, "shape": is_dims},
+    {"counter": int, "shape": is_dims},
 )

@@ -6,7 +6,7 @@ on another has one for each of these. It is planned, ordered and shown like ever
 
 from __future__ import annotations
 
-from arenite.ir.ops.define import define, is_str
+from arenite.ir.ops.define import define
 
 define(
     "transfer",
@@ -14,5 +14,5 @@ define(
     (1, 1),
     lambda inputs, attrs: (inputs[0].shape, inputs[0].dtype),
     lambda arrays, attrs, shape, dtype: arrays[0],
-    {"device": is_str},
+    {"device": str},
 )

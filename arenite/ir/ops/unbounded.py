@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, evaluate, variables
-from arenite.ir.node import Node, Shape, typed
-from arenite.ir.ops.control import Region, is_found, is_region, need_type
+from arenite.ir.node import Node, Shape
+from arenite.ir.ops.control import Region, need_index, need_type
 from arenite.ir.ops.define import (
     BOOL,
     INT64,
@@ -35,10 +35,10 @@ from arenite.ir.ops.define import (
     Inferred,
     define,
     is_dims,
-    is_dtype,
-    is_int,
     make,
+    tuple_of,
 )
+from arenite.ir.ops.host import NamedFunction
 from arenite.ir.ops.sources import check_sizes
 
 #: More elements than any memory has: a size of this bound has none.
@@ -52,21 +52,10 @@ _numbers = itertools.count(1)
 _counted: weakref.WeakKeyDictionary[Node, Found] = weakref.WeakKeyDictionary()
 
 
-class Specialization:
-    """A function of values and nodes that gives nodes; equal only to itself."""
+class Specialization(NamedFunction):
+    """A function of values and nodes that gives nodes."""
 
-    __slots__ = ("function", "name")
-
-    def __init__(
-        self,
-        function: Callable[[Sequence[Array], Sequence[Node]], Sequence[Node]],
-        name: str | None = None,
-    ) -> None:
-        self.function = function
-        self.name = name or getattr(function, "__qualname__", type(function).__name__)
-
-    def __repr__(self) -> str:
-        return f"Specialization({self.name})"
+    __slots__ = ()
 
 
 def any_size() -> Found:
@@ -185,23 +174,20 @@ def _infer_growing_loop(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         if not fitting:
             raise ShapeMismatch(f"growing_loop: result {k} of {node!r} has no shape {shape}")
     index = attrs["index"]
-    if not 0 <= index < len(made):
-        raise InvalidArgument(f"growing_loop: result {index} of {len(made)}")
+    need_index("growing_loop", index, len(made))
     return check_sizes("growing_loop", shapes[index]), made[index].dtype
 
 
 def _need_alike(what: str, node: Node, wanted: Node, free: Sequence[Found]) -> None:
     """One type, but for sizes of `wanted` that are free."""
-    shape = typed(node.shape, node.dtype)
+    shape = node.type_text
     if node.dtype != wanted.dtype:
         raise TypeMismatch(f"growing_loop: {what} is {shape}, not {wanted.dtype}: another dtype")
     if node.ndim != wanted.ndim or any(
         size != other and other not in free
         for size, other in zip(node.shape, wanted.shape, strict=True)
     ):
-        raise ShapeMismatch(
-            f"growing_loop: {what} is {shape}, not {typed(wanted.shape, wanted.dtype)}"
-        )
+        raise ShapeMismatch(f"growing_loop: {what} is {shape}, not {wanted.type_text}")
 
 
 def _infer_specialize(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -210,8 +196,7 @@ def _infer_specialize(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     if len(attrs["shapes"]) != len(attrs["dtypes"]):
         raise InvalidArgument("specialize: as many shapes as dtypes are needed")
     index = attrs["index"]
-    if not 0 <= index < len(attrs["shapes"]):
-        raise InvalidArgument(f"specialize: result {index} of {len(attrs['shapes'])}")
+    need_index("specialize", index, len(attrs["shapes"]))
     return check_sizes("specialize", attrs["shapes"][index]), attrs["dtypes"][index]
 
 
@@ -219,23 +204,9 @@ def _in_its_graph(*_: Any) -> Array:
     raise InvalidArgument("what has no bound has a meaning in the run of its graph alone")
 
 
-def _is_sizes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_found, value))
+_ARE_SIZES, _ARE_SHAPES = tuple_of(Found), tuple_of(is_dims)
 
-
-def _is_shapes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_dims, value))
-
-
-def _is_dtypes(value: object) -> bool:
-    return type(value) is tuple and all(map(is_dtype, value))
-
-
-def _is_specialization(value: object) -> bool:
-    return isinstance(value, Specialization)
-
-
-define("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": is_found})
+define("arange", "control", (1, 1), _infer_arange, _in_its_graph, {"size": Found})
 define(
     "growing_loop",
     "control",
@@ -243,12 +214,12 @@ define(
     _infer_growing_loop,
     _in_its_graph,
     {
-        "body": is_region,
-        "carried": is_int,
-        "entering": _is_sizes,
-        "shapes": _is_shapes,
-        "sizes": _is_sizes,
-        "index": is_int,
+        "body": Region,
+        "carried": int,
+        "entering": _ARE_SIZES,
+        "shapes": _ARE_SHAPES,
+        "sizes": _ARE_SIZES,
+        "index": int,
     },
 )
 define(
@@ -258,11 +229,11 @@ define(
     _infer_specialize,
     _in_its_graph,
     {
-        "function": _is_specialization,
-        "n_values": is_int,
-        "shapes": _is_shapes,
-        "dtypes": _is_dtypes,
-        "sizes": _is_sizes,
-        "index": is_int,
+        "function": Specialization,
+        "n_values": int,
+        "shapes": _ARE_SHAPES,
+        "dtypes": tuple_of(DType),
+        "sizes": _ARE_SIZES,
+        "index": int,
     },
 )

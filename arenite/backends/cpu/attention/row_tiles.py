@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arenite.backends.cpu.attention.tiles import known
-from arenite.backends.cpu.gemm.row_dots import FOLDED
+from arenite.backends.cpu.gemm.row_dots import FOLDED, halved
 from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, prefetch, summed
 from arenite.backends.cpu.lowering.access import load_contiguous, store_contiguous
 from arenite.backends.cpu.lowering.arithmetic import unary
@@ -365,9 +365,5 @@ def _greater(x: Vec, y: Vec) -> Vec:
 
 def _halves_joined(pair: tuple[Vec, Vec], join: Callable[[Vec, Vec], Vec]) -> Vec:
     """Two vectors become one, its upper half goes to the lower, until one number is left."""
-    x = join(*pair)
-    b = x.builder
-    while x.type.lanes > 2:
-        half = x.type.lanes // 2
-        x = join(b.shuffle(x, None, range(half)), b.shuffle(x, None, range(half, 2 * half)))
-    return x if x.type.lanes == 1 else join(b.lane(x, 0), b.lane(x, 1))
+    x = halved(join(*pair), join, 2)
+    return x if x.type.lanes == 1 else join(x.builder.lane(x, 0), x.builder.lane(x, 1))

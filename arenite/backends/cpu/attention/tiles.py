@@ -88,18 +88,16 @@ class ScoreTile:
         nbytes = self.dtype.bits // 8
         line, step = known(b, "line", self.line), known(b, "step", self.step)
         strides = step * self.strands, self.panel * nbytes * self.strands
-        sums = multiply(
+        return multiply(
             b,
             Tile(self.rows, self.columns, self.lanes),
             Dot(self.dtype, self.dtype, self.dtype),
-            k,
-            queries,
-            lambda row: line * row,
+            line,
             lambda column: column * self.lanes * nbytes,
             [KLoop(b.constant(count, I64), *strides)],
-            [None] * self.columns,
+            a_pointer=k,
+            b_pointer=queries,
         )
-        return [one for row in sums for one in row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +129,22 @@ class MixTile:
             b,
             Tile(self.rows, self.columns, self.lanes),
             Dot(self.dtype, self.dtype, self.dtype),
-            "%v",
-            "%weights",
-            lambda row: line * row,
+            line,
             lambda column: column * vector,
             [KLoop(Vec(b, "%count", I64), step, panel)],
-            [None] * self.columns,
+            a_pointer="%v",
+            b_pointer="%weights",
         )
         t = register_type(self.dtype, self.lanes)
         factors = [
             load_contiguous(b, b.offset("%factor", column * vector), t, None)
             for column in range(self.columns)
         ]
-        for row, own in enumerate(sums):
-            for column, total in enumerate(own):
-                where = b.offset("%results", row * panel + column * vector)
-                joined = fma(load_contiguous(b, where, t, None), factors[column], total)
-                store_contiguous(b, where, joined, None)
+        for at, total in enumerate(sums):
+            row, column = divmod(at, self.columns)
+            where = b.offset("%results", row * panel + column * vector)
+            joined = fma(load_contiguous(b, where, t, None), factors[column], total)
+            store_contiguous(b, where, joined, None)
         return "ptr %v, ptr %weights, ptr %results, ptr %factor, i64 %count, i64 %line, i64 %step"
 
 

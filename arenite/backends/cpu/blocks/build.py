@@ -8,17 +8,15 @@ from __future__ import annotations
 from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.meaning import tile_body
 from arenite.backends.cpu.gemm.blocking import (
-    LATER_HEIGHTS,
     LATER_ROWS,
     MOST_TILES,
     TILE_WORK,
     Cut,
-    GemvCut,
 )
 from arenite.backends.cpu.gemm.build import NO_COLUMN, NO_ROW, SHORT_OPS, Factor, ProductAxes
 from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
-from arenite.backends.cpu.gemm.rows import even_heights
+from arenite.backends.cpu.gemm.rows import any_heights, even_heights
 from arenite.backends.cpu.gemm.sum_epilogue import epilogue_of, epilogue_ops
 from arenite.backends.cpu.gemm.tile import lanes_of
 from arenite.backends.cpu.ops.block_forms import LANES, PANEL, form_of
@@ -29,8 +27,8 @@ from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import float32
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum
-from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum, substitute
+from arenite.ir.ops.access import coefficient, linear, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: What reading a weight counts as, in multiplications of bytes.
@@ -85,7 +83,7 @@ class _PackedBuilder(KernelBuilder):
             depth=ir.index(self.n_deep),
             n_columns=index_expr(self.column.size),
             blocks=index_expr(blocks),
-            blocks_a_tile=together if isinstance(together, int) else index_expr(together),
+            blocks_a_tile=together,
             place=place,
             lanes=shape.lanes,
             columns=shape.columns,
@@ -136,24 +134,12 @@ class _PackedBuilder(KernelBuilder):
         if work * 2 > TILE_WORK and others == 1:
             wanted = max(2, wanted)
         chunk = -(-groups // min(wanted, groups))
-        return Cut(
-            lanes,
-            columns,
-            self._heights(block_rows, tallest),
-            GemvCut(0, "stream", 1, 1),
-            (),
-            False,
-            1,
-            block_rows,
-            chunk * width,
-            1,
-        )
+        return Cut(lanes, columns, self._heights(block_rows, tallest), block_rows, chunk * width)
 
     def _heights(self, block_rows: int, tallest: int) -> tuple[int, ...]:
         if isinstance(self.row.size, int):
             return even_heights([block_rows, self.row.size % block_rows], tallest)
-        lower = [height for height in LATER_HEIGHTS if height < tallest]
-        return (tallest, *lower)
+        return any_heights(tallest)
 
 
 BUILDERS = {"matmul_packed": build_packed}

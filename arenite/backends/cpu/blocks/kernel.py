@@ -20,7 +20,7 @@ from arenite.backends.cpu.gemm.driver import Driver
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import Details, MicroKernel, Operand
-from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
+from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, prefetch, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.backends.cpu.ops.block_forms import (
@@ -114,8 +114,7 @@ class BlocksTile:
         zero = b.constant(0, VType("f", 32, lanes))
         start = [*[zero] * (rows * columns), b.constant(0, I64)]
         *sums, _ = summed(b, loops[: 1 + (form.blocks > 1)], "%a", "%b", start, step)
-        by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
-        self.epilogue.finish(by_row, self.function.masks(columns, is_masked))
+        self.epilogue.finish(sums, self.function.masks(columns, is_masked))
 
     def _row_offsets(self, rows: int) -> list[Vec | int]:
         """Where rows of the tile begin, in bytes from the first."""
@@ -125,11 +124,8 @@ class BlocksTile:
     def _prefetch(self, at: str) -> None:
         """Have the same block of the next panel brought near while this one is multiplied."""
         b, form = self.builder, self.form
-        b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        nbytes = form.shared_nbytes // form.blocks
-        for line in range(0, nbytes, LINE_NBYTES):
-            where = b.offset(at, self.blocks.panel_nbytes + line)
-            b.emit_void(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 2, i32 1)")
+        for line in range(0, form.shared_nbytes // form.blocks, LINE_NBYTES):
+            prefetch(b, b.offset(at, self.blocks.panel_nbytes + line))
 
     def _first_place(self) -> tuple[Vec | int, Vec | int, Vec | int]:
         """Bytes before the scales, codes and numbers of the tile's first column."""

@@ -7,15 +7,19 @@ compared as integers, which puts NaN above all others.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
+from arenite.backends.cpu.gemm.row_dots import halved
 from arenite.backends.cpu.gemm.tile import lanes_of, moved
 from arenite.backends.cpu.lowering.arithmetic import unary
 from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.scope import SCALAR
+from arenite.backends.cpu.lowering.tile import quarter
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
 from arenite.backends.cpu.ops.block_forms import BLOCK, STEP
 from arenite.backends.cpu.ops.blocks import (
@@ -85,7 +89,7 @@ class RunsDriver:
 
         runs = [[load(run, lane) for lane in range(0, BLOCK, lanes)] for run in range(TOGETHER)]
         largest = [[x.bits() & _MAGNITUDE for x in run] for run in runs]
-        most = _across([_joined(own, _larger) for own in largest], _larger)
+        most = _across([reduce(_larger, own) for own in largest], _larger)
         scale = most.as_float() / 127.0
         is_none = scale.lt(LEAST_NORMAL)
         scale = is_none.select(0.0, scale)
@@ -102,12 +106,12 @@ class RunsDriver:
                 b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
         in_half = BLOCK // 2 // lanes
         half, other = (
-            _across([_joined(numbers[part], _added) for numbers in made], _added)
+            _across([reduce(operator.add, numbers[part]) for numbers in made], operator.add)
             for part in (slice(in_half), slice(in_half, None))
         )
         total = half + other
         scaled = scale * total.convert("sitofp", scale.type)
-        words = _turned([scale.bits(), scaled.bits(), -total, -half])
+        words = quarter([scale.bits(), scaled.bits(), -total, -half])
         for k, own in enumerate(words[:count]):
             where = b.offset(out_at, 4 * (k * RUN_WORDS + SCALE_WORD))
             b.emit_void(f"store {own.type} {own.text}, ptr {where}, align 4")
@@ -117,36 +121,9 @@ def _larger(a: Vec, b: Vec) -> Vec:
     return a.builder.intrinsic("smax", a, b)
 
 
-def _added(a: Vec, b: Vec) -> Vec:
-    return a + b
-
-
-def _joined(vectors: list[Vec], join: Join) -> Vec:
-    total = vectors[0]
-    for other in vectors[1:]:
-        total = join(total, other)
-    return total
-
-
 def _across(vectors: list[Vec], join: Join) -> Vec:
     """Four vectors, the lanes of each joined to one: a vector of four."""
-    b = vectors[0].builder
-    folded = []
-    for x in vectors:
-        while x.type.lanes > TOGETHER:
-            half = x.type.lanes // 2
-            x = join(b.shuffle(x, None, range(half)), b.shuffle(x, None, range(half, 2 * half)))
-        folded.append(x)
-    return _joined(_turned(folded), join)
-
-
-def _turned(rows: list[Vec]) -> list[Vec]:
-    """Four vectors of four, transposed."""
-    b = rows[0].builder
-    low, high = [0, 4, 1, 5], [2, 6, 3, 7]
-    pairs = [b.shuffle(rows[k], rows[k + 1], picks) for k in (0, 2) for picks in (low, high)]
-    first, second = [0, 1, 4, 5], [2, 3, 6, 7]
-    return [b.shuffle(pairs[k], pairs[k + 2], picks) for k in (0, 1) for picks in (first, second)]
+    return reduce(join, quarter([halved(x, join, TOGETHER) for x in vectors]))
 
 
 def quantise(draft: RowKernel) -> Built:

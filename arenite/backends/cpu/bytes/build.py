@@ -9,22 +9,20 @@ an image are left out, as in all convolutions; other bytes around it are part of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from arenite.backends.cpu.bytes.tile import registers_taken
 from arenite.backends.cpu.conv.base import InputLayout
 from arenite.backends.cpu.conv.build import ConvBuilder, Panels
-from arenite.backends.cpu.conv.copy import Copy, Room, room
+from arenite.backends.cpu.conv.copy import Copy, Room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
-from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Late, Taps
-from arenite.backends.cpu.conv.sides import ZERO, Side
-from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH
+from arenite.backends.cpu.conv.kernel import Late, Taps
+from arenite.backends.cpu.conv.sides import Side
 from arenite.backends.cpu.ops.byte_products import INT8, TURN, WORD
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.values import index_expr
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
@@ -102,29 +100,14 @@ class _BytesBuilder(ConvBuilder):
         """With a word behind the last pixel, where that has bytes of a next one."""
         if self.conv.depth % WORD == 0:
             return super()._room(cut, are_planes)
-        n_lines, n_pixels = (
-            self.conv.block.copied(cut.block_lines),
-            self.conv.line.copied(cut.block_pixels),
-        )
-        made = room(self.conv.deep, n_lines, n_pixels, self.conv.depth, self.conv.depth, are_planes)
+        made = self._room_of(self.conv.depth, cut, are_planes)
         return replace(made, tile=made.tile + WORD)
 
     def _copy(self, layout: InputLayout | None, inside: Room, are_planes: bool) -> Copy:
+        *deep, block = self.around
+        fill = self.fill - TURN if self.is_signed else self.fill
         made = super()._copy(layout, inside, are_planes)
-        return _Copy(
-            self.around[:-1],
-            self.around[-1],
-            made.line,
-            made.depth,
-            made.room,
-            made.dtype,
-            made.are_planes,
-            made.is_transposed,
-            made.element,
-            made.run,
-            self.fill - TURN if self.is_signed else self.fill,
-            self.is_open,
-        )
+        return replace(made, deep=deep, block=block, fill=fill, is_open=self.is_open)
 
     def _run(self, count: int, step: Dim) -> Taps:
         words = (self.conv.depth if self.bytes_left else count) // WORD
@@ -134,59 +117,6 @@ class _BytesBuilder(ConvBuilder):
 def _opened(side: Side) -> Side:
     """The axis of an image that has what lies around it as its own."""
     return replace(side, size=side.size + side.before + side.after, before=0, after=0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy(Copy):
-    """A copy with the byte `fill` around the image; if it is open, lines outside are there."""
-
-    fill: int
-    is_open: bool
-
-    def statements(self) -> ir.Block:
-        if not self.is_open:
-            return Copy.statements(self)
-        block, row = self.block, ir.Name("copied_line")
-        n_lines = (LAST_LINE - FIRST_LINE - 1) * block.place_step + (block.reach + 1)
-        inside = _is_inside(block, block.origin(FIRST_LINE) + row * block.step)
-        made: ir.Block = (ir.If(inside, self._line(row), self._outside(row)),)
-        for k, side in enumerate(self.deep):
-            place, tap = ir.Name(side.var.name), ir.Name(f"deep_tap{k}")
-            inside = _is_inside(side, side.origin(place) + tap * side.dilation)
-            made = (ir.If(inside, made, self._outside(row)),)
-        made = (ir.For(row.name, ZERO, n_lines, made),)
-        for k, side in enumerate(self.deep):
-            made = (ir.For(f"deep_tap{k}", ZERO, ir.index(side.taps), made),)
-        return made
-
-    def _elements(self, row: ir.Name, start: ir.Expr, first: ir.Name, last: ir.Name) -> ir.Stmt:
-        """All channels of the pixels of a line; bytes of less than a word one by one, which takes
-        less than part of a vector."""
-        if self.run is not None or self.depth >= WORD:
-            return Copy._elements(self, row, start, first, last)
-        pixel, body = ir.Name("copied_pixel"), list[ir.Stmt]()
-        place = start + pixel * index_expr(self.room.pixel)
-        for channel in range(self.depth):
-            named, value = self.element(self._positions(row, pixel), channel)
-            body += [*named, ir.Store(SCRATCH, place + channel, self._wide(value))]
-        return ir.For(pixel.name, first, last, tuple(body))
-
-    def _outside(self, row: ir.Name) -> ir.Block:
-        """A line that is all fill."""
-        line, start = self.line, ir.Name("line_start")
-        count = (LAST_ROW - FIRST_ROW - 1) * line.place_step + (line.reach + 1)
-        filled = self._zeros(start, ZERO, count * index_expr(self.room.pixel))
-        return (ir.Let(start.name, self._start(row)), filled)
-
-    def _zeros(self, start: ir.Expr, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
-        at = ir.Name("filled_at")
-        store = ir.Store(SCRATCH, start + at, ir.Const(self.fill, self.dtype))
-        return ir.For(at.name, first, last, (store,), vector=True)
-
-
-def _is_inside(side: Side, position: ir.Expr) -> ir.Expr:
-    """Whether a position along a side is one of the image."""
-    return (position >= 0) & (position < index_expr(side.size))
 
 
 BUILDERS = {"matmul_bytes": build_bytes, "conv_bytes": build_bytes}

@@ -5,15 +5,11 @@ A product is a convolution of one tap whose pixels are rows.
 
 from __future__ import annotations
 
-from functools import partial
-
 from arenite.backends.cpu.bytes.tile import WordTile
 from arenite.backends.cpu.conv.kernel import Ends
-from arenite.backends.cpu.conv.strips import Strip
-from arenite.backends.cpu.conv.tile import ConvTile, k_loops, taps_of_rows
+from arenite.backends.cpu.conv.tile import ConvTile, RowsStep, k_loops
 from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
-from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, summed
-from arenite.backends.cpu.lowering.vector import I64, Vec
+from arenite.backends.cpu.gemm.tile import Step, Tile
 from arenite.backends.cpu.ops.byte_products import INT8, WORD
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
@@ -24,52 +20,28 @@ class BytesTile(ConvTile):
 
     def tile(self, rows: int, columns: int, is_masked: bool) -> None:
         loops = [] if self.product.depth == ir.index(0) else k_loops(self.function, self.conv.loops)
-        words = self._words(rows, columns, is_masked)
+        prefetch_epilogue(self.function, rows, columns, self._depth())
+        words = self._word_tile(self._shape(rows, columns, is_masked))
         sums = words.multiply(loops, self.conv.bytes_left or 0, self._start(words.tile, is_masked))
-        self._end(words, sums, is_masked)
-
-    def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
-        b, words = self.builder, self._words(strip.pixels, columns, is_masked)
-
-        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            for first, count, rows in taps_of_rows(strip, ends):
-                loops = [
-                    KLoop(b.constant(n, I64), far, further)
-                    for n, far, further in _word_loops(ends, count)
-                ]
-                a_here = b.offset(a_at, first * ends.tap)
-                b_here = b.offset(b_at, first * ends.depth * PANEL)
-                sums = summed(b, loops, a_here, b_here, sums, partial(words.step, rows=rows))
-            return sums
-
-        around = k_loops(self.function, self.conv.loops)[: ends.n_around]
-        start = self._start(words.tile, is_masked)
-        self._end(words, summed(b, around, "%a", "%b", start, taps), is_masked)
+        self.epilogue.finish(sums, self._masks(words.tile, is_masked))
 
     def _step(self, shape: Tile) -> Step:
         return self._word_tile(shape).step
 
-    def _words(self, rows: int, columns: int, is_masked: bool) -> WordTile:
-        prefetch_epilogue(self.function, rows, columns, self._depth())
-        return self._word_tile(self._shape(rows, columns, is_masked))
+    def _rows_step(self, shape: Tile) -> RowsStep:
+        return self._word_tile(shape).step
+
+    def _tap_loops(self, ends: Ends, count: int) -> list[tuple[int, int, int]]:
+        word = (WORD, PANEL * WORD)
+        if ends.tap == ends.depth:
+            return [(count * ends.depth // WORD, *word)]
+        return [(count, ends.tap, PANEL * ends.depth), (ends.depth // WORD, *word)]
 
     def _word_tile(self, shape: Tile) -> WordTile:
         line = self.function.nbytes(self.product.a.line, self.product.a)
         is_signed = self.product.a.dtype == INT8
-        return WordTile(self.builder, shape, lambda row: line * row, self._column_offset, is_signed)
-
-    def _end(self, words: WordTile, sums: list[Vec], is_masked: bool) -> None:
-        """The epilogue."""
-        self.epilogue.finish(words.by_row(sums), self._masks(words.tile, is_masked))
+        return WordTile(self.builder, shape, line, self._column_offset, is_signed)
 
     def _column_offset(self, column: int) -> int:
         panel, lane = divmod(column * self.product.lanes, PANEL)
         return panel * self.conv.panel + lane * WORD
-
-
-def _word_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
-    """Loops over so many taps and the words of their channels: how often, and both steps."""
-    word = (WORD, PANEL * WORD)
-    if ends.tap == ends.depth:
-        return [(count * ends.depth // WORD, *word)]
-    return [(count, ends.tap, PANEL * ends.depth), (ends.depth // WORD, *word)]

@@ -61,12 +61,12 @@ class WordTile:
         self,
         b: Builder,
         tile: Tile,
-        row_offset: Callable[[int], Vec | int],
+        a_line: Vec | int,
         column_offset: Callable[[int], int],
         is_signed: bool,
     ) -> None:
         self.b, self.tile = b, tile
-        self.rows = [row_offset(row) for row in range(tile.rows)]
+        self.rows = [a_line * row for row in range(tile.rows)]
         self.columns = [column_offset(column) for column in range(tile.columns)]
         self.types = [VType("i", 32, lanes) for lanes in tile.widths]
         self.dot = word_dot(b.target)
@@ -110,18 +110,10 @@ class WordTile:
             sums = summed(b, k_loops, a_at, b_at, sums, self.step)
         if rest:
             for loop in k_loops:
-                a_at = moved(b, a_at, _times(loop.a_step, loop.count))
-                b_at = moved(b, b_at, _times(loop.b_step, loop.count))
+                a_at = moved(b, a_at, loop.count * loop.a_step)
+                b_at = moved(b, b_at, loop.count * loop.b_step)
             sums = self.step(a_at, b_at, sums, nbytes=rest)
         return sums
-
-    def by_row(self, sums: list[Vec]) -> list[list[Vec]]:
-        n = self.tile.columns
-        return [sums[row * n : (row + 1) * n] for row in range(self.tile.rows)]
-
-
-def _times(step: Vec | int, count: Vec) -> Vec:
-    return count * step
 
 
 def _word(b: Builder, pointer: str, nbytes: int) -> Vec:

@@ -28,7 +28,7 @@ from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.loops import Nest
 from arenite.codegen.kernels.values import Scope, compute_dtype, index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product, substitute
 from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     Index,
@@ -39,7 +39,6 @@ from arenite.ir.ops.access import (
     reshaped_index,
     sources,
     space_vars,
-    substitute,
 )
 from arenite.schedule.kernel import Kernel, outer_index
 
@@ -104,6 +103,11 @@ class ConvLoops(KernelBuilder):
     def clipped(self) -> list[tuple[str, Side]]:
         """The sides of which taps may lie outside, with their names: all but the line's."""
         return [*((f"deep{k}", side) for k, side in enumerate(self.deep)), ("line", self.block)]
+
+    @property
+    def n_images(self) -> Dim:
+        """How often there are lines: images, and places along the deep sides."""
+        return product([*(size for _, size in self.images), *(side.places for side in self.deep)])
 
     @property
     def batch(self) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from arenite.backends.cpu.conv.base import ANY, GROUP, ConvLoops, InputLayout, far
-from arenite.backends.cpu.conv.copy import Copy, Room, room
+from arenite.backends.cpu.conv.base import ANY, GROUP, ConvLoops, InputLayout
+from arenite.backends.cpu.conv.copy import Copy, Room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes, cut_conv, last_lanes
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, Conv, Ends, Late, Taps
 from arenite.backends.cpu.conv.sides import ZERO
@@ -35,7 +35,7 @@ from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.values import Scope, index_expr
+from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType, Kind
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
 from arenite.ir.node import Node
@@ -161,14 +161,11 @@ class ConvBuilder:
             depth=loops[-1].count,
             n_columns=ir.index(conv.channels),
             blocks=index_expr(n_blocks),
-            blocks_a_tile=(
-                blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
-            ),
+            blocks_a_tile=blocks_a_tile,
             place=place,
             lanes=cut.lanes,
             columns=cut.columns,
             heights=cut.heights,
-            copies_b=False,
             gemv_up_to=low.up_to,
             gemv_form="tiles",
             gemv_columns=low.channels,
@@ -274,12 +271,11 @@ class ConvBuilder:
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
             for n in (conv.line.places, conv.line.size)
         )
-        n_deep = product([side.places for side in conv.deep])
         of_line = conv.depth * 4 * (pixels if conv.line.taps == 1 else size)
         for side in conv.deep:
             of_line *= side.taps
         return ConvSizes(
-            product([size for _, size in conv.images]) * n_deep,
+            conv.n_images,
             conv.block.places,
             conv.line.places,
             conv.groups,
@@ -296,28 +292,20 @@ class ConvBuilder:
         pixel, size = self.filled, self.copied_dtype.bits // 8
         if pixel * conv.line.place_step * size % (SET_NBYTES // 2) == 0:
             pixel += _GAP_NBYTES // size
-        n_lines, n_pixels = (
-            conv.block.copied(cut.block_lines),
-            conv.line.copied(cut.block_pixels),
-        )
-        return room(conv.deep, n_lines, n_pixels, conv.depth, pixel, are_planes)
+        return self._room_of(pixel, cut, are_planes)
+
+    def _room_of(self, pixel: int, cut: ConvCut, are_planes: bool) -> Room:
+        """Room for a block, whose pixels are so far apart."""
+        conv = self.conv
+        n_pixels = conv.line.copied(cut.block_pixels)
+        line = n_pixels * (conv.depth if are_planes else pixel)
+        whole = conv.block.copied(cut.block_lines) * line
+        n_deep = product([side.taps for side in conv.deep])
+        steps = (1, n_pixels) if are_planes else (pixel, 1)
+        return Room(n_deep * whole, whole, line, *steps)
 
     def _copy(self, layout: InputLayout | None, inside: Room, are_planes: bool) -> Copy:
-        conv = self.conv
-        group_start = far(GROUP.name) * conv.depth
-
-        def element(at: Sequence[Dim], channel: Dim) -> tuple[ir.Block, ir.Expr]:
-            scope = Scope()
-            index = conv.index(at, group_start + channel)
-            value = conv.values.at(conv.x, index, scope)
-            return scope.block, value
-
-        def run(at: Sequence[Dim], number: ir.Expr) -> ir.Expr:
-            found = conv.in_memory(conv.index(at, group_start))
-            assert found is not None
-            node, position, _ = found
-            return ir.Load(conv.names[node], index_expr(position) + number, node.dtype)
-
+        conv, dtype = self.conv, self.copied_dtype
         is_flat = (
             layout is not None
             and layout.is_whole
@@ -325,18 +313,7 @@ class ConvBuilder:
             and layout.pixel * conv.line.step == conv.depth == inside.pixel
         )
         is_transposed = layout is None or layout.channel != 1
-        return Copy(
-            conv.deep,
-            conv.block,
-            conv.line,
-            conv.depth,
-            inside,
-            self.copied_dtype,
-            are_planes,
-            is_transposed,
-            element,
-            run if is_flat else None,
-        )
+        return Copy(conv, conv.deep, conv.block, inside, dtype, are_planes, is_transposed, is_flat)
 
     def _loops(self, walked: InputLayout, in_place: bool) -> tuple[Taps, ...]:
         """How K is walked: deep taps, taps of lines, taps of pixels and channels."""

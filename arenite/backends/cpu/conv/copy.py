@@ -4,28 +4,24 @@
                                          where tiles would walk one set of the cache
     [deep tap][line][channel][pixel]     planes: few channels that come as planes stay so
 
-Lines have zeros at their ends where the convolution is padded. Lines above and below the image are
-left out: no tap looks at them.
+Lines have zeros, or what else lies around the image, at their ends where the convolution is
+padded. Lines above and below the image are left out, unless the copy is open: no tap looks at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arenite.backends.cpu.conv.base import GROUP, ConvLoops, far
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH, TILE
+from arenite.backends.cpu.ops.byte_products import WORD
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.values import index_expr
+from arenite.codegen.kernels.values import Scope, index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, LoopVar, Var, product
-
-#: Variables of the copy: how many of each there are does not matter to index arithmetic.
-_MANY = 2**40
-
-#: From positions along the sides, and a channel, the statements that name an element and its name.
-Element = Callable[[Sequence[Dim], Dim], tuple[ir.Block, ir.Expr]]
+from arenite.ir.dim import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +35,65 @@ class Room:
     channel: Dim
 
 
-def room(
-    deep: Sequence[Side],
-    n_lines: Dim,
-    n_pixels: Dim,
-    depth: int,
-    pixel: int,
-    are_planes: bool,
-) -> Room:
-    """Room for so many lines and pixels; `pixel` is the distance between them."""
-    line = n_pixels * (depth if are_planes else pixel)
-    whole = n_lines * line
-    n_deep = product([side.taps for side in deep])
-    if are_planes:
-        return Room(n_deep * whole, whole, line, 1, n_pixels)
-    return Room(n_deep * whole, whole, line, pixel, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What is copied: `element` gives x, `run` a flat run of it where that is how x lies."""
+    """What is copied of the input: of its last side and all channels of a group, along these sides.
 
+    `fill` is what lies around the image. Where the copy is open, lines outside are part of it.
+    """
+
+    conv: ConvLoops
     deep: Sequence[Side]
     block: Side
-    line: Side
-    depth: int
     room: Room
     dtype: DType
     are_planes: bool
     is_transposed: bool
-    element: Element
-    run: Callable[[Sequence[Dim], ir.Expr], ir.Expr] | None
+    is_flat: bool  # a line lies in the input as it does in scratch
+    fill: int = 0
+    is_open: bool = False
 
     def statements(self) -> ir.Block:
-        """For every deep tap inside, every line of the block inside."""
-        block = self.block
+        """For every deep tap, every line of the block; only those inside if it is not open."""
+        block, row = self.block, ir.Name("copied_line")
         n_lines = (LAST_LINE - FIRST_LINE - 1) * block.place_step + (block.reach + 1)
-        row = ir.Name("copied_line")
-        inner = self._line(row)
-        first = block.first_copied(FIRST_LINE)
-        last = block.last_copied(FIRST_LINE, n_lines)
-        made: ir.Block = (ir.For(row.name, first, last, inner),)
-        for k, side in enumerate(self.deep):
-            tap, place = ir.Name(f"deep_tap{k}"), ir.Name(side.var.name)
-            made = (ir.For(tap.name, side.first_tap(place), side.last_tap(place), made),)
+        made = self._line(row)
+        first, last = block.first_copied(FIRST_LINE), block.last_copied(FIRST_LINE, n_lines)
+        taps = [(ir.Name(f"deep_tap{k}"), side) for k, side in enumerate(self.deep)]
+        if self.is_open:
+            first, last = ZERO, n_lines
+            places = [(block, block.origin(FIRST_LINE) + row * block.step)]
+            places += [
+                (side, side.origin(ir.Name(side.var.name)) + tap * side.dilation)
+                for tap, side in taps
+            ]
+            for side, at in places:
+                inside = (at >= 0) & (at < index_expr(side.size))
+                made = (ir.If(inside, made, self._outside(row)),)
+        made = (ir.For(row.name, first, last, made),)
+        for tap, side in taps:
+            place = ir.Name(side.var.name)
+            first, last = side.first_tap(place), side.last_tap(place)
+            if self.is_open:
+                first, last = ZERO, ir.index(side.taps)
+            made = (ir.For(tap.name, first, last, made),)
         return made
+
+    def _element(self, at: Sequence[Dim], channel: Dim) -> tuple[ir.Block, ir.Expr]:
+        """What names an element of x, by positions along the sides and a channel; its name."""
+        conv, scope = self.conv, Scope()
+        index = conv.index(at, far(GROUP.name) * conv.depth + channel)
+        value = conv.values.at(conv.x, index, scope)
+        return scope.block, value if value.dtype == self.dtype else ir.Cast(value, self.dtype)
+
+    def _run(self, at: Sequence[Dim], number: ir.Expr) -> ir.Expr:
+        """An element of a line of x, counted from the position on."""
+        conv = self.conv
+        found = conv.in_memory(conv.index(at, far(GROUP.name) * conv.depth))
+        assert found is not None
+        node, position, _ = found
+        value = ir.Load(conv.names[node], index_expr(position) + number, node.dtype)
+        return value if value.dtype == self.dtype else ir.Cast(value, self.dtype)
 
     def _start(self, row: ir.Expr) -> ir.Expr:
         start = TILE * index_expr(self.room.tile) + row * index_expr(self.room.line)
@@ -93,19 +103,20 @@ class Copy:
 
     def _positions(self, row: ir.Name, pixel: ir.Name) -> list[Dim]:
         """Positions along the sides of an element of the copy."""
+        line = self.conv.line
         deep = [
-            side.position(side.var) + _var(f"deep_tap{k}") * side.dilation
+            side.position(side.var) + far(f"deep_tap{k}") * side.dilation
             for k, side in enumerate(self.deep)
         ]
         return [
             *deep,
-            self.block.position(_var(FIRST_LINE.name)) + _var(row.name) * self.block.step,
-            self.line.position(_var(FIRST_ROW.name)) + _var(pixel.name) * self.line.step,
+            self.block.position(far(FIRST_LINE.name)) + far(row.name) * self.block.step,
+            line.position(far(FIRST_ROW.name)) + far(pixel.name) * line.step,
         ]
 
     def _line(self, row: ir.Name) -> ir.Block:
-        """Zeros, elements, zeros."""
-        line, room = self.line, self.room
+        """Fill, elements, fill."""
+        line, room = self.conv.line, self.room
         start = ir.Name("line_start")
         count = (LAST_ROW - FIRST_ROW - 1) * line.place_step + (line.reach + 1)
         first, last, end = ir.Name("first_inside"), ir.Name("last_inside"), ir.Name("line_end")
@@ -117,26 +128,30 @@ class Copy:
             ir.Let(first.name, bound if line.before != 0 else ZERO),
             ir.Let(last.name, inside if line.after != 0 else end),
         )
+
+        def between(at: ir.Expr, pixel: ir.Expr, elements: ir.Stmt) -> ir.Block:
+            before = [self._filled(at, ZERO, first * pixel)] if line.before != 0 else []
+            after = [self._filled(at, last * pixel, end * pixel)] if line.after != 0 else []
+            return (*before, elements, *after)
+
         if self.are_planes:
             channel = ir.Name("copied_channel")
             plane = start + channel * index_expr(room.channel)
-            parts = [
-                *([self._zeros(plane, ZERO, first)] if line.before != 0 else []),
-                self._pixels(row, plane, first, last, channel),
-                *([self._zeros(plane, last, end)] if line.after != 0 else []),
-            ]
-            return (*lets, ir.For(channel.name, ZERO, ir.index(self.depth), tuple(parts)))
-        pixel = index_expr(room.pixel)
-        return (
-            *lets,
-            *([self._zeros(start, ZERO, first * pixel)] if line.before != 0 else []),
-            self._elements(row, start, first, last),
-            *([self._zeros(start, last * pixel, end * pixel)] if line.after != 0 else []),
-        )
+            parts = between(plane, ir.index(1), self._pixels(row, plane, first, last, channel))
+            return (*lets, ir.For(channel.name, ZERO, ir.index(self.conv.depth), parts))
+        elements = self._elements(row, start, first, last)
+        return (*lets, *between(start, index_expr(room.pixel), elements))
 
-    def _zeros(self, start: ir.Expr, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
-        at = ir.Name("zero_at")
-        store = ir.Store(SCRATCH, start + at, ir.Const(0.0, self.dtype))
+    def _outside(self, row: ir.Name) -> ir.Block:
+        """A line that is all fill."""
+        line, start = self.conv.line, ir.Name("line_start")
+        count = (LAST_ROW - FIRST_ROW - 1) * line.place_step + (line.reach + 1)
+        filled = self._filled(start, ZERO, count * index_expr(self.room.pixel))
+        return (ir.Let(start.name, self._start(row)), filled)
+
+    def _filled(self, start: ir.Expr, first: ir.Expr, last: ir.Expr) -> ir.Stmt:
+        at, fill = ir.Name("filled_at"), self.fill if self.dtype.bits == 8 else float(self.fill)
+        store = ir.Store(SCRATCH, start + at, ir.Const(fill, self.dtype))
         return ir.For(at.name, first, last, (store,), vector=True)
 
     def _pixels(
@@ -144,28 +159,27 @@ class Copy:
     ) -> ir.Stmt:
         """One channel's pixels of a line."""
         pixel = ir.Name("copied_pixel")
-        named, value = self.element(self._positions(row, pixel), _var(channel.name))
-        body = (*named, ir.Store(SCRATCH, plane + pixel, self._wide(value)))
+        named, value = self._element(self._positions(row, pixel), far(channel.name))
+        body = (*named, ir.Store(SCRATCH, plane + pixel, value))
         return ir.For(pixel.name, first, last, body, vector=True)
 
     def _elements(self, row: ir.Name, start: ir.Expr, first: ir.Name, last: ir.Name) -> ir.Stmt:
-        """All channels of the pixels of a line."""
-        pixel, channel = ir.Name("copied_pixel"), ir.Name("copied_channel")
-        if self.run is not None:
+        """All channels of the pixels of a line; bytes of less than a word one by one, which takes
+        less than part of a vector."""
+        pixel, channel, depth = ir.Name("copied_pixel"), ir.Name("copied_channel"), self.conv.depth
+        if self.is_flat:
             at = ir.Name("copied_at")
-            value = self.run(self._positions(row, first), at)
-            place = start + first * self.depth + at
-            body: ir.Block = (ir.Store(SCRATCH, place, self._wide(value)),)
-            return ir.For(at.name, ZERO, (last - first) * self.depth, body, vector=True)
-        named, value = self.element(self._positions(row, pixel), _var(channel.name))
-        place = start + pixel * index_expr(self.room.pixel) + channel
-        body = (*named, ir.Store(SCRATCH, place, self._wide(value)))
-        inner = ir.For(channel.name, ZERO, ir.index(self.depth), body, vector=True)
+            value = self._run(self._positions(row, first), at)
+            body: ir.Block = (ir.Store(SCRATCH, start + first * depth + at, value),)
+            return ir.For(at.name, ZERO, (last - first) * depth, body, vector=True)
+        positions, place = self._positions(row, pixel), start + pixel * index_expr(self.room.pixel)
+        if self.dtype.bits == 8 and depth < WORD:
+            stores: list[ir.Stmt] = []
+            for k in range(depth):
+                named, value = self._element(positions, k)
+                stores += [*named, ir.Store(SCRATCH, place + k, value)]
+            return ir.For(pixel.name, first, last, tuple(stores))
+        named, value = self._element(positions, far(channel.name))
+        body = (*named, ir.Store(SCRATCH, place + channel, value))
+        inner = ir.For(channel.name, ZERO, ir.index(depth), body, vector=True)
         return ir.For(pixel.name, first, last, (inner,), vector=self.is_transposed)
-
-    def _wide(self, value: ir.Expr) -> ir.Expr:
-        return value if value.dtype == self.dtype else ir.Cast(value, self.dtype)
-
-
-def _var(name: str) -> Var:
-    return LoopVar(name, 0, _MANY)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arenite.backends.cpu.gemm.blocking import LATER_HEIGHTS, LATER_ROWS, MOST_TILES, TILE_WORK
-from arenite.backends.cpu.gemm.rows import even_heights
+from arenite.backends.cpu.gemm.blocking import LATER_ROWS, MOST_TILES, TILE_WORK
+from arenite.backends.cpu.gemm.rows import any_heights, even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of, most_rows
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
@@ -77,25 +77,16 @@ def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     if lines == 0:
         lines, block_pixels = 1, block
     tallest = min(most_rows(target, columns), sizes.most_pixels)
-    if isinstance(block_pixels, int):
-        ends = [block_pixels]
-        if isinstance(sizes.pixels, int):
-            ends.append(sizes.pixels % block_pixels)
-            heights = even_heights(ends, tallest)
-        else:
-            heights = _later_heights(min(tallest, block_pixels))
+    if isinstance(block_pixels, int) and isinstance(sizes.pixels, int):
+        heights = even_heights([block_pixels, sizes.pixels % block_pixels], tallest)
     else:
-        heights = _later_heights(min(tallest, bounds(sizes.pixels)[1]))
+        heights = any_heights(min(tallest, bounds(block_pixels)[1]))
     return ConvCut(lanes, columns, heights, lines, block_pixels, chunk)
 
 
 def even(n_tiles: int) -> int:
     """As many tiles of a launch as two workers can share evenly; a single one stays that."""
     return n_tiles + n_tiles % 2 if n_tiles > 1 else n_tiles
-
-
-def _later_heights(tallest: int) -> tuple[int, ...]:
-    return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
 
 
 def lanes_for(channels: int, total: DType, target: Target) -> int:
@@ -113,6 +104,13 @@ def last_lanes(channels: int, lanes: int, target: Target) -> int:
     return lanes // 2 if lanes == PANEL and is_enough and target.cpu in _HALF_RATE else 0
 
 
+def step_cycles(rows: float, columns: int) -> float:
+    """Of one step of K: products, or loads, of which there are two in a cycle, or waiting."""
+    # A single vector has no partner to share its broadcasts with.
+    fed = rows * columns * (1.1 if columns == 1 else 1.0)
+    return max(fed, 0.55 * (rows + columns), 4.0) + 0.5
+
+
 def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
     """Vectors side by side: those that take the fewest cycles, by a rough count of them."""
     total = -(-sizes.channels // lanes)
@@ -126,10 +124,7 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
         n_tiles = -(-pixels // tallest)
         rows, spent = pixels / n_tiles, 0.0
         for count, own in ((total // columns, columns), (total % columns > 0, total % columns)):
-            # A single vector has no partner to share its broadcasts with.
-            fed = rows * own * (1.1 if own == 1 else 1.0)
-            step = max(fed, 0.55 * (rows + own), 4.0) + 0.5
-            spent += count * n_tiles * step
+            spent += count * n_tiles * step_cycles(rows, own)
         spent -= n_tiles * rows / 2 if has_half else 0.0
         is_once = columns == total and is_near and tallest >= sizes.once_rows
         return spent * (ONCE if is_once else 1.0)

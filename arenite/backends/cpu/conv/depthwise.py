@@ -143,7 +143,7 @@ class StripTile:
             self._prefetch(strip)
         start = self.epilogue.sums_start(own.start, [lanes], [mask]) * strip.pixels
         sums = summed(b, k_loops(self.function, own.loops), "%a", "%b", start, step)
-        self.epilogue.finish([[total] for total in sums], [mask])
+        self.epilogue.finish(sums, [mask])
 
     def _prefetch(self, strip: Strip) -> None:
         """Prefetches for a strip some pixels behind this one: of its results and the lines of the
@@ -174,8 +174,8 @@ class StripTile:
             return [fma(value, load_wide(b, b_at, dot.b, dot.sum, lanes, mask), sums[0])]
 
         start = self.epilogue.sums_start(own.start, [lanes], [mask])
-        [total] = summed(b, [*k_loops(self.function, own.loops), taps], "%a", "%b", start, step)
-        self.epilogue.finish([[total]], [mask])
+        loops = [*k_loops(self.function, own.loops), taps]
+        self.epilogue.finish(summed(b, loops, "%a", "%b", start, step), [mask])
 
     def _lanes(self, is_masked: bool) -> tuple[int, Vec | None]:
         """The lanes of a vector, which is the last if it is masked; None where all are there."""

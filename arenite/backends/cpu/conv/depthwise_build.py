@@ -31,7 +31,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, product
+from arenite.ir.dim import bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INTEGER
 from arenite.schedule.kernel import Kernel
@@ -115,7 +115,6 @@ class _DepthwiseBuilder:
             depth=ZERO,
             n_columns=ir.index(conv.channels),
             blocks=index_expr(n_tiles),
-            blocks_a_tile=1,
             place=place,
             lanes=cut.lanes,
             columns=1,
@@ -165,19 +164,16 @@ class _DepthwiseBuilder:
 
     def _sizes(self) -> ConvSizes:
         conv = self.conv
-        others = product([*(size for _, size in conv.images), *(s.places for s in conv.deep)])
-        lines, pixels, channels = conv.block.places, conv.line.places, conv.channels
-        return ConvSizes(others, lines, pixels, 1, channels, 1, 0, 0, False, ANY, is_whole=True)
+        lines, pixels = conv.block.places, conv.line.places
+        sizes = (conv.n_images, lines, pixels, 1, conv.channels, 1)
+        return ConvSizes(*sizes, 0, 0, False, ANY, is_whole=True)
 
     def _cut(self, target: Target) -> ConvCut:
         """Blocks of lines, then chunks of channels, of enough bytes each."""
         lanes = lanes_for(self.conv.channels, self.conv.sum_dtype, target)
         pixels = bounds(self.conv.line.places)[1]
         lines = self.conv.block.places if isinstance(self.conv.block.places, int) else LATER_LINES
-        others = product(
-            [*(size for _, size in self.conv.images), *(s.places for s in self.conv.deep)]
-        )
-        images = others if isinstance(others, int) else 1
+        images = self.conv.n_images if isinstance(self.conv.n_images, int) else 1
         nbytes = images * lines * pixels * self.conv.channels * self.conv.sum_dtype.bits // 8
         least = 2 if nbytes > TILE_NBYTES and images == 1 else 1
         wanted = even(max(least, min(nbytes // TILE_NBYTES, MOST_TILES) // max(1, images)))

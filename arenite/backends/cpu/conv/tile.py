@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, TypeAlias
 
 from arenite.backends.cpu.conv.kernel import Conv, Ends, Taps
 from arenite.backends.cpu.conv.late_epilogue import Sums, late_run
@@ -30,6 +30,8 @@ from arenite.backends.cpu.lowering.vector import I64, Vec
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.codegen import loop_ir as ir
 
+#: As a Step, for some rows.
+RowsStep: TypeAlias = Callable[[str, str, list[Vec], Sequence[int]], list[Vec]]
 #: Taps along one axis of a window, where their number is not known.
 USUAL_TAPS = 3
 
@@ -53,13 +55,10 @@ class ConvTile:
             self.builder,
             shape,
             self.dot,
-            "%a",
-            "%b",
-            lambda row: line * row,
+            line,
             self._column_offset,
             k_loops(self.function, self.conv.loops),
-            [None] * columns,
-            prefetch_rows(self.function, rows, self._depth()),
+            beside=prefetch_rows(self.function, rows, self._depth()),
             start=self._start(shape, is_masked),
             summing=self._in_blocks(shape, len(self.conv.loops)),
         )
@@ -94,20 +93,43 @@ class ConvTile:
     def _step(self, shape: Tile) -> Step:
         """What a tile does in a step of K."""
         line = self.function.nbytes(self.product.a.line, self.product.a)
-        masks = [None] * shape.columns
-        return tile_step(
-            self.builder, shape, self.dot, lambda row: line * row, self._column_offset, masks
-        )
+        return tile_step(self.builder, shape, self.dot, line, self._column_offset)
 
     def strip(self, strip: Strip, ends: Ends, columns: int, is_masked: bool) -> None:
         """A tile of which some rows lack some taps: the taps of a line one after the other."""
-        b, product, dot = self.builder, self.product, self.dot
+        b, product = self.builder, self.product
         shape = self._shape(strip.pixels, columns, is_masked)
         prefetch_epilogue(self.function, strip.pixels, columns, self._depth())
-        line = self.function.nbytes(product.a.line, product.a)
         a_size, b_size = product.a.dtype.bits // 8, product.b.dtype.bits // 8
+        step = self._rows_step(shape)
 
-        def step(rows: Sequence[int], a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
+            for first, count, rows in taps_of_rows(strip, ends):
+                loops = [
+                    KLoop(b.constant(n, I64), far * a_size, further * b_size)
+                    for n, far, further in self._tap_loops(ends, count)
+                ]
+                a_here = b.offset(a_at, first * ends.tap * a_size)
+                b_here = b.offset(b_at, first * ends.depth * PANEL * b_size)
+
+                def some(a_at: str, b_at: str, sums: list[Vec], rows: Any = rows) -> list[Vec]:
+                    return step(a_at, b_at, sums, rows)
+
+                sums = summed(b, loops, a_here, b_here, sums, some)
+            return sums
+
+        start = self._start(shape, is_masked)
+        summing = self._in_blocks(shape, ends.n_around)
+        around = k_loops(self.function, self.conv.loops)[: ends.n_around]
+        sums = (summing or summed)(b, around, "%a", "%b", start, taps, None)
+        self.epilogue.finish(sums, self._masks(shape, is_masked))
+
+    def _rows_step(self, shape: Tile) -> RowsStep:
+        """What a tile of which some rows lack taps does in a step of K."""
+        b, product, dot = self.builder, self.product, self.dot
+        line = self.function.nbytes(product.a.line, product.a)
+
+        def step(a_at: str, b_at: str, sums: list[Vec], rows: Sequence[int]) -> list[Vec]:
             new_sums = list(sums)
             vectors = [
                 load_wide(
@@ -117,28 +139,20 @@ class ConvTile:
             ]
             for row in rows:
                 number = load_wide(b, moved(b, a_at, line * row), dot.a, dot.sum, 1, None)
-                for at, vector in enumerate(vectors, row * columns):
+                for at, vector in enumerate(vectors, row * shape.columns):
                     spread = b.broadcast(number, vector.type.lanes)
                     new_sums[at] = fma(spread, vector, new_sums[at])
             return new_sums
 
-        def taps(a_at: str, b_at: str, sums: list[Vec]) -> list[Vec]:
-            for first, count, rows in taps_of_rows(strip, ends):
-                loops = [
-                    KLoop(b.constant(n, I64), far * a_size, further * b_size)
-                    for n, far, further in _tap_loops(ends, count)
-                ]
-                a_here = b.offset(a_at, first * ends.tap * a_size)
-                b_here = b.offset(b_at, first * ends.depth * PANEL * b_size)
-                sums = summed(b, loops, a_here, b_here, sums, partial(step, rows))
-            return sums
+        return step
 
-        start = self._start(shape, is_masked)
-        summing = self._in_blocks(shape, ends.n_around)
-        around = k_loops(self.function, self.conv.loops)[: ends.n_around]
-        flat = (summing or summed)(b, around, "%a", "%b", start, taps, None)
-        sums = [flat[row * columns : (row + 1) * columns] for row in range(strip.pixels)]
-        self.epilogue.finish(sums, self._masks(shape, is_masked))
+    def _tap_loops(self, ends: Ends, count: int) -> list[tuple[int, int, int]]:
+        """Loops over so many taps and their channels: how often, and steps of input and panels."""
+        if ends.channel == 1 and ends.tap == ends.depth:
+            return [(count * ends.depth, 1, PANEL)]
+        taps = (count, ends.tap, PANEL * ends.depth)
+        channels = (ends.depth, ends.channel, PANEL)
+        return [taps, channels] if ends.depth >= count else [channels, taps]
 
     def _start(self, shape: Tile, is_masked: bool) -> list[Vec]:
         """What the sums of a tile begin with."""
@@ -184,15 +198,6 @@ def k_loops(function: TileFunction, loops: Sequence[Taps]) -> list[KLoop]:
         )
         for taps in loops
     ]
-
-
-def _tap_loops(ends: Ends, count: int) -> list[tuple[int, int, int]]:
-    """Loops over so many taps and their channels: how often, and steps of input and panels."""
-    if ends.channel == 1 and ends.tap == ends.depth:
-        return [(count * ends.depth, 1, PANEL)]
-    taps = (count, ends.tap, PANEL * ends.depth)
-    channels = (ends.depth, ends.channel, PANEL)
-    return [taps, channels] if ends.depth >= count else [channels, taps]
 
 
 def taps_of_rows(strip: Strip, ends: Ends) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -28,7 +28,7 @@ from arenite.backends.cpu.gemm.kernel import (
     sum_body,
 )
 from arenite.backends.cpu.ops.channels_last import PANEL
-from arenite.backends.cpu.ops.winograd import INPUTS, OUTPUTS, PATCH
+from arenite.backends.cpu.ops.winograd import PATCH
 from arenite.codegen import loop_ir as ir
 
 POINT = ir.Name("point")
@@ -53,22 +53,12 @@ def meaning(product: Product, inputs: ir.Block, outputs: ir.Block, panel: int) -
     return in_blocks(product, (*inputs, groups))
 
 
-def input_points(at: Callable[[int, int], ir.Expr], name: str) -> tuple[ir.Block, list[ir.Expr]]:
-    """The points of a patch, one after the other, and what has to be named for them."""
-    return _transformed(INPUTS, at, name)
-
-
-def output_places(at: Callable[[int, int], ir.Expr], name: str) -> tuple[ir.Block, list[ir.Expr]]:
-    """The 2x2 outputs of sixteen points."""
-    return _transformed(OUTPUTS, at, name)
-
-
-def _transformed(
-    sides: Sequence[Sequence[int]],
-    at: Callable[[int, int], ir.Expr],
-    name: str,
+def transformed(
+    sides: Sequence[Sequence[int]], at: Callable[[int, int], ir.Expr], name: str
 ) -> tuple[ir.Block, list[ir.Expr]]:
-    """Numbers of a square summed along its lines, then along its pixels, with factors of 1, -1."""
+    """Numbers of a square summed along its lines, then along its pixels, with factors of 1, -1: the
+    points of a patch, or the outputs of sixteen points. What has to be named for them, and they,
+    one after the other."""
     named: list[ir.Stmt] = []
 
     def let(label: str, value: ir.Expr) -> ir.Expr:

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from arenite.backends.cpu.conv.base import ConvLoops, far
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side
-from arenite.backends.cpu.conv.winograd import (
-    POINT,
-    input_points,
-    meaning,
-    output_places,
-)
+from arenite.backends.cpu.conv.winograd import POINT, meaning, transformed
 from arenite.backends.cpu.conv.winograd_cut import WinogradCut, WinogradSizes, winograd_ways
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
 from arenite.backends.cpu.gemm.driver import GROUP_START
@@ -36,7 +31,7 @@ from arenite.backends.cpu.gemm.kernel import (
 )
 from arenite.backends.cpu.ops import winograd
 from arenite.backends.cpu.ops.channels_last import PANEL
-from arenite.backends.cpu.ops.winograd import PATCH, POINTS, TAPS
+from arenite.backends.cpu.ops.winograd import INPUTS, OUTPUTS, PATCH, POINTS, TAPS
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
@@ -122,18 +117,11 @@ class _WinogradBuilder:
             depth=ir.index(self.conv.depth),
             n_columns=ir.index(self.conv.channels),
             blocks=index_expr(n_blocks),
-            blocks_a_tile=(
-                blocks_a_tile if isinstance(blocks_a_tile, int) else index_expr(blocks_a_tile)
-            ),
+            blocks_a_tile=blocks_a_tile,
             place=place,
             lanes=cut.lanes,
             columns=cut.columns,
             heights=cut.heights,
-            copies_b=False,
-            gemv_up_to=0,
-            gemv_form="stream",
-            gemv_columns=PANEL,
-            gemv_heights=(),
             epilogue=(ir.Store(SCRATCH, sum_at, total),),
             is_short=True,
         )
@@ -233,7 +221,7 @@ class _WinogradBuilder:
                 return value
             return ir.Select(has_line & has_pixel, value, ir.Const(0.0, self.conv.sum_dtype))
 
-        named, points = input_points(element, "patch")
+        named, points = transformed(INPUTS, element, "patch")
         start = TILE * rooms.length + NUMBER * rooms.row + CHANNEL
         stores = [
             ir.Store(SCRATCH, start + k * rooms.point, value) for k, value in enumerate(points)
@@ -253,7 +241,7 @@ class _WinogradBuilder:
             at = start + (i * PATCH + j) * rooms.made_point + (column - GROUP_START)
             return ir.Load(SCRATCH, at, self.conv.sum_dtype)
 
-        named, made = output_places(element, "sums")
+        named, made = transformed(OUTPUTS, element, "sums")
         ends: list[ir.Stmt] = []
         places = [(i, j) for i in range(winograd.TILE) for j in range(winograd.TILE)]
         for (i, j), value in zip(places, made, strict=True):

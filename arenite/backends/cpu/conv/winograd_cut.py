@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 
-from arenite.backends.cpu.conv.cut import lanes_for
+from arenite.backends.cpu.conv.cut import lanes_for, step_cycles
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
 from arenite.backends.cpu.gemm.rows import even_height, even_heights
 from arenite.backends.cpu.gemm.tile import most_rows
@@ -114,30 +114,22 @@ def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[Winogr
         for chunk in {-(-n_groups // n) for n in range(1, min(n_groups, MOST_CHUNKS) + 1)}:
             n_blocks = n_lines * n_pixels * -(-n_groups // chunk)
             for joined in {-(-n_blocks // n) for n in range(1, MOST_TILES + 1)}:
-                yield WinogradCut(
-                    lanes,
-                    columns,
-                    heights,
-                    block_lines,
-                    block_pixels,
-                    chunk * columns * lanes,
-                    joined,
-                )
+                block = (block_lines, block_pixels, chunk * columns * lanes)
+                yield WinogradCut(lanes, columns, heights, *block, joined)
 
 
 def _cost(cut: WinogradCut, sizes: WinogradSizes, total: DType, target: Target) -> float:
     """Cycles, summed over numbers of workers; what scratch is worth; few tiles, if all is equal."""
-    blocks: list[float] = []
-    for n_lines, lines in _parts(sizes.lines, cut.block_lines):
-        row: list[float] = []
-        for n_pixels, pixels in _parts(sizes.pixels, cut.block_pixels):
-            chunks: list[float] = []
-            for n_chunks, chunk in _parts(sizes.channels, cut.block_channels):
-                chunks += n_chunks * [
-                    _block_cycles(cut, lines * pixels, chunk, sizes, total, target)
-                ]
-            row += n_pixels * chunks
-        blocks += n_lines * row
+    sides = [
+        [length for n, length in _parts(size, part) for _ in range(n)]
+        for size, part in (
+            (sizes.lines, cut.block_lines),
+            (sizes.pixels, cut.block_pixels),
+            (sizes.channels, cut.block_channels),
+        )
+    ]
+    cycles = cache(lambda n_rows, chunk: _block_cycles(cut, n_rows, chunk, sizes, total, target))
+    blocks = [cycles(lines * pixels, chunk) for lines, pixels, chunk in product(*sides)]
     step = cut.blocks_a_tile
     tiles = [sum(blocks[k : k + step]) for k in range(0, len(blocks), step)]
     n_rows = cut.block_lines * cut.block_pixels
@@ -159,21 +151,14 @@ def _block_cycles(
     steps, left = 0.0, n_rows
     while left > 0:
         height = even_height(left, cut.heights[0])
-        steps += n_groups * _step_cycles(height, cut.columns)
-        steps += _step_cycles(height, rest) if rest else 0.0
+        steps += n_groups * step_cycles(height, cut.columns)
+        steps += step_cycles(height, rest) if rest else 0.0
         left -= height
     transforms = n_rows * (vectors_in * IN_CYCLES + vectors_out * OUT_CYCLES)
     weights_nbytes = POINTS * sizes.depth * channels * total.bits // 8
     is_far = POINTS * sizes.depth * sizes.channels * total.bits // 8 > target.l2_nbytes // 2
     far = weights_nbytes * FAR_CYCLES if is_far else 0.0
     return POINTS * sizes.depth * steps + transforms + far
-
-
-def _step_cycles(rows: int, columns: int) -> float:
-    """Of one step of K: products, or loads, of which there are two in a cycle, or waiting."""
-    # A single vector has no partner to share its broadcasts with.
-    fed = rows * columns * (1.1 if columns == 1 else 1.0)
-    return max(fed, 0.55 * (rows + columns), 4.0) + 0.5
 
 
 def _parts(size: int, part: int) -> list[tuple[int, int]]:

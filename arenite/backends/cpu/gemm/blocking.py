@@ -12,7 +12,7 @@ from math import gcd
 from arenite.backends.cpu.gemm import row_dots as dots
 from arenite.backends.cpu.gemm.kernel import GemvForm
 from arenite.backends.cpu.gemm.partial_sums import ONE_BLOCK, block_length
-from arenite.backends.cpu.gemm.rows import LIMIT, even_heights
+from arenite.backends.cpu.gemm.rows import LIMIT, any_heights, even_heights
 from arenite.backends.cpu.gemm.stream import is_far
 from arenite.backends.cpu.gemm.tile import lanes_of, most_columns, most_rows
 from arenite.backends.cpu.target import Target
@@ -69,10 +69,8 @@ WAYS = 8
 #: Rows of A that are this far apart fall into one set of the cache, which has eight places.
 SET_NBYTES = 4096
 SET_ROWS = 8
-#: Of a number of rows that is known only later: blocks, and heights that all numbers are cut into;
-#: few, for every height is compiled.
+#: Of a number of rows that is known only later: blocks, and heights of few of them.
 LATER_ROWS = 168
-LATER_HEIGHTS = (12, 10, 6, 3, 1)
 LATER_FEW_HEIGHTS = (3, 1)
 WIDEST = 8
 
@@ -119,13 +117,13 @@ class Cut:
     lanes: int
     columns: int
     heights: tuple[int, ...]
-    gemv: GemvCut
-    gemv_heights: tuple[int, ...]
-    copies_b: bool
-    copied_groups: int
     block_rows: int
     block_columns: int
-    blocks_a_tile: int
+    blocks_a_tile: int = 1
+    gemv: GemvCut = GemvCut(0, "stream", 1, 1)
+    gemv_heights: tuple[int, ...] = ()
+    copies_b: bool = False
+    copied_groups: int = 1
     slices: Slices | None = None
 
 
@@ -152,13 +150,13 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
         lanes,
         columns,
         _heights(layout.n_rows, block_rows, gemv, tallest) if most > gemv.up_to else (),
+        block_rows,
+        block_columns,
+        blocks_a_tile,
         gemv,
         _gemv_heights(layout.n_rows, block_rows, gemv),
         copies_b,
         _copied_groups(layout, columns, n_groups, target) if copies_b else 1,
-        block_rows,
-        block_columns,
-        blocks_a_tile,
     )
     fits = a == total and _crowds(layout, b, target)
     return (_sliced(usual, layout, b, tallest, target) if fits else None) or usual
@@ -284,8 +282,7 @@ def _heights(n_rows: Dim, block_rows: int, gemv: GemvCut, tallest: int) -> tuple
     if isinstance(n_rows, int):
         return even_heights([min(n_rows, block_rows), n_rows % block_rows], tallest)
     even = even_heights(range(gemv.up_to + 1, min(block_rows, LIMIT + tallest) + 1), tallest)
-    lower = [height for height in LATER_HEIGHTS if height < tallest]
-    return min(even, (tallest, *lower), key=len)
+    return min(even, any_heights(tallest), key=len)
 
 
 def _gemv_heights(n_rows: Dim, block_rows: int, gemv: GemvCut) -> tuple[int, ...]:

@@ -34,17 +34,9 @@ from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import compute_dtype, index_expr
 from arenite.dtype import Kind
-from arenite.ir.dim import Dim, LoopVar, bounds, ceildiv, product
+from arenite.ir.dim import Dim, LoopVar, bounds, ceildiv, product, substitute
 from arenite.ir.node import Node
-from arenite.ir.ops.access import (
-    Source,
-    coefficient,
-    is_view,
-    linear,
-    sources,
-    space_vars,
-    substitute,
-)
+from arenite.ir.ops.access import Source, coefficient, is_view, linear, sources, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: Operations up to which an epilogue is done on the sums in registers.

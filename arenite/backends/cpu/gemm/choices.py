@@ -21,14 +21,13 @@ from typing import TypeAlias, TypeVar
 
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
 from arenite.backends.cpu.gemm.blocking import (
-    LATER_HEIGHTS,
     MOST_TILES,
     WIDEST,
     Cut,
     Layout,
     as_slices,
 )
-from arenite.backends.cpu.gemm.rows import even_heights
+from arenite.backends.cpu.gemm.rows import any_heights, even_heights
 from arenite.backends.cpu.gemm.tile import lanes_of, most_rows
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
@@ -150,7 +149,7 @@ def _matrix_ways(
 def _matrix_cut(usual: Cut, n_rows: Dim, columns: int, shape: Shape, part: tuple[int, int]) -> Cut:
     width = shape.columns * usual.lanes
     chunk = _share(columns, width, part[1])
-    block_rows, heights = usual.block_rows, _later(shape.tallest)
+    block_rows, heights = usual.block_rows, any_heights(shape.tallest)
     if isinstance(n_rows, int):
         if usual.blocks_a_tile == 1:
             block_rows = max(1, -(-n_rows // part[0]))
@@ -236,7 +235,7 @@ def _image_cut(usual: ConvCut, sizes: ConvSizes, shape: Shape, part: tuple[int, 
     if isinstance(pixels, int) and isinstance(sizes.pixels, int):
         heights = even_heights([pixels, sizes.pixels % pixels], shape.tallest)
     else:
-        heights = _later(min(shape.tallest, bounds(pixels)[1]))
+        heights = any_heights(min(shape.tallest, bounds(pixels)[1]))
     return replace(
         usual,
         columns=shape.columns,
@@ -273,11 +272,6 @@ def _share(length: int, unit: int, count: int) -> int:
     """Units in each of so many parts of a length."""
     units = -(-length // unit)
     return -(-units // count)
-
-
-def _later(tallest: int) -> tuple[int, ...]:
-    """Heights of tiles for a number of rows that is known only later."""
-    return (tallest, *(height for height in LATER_HEIGHTS if height < tallest))
 
 
 def _named(

@@ -42,19 +42,19 @@ class Epilogue:
                 self.in_column(self.function.column_start(column), mask, value, lanes)
         return values
 
-    def finish(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
-        """What a tile does with its sums, by row and column; masks are those of the columns."""
+    def finish(self, sums: Sequence[Vec], masks: Sequence[Vec | None]) -> None:
+        """What a tile does with its sums, row by row; masks are those of the columns."""
         if self.product.is_short:
             self._finish_registers(sums, masks)
             return
-        rows, columns, lanes = len(sums), len(masks), self.product.lanes
-        slot = self.function.stack(rows * columns * lanes)
-        for row, own in enumerate(sums):
-            for column, total in enumerate(own):
-                self.function.keep(slot, (row * columns + column) * lanes, total)
-        self.finish_rows(slot, Tile(rows, columns, lanes, sums[0][-1].type.lanes), masks)
+        columns, lanes = len(masks), self.product.lanes
+        slot = self.function.stack(len(sums) * lanes)
+        for at, total in enumerate(sums):
+            self.function.keep(slot, at * lanes, total)
+        tile = Tile(len(sums) // columns, columns, lanes, sums[-1].type.lanes)
+        self.finish_rows(slot, tile, masks)
 
-    def _finish_registers(self, sums: Sequence[Sequence[Vec]], masks: Sequence[Vec | None]) -> None:
+    def _finish_registers(self, sums: Sequence[Vec], masks: Sequence[Vec | None]) -> None:
         """The epilogue on the sums themselves, row by row; or first what it loads for each row,
         then the stores: loads wait for stores before them whose addresses end alike, as those of
         rows 4 KiB apart do."""
@@ -67,7 +67,7 @@ class Epilogue:
                 lambda: self.lowering.block((last,)),
             ]
         for column, mask in enumerate(masks):
-            totals = [row[column] for row in sums]
+            totals = sums[column :: len(masks)]
 
             def rows(totals: Sequence[Vec] = totals) -> None:
                 levels = [Level("loop") for _ in totals]

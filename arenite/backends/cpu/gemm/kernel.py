@@ -70,7 +70,7 @@ class Product:
     depth: ir.Expr
     n_columns: ir.Expr
     blocks: ir.Expr
-    blocks_a_tile: int | ir.Expr = 1
+    blocks_a_tile: Dim = 1
     place: ir.Block
     lanes: int
     columns: int
@@ -179,6 +179,6 @@ def in_blocks(product: Product, body: ir.Block) -> ir.Block:
     block = (*product.place, *body)
     if product.blocks_a_tile == 1:
         return (ir.Let(BLOCK.name, TILE), *block)
-    first = TILE * product.blocks_a_tile
-    last = ir.Binary("min", first + product.blocks_a_tile, product.blocks)
+    first = TILE * (count := index_expr(product.blocks_a_tile))
+    last = ir.Binary("min", first + count, product.blocks)
     return (ir.For(BLOCK.name, first, last, block),)

@@ -20,8 +20,8 @@ from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product
-from arenite.ir.ops.access import coefficient, linear, space_vars, substitute
+from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product, substitute
+from arenite.ir.ops.access import coefficient, linear, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: Points of the space in one tile.

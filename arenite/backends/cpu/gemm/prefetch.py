@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from arenite.backends.cpu.gemm.functions import TileFunction
-from arenite.backends.cpu.gemm.tile import moved
+from arenite.backends.cpu.gemm.tile import moved, prefetch
 from arenite.backends.cpu.lowering.scope import Level
 from arenite.backends.cpu.lowering.vector import I64, Builder
 from arenite.codegen import loop_ir as ir
@@ -71,10 +71,8 @@ def prefetch_rows(function: TileFunction, n_rows: int, depth: int | None) -> Bes
 
 
 def prefetch_lines(b: Builder, first: str, nbytes: int, is_written: bool) -> None:
-    b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for offset in range(0, nbytes, LINE_NBYTES):
-        kind = f"i32 {int(is_written)}, i32 2, i32 1"
-        b.emit_void(f"call void @llvm.prefetch.p0(ptr {b.offset(first, offset)}, {kind})")
+        prefetch(b, b.offset(first, offset), is_written=is_written)
 
 
 def _touched(function: TileFunction) -> Iterator[tuple[str, ir.Expr, bool]]:

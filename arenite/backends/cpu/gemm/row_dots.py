@@ -7,6 +7,7 @@ for few rows of A, where each element of B is used a few times only.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 from arenite.backends.cpu.gemm.tile import Dot, load_wide, moved, prefetch
@@ -129,7 +130,7 @@ def row_dots(
         t = VType("i", dot.sum.bits, lanes)
         mask = b.iota(t).lt(b.broadcast(rest.convert("trunc", t.scalar), lanes))
         sums = b.if_any(rest.ne(0), lambda: step(whole, sums, loads(whole, mask), mask), sums)
-    return [_halved(total) for total in sums[:n_sums]]
+    return [halved(total) for total in sums[:n_sums]]
 
 
 class KeptRow:
@@ -160,7 +161,7 @@ class KeptRow:
         total = sums[0]
         for one in sums[1:]:
             total = total + one
-        return _halved(total)
+        return halved(total)
 
 
 def has_lines(target: Target, dot: Dot) -> bool:
@@ -240,13 +241,12 @@ def _load(
     return load_wide(b, moved(b, row, offset), dtype, wide, lanes, mask)
 
 
-def _halved(x: Vec) -> Vec:
-    """Lanes added pairwise, the far halves to the near ones, until FOLDED are left."""
-    while x.type.lanes > FOLDED:
+def halved(x: Vec, join: Callable[[Vec, Vec], Vec] = operator.add, lanes: int = FOLDED) -> Vec:
+    """Lanes joined pairwise, the far halves with the near ones, until so many are left."""
+    while x.type.lanes > lanes:
         half = x.type.lanes // 2
-        low = x.builder.shuffle(x, None, range(half))
-        high = x.builder.shuffle(x, None, range(half, 2 * half))
-        x = low + high
+        low, high = (x.builder.shuffle(x, None, range(at, at + half)) for at in (0, half))
+        x = join(low, high)
     return x
 
 

@@ -8,6 +8,10 @@ from functools import cache
 #: While this many rows or more are left, the next tile is the tallest.
 LIMIT = 255
 
+#: Heights that all numbers of rows are cut into, where these are known only later; few, for every
+#: height is compiled.
+_ANY_HEIGHTS = (12, 10, 6, 3, 1)
+
 #: What a tile costs beside its rows, and the rows that a lower tile is no faster than.
 _CALL_ROWS = 2
 _LEAST_ROWS = 4
@@ -31,6 +35,11 @@ def even_height(left: int, most: int) -> int:
     """The height of the next tile when all that are left become as equal as may be."""
     n_tiles = -(-left // most)
     return -(-left // n_tiles)
+
+
+def any_heights(tallest: int) -> tuple[int, ...]:
+    """Heights of tiles for a number of rows that is known only later."""
+    return (tallest, *(height for height in _ANY_HEIGHTS if height < tallest))
 
 
 @cache

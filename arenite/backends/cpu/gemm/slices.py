@@ -132,20 +132,18 @@ class SlicedTile:
                 b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
 
         def block(a_at: str, b_at: str, start: list[Vec] | None) -> list[Vec]:
-            sums = multiply(
+            return multiply(
                 b,
                 Tile(rows, columns, lanes),
                 Dot(product.a.dtype, total, total),
-                a_at,
-                b_at,
-                lambda row: line * row,
+                line,
                 lambda column: column * lanes * size,
                 loops,
-                [None] * columns,
+                a_pointer=a_at,
+                b_pointer=b_at,
                 inside=self._copy_beside,
                 start=start,
             )
-            return [value for row in sums for value in row]
 
         def added(a_at: str, b_at: str, _: list[Vec]) -> list[Vec]:
             sums = block(a_at, b_at, None)
@@ -165,8 +163,7 @@ class SlicedTile:
             keep(sums)
         kept.end = "ret void"
         b.block = last
-        by_row = [sums[row * columns : (row + 1) * columns] for row in range(rows)]
-        Epilogue(self.function).finish(by_row, [None] * columns)
+        Epilogue(self.function).finish(sums, [None] * columns)
 
     def _copy_beside(self, a_at: str) -> str:
         """A row of the next stripe to its panels, if the tile has one left to copy."""

@@ -79,28 +79,29 @@ def multiply(
     b: Builder,
     tile: Tile,
     dot: Dot,
-    a_pointer: str,
-    b_pointer: str,
-    row_offset: Callable[[int], Vec | int],
-    column_offset: Callable[[int], Vec | int],
+    a_line: Vec | int,
+    column_offset: Callable[[int], int],
     k_loops: Sequence[KLoop],
-    column_masks: Sequence[Vec | None],
+    column_masks: Sequence[Vec | None] = (),
+    *,
+    a_pointer: str = "%a",
+    b_pointer: str = "%b",
     beside: Callable[[str], None] | None = None,
     inside: Inside | None = None,
     start: list[Vec] | None = None,
     summing: Summing | None = None,
-) -> list[list[Vec]]:
-    """The sums, by row and column, from zeros or others on; emitted behind the builder's current
+) -> list[Vec]:
+    """The sums, row by row, from zeros or others on; emitted behind the builder's current
     block.
 
-    Of a column with a mask only the lanes that hold are read. `beside` emits what else a step does,
+    Rows of A are `a_line` bytes apart. Of a column with a mask only the lanes that hold are read;
+    without masks all are. `beside` emits what else a step does,
     from where it is in A; `inside` is as in `summed`, which `summing` stands in for.
     """
-    step = tile_step(b, tile, dot, row_offset, column_offset, column_masks, beside)
+    step = tile_step(b, tile, dot, a_line, column_offset, column_masks, beside)
     if start is None:
         start = [b.constant(0, register_type(dot.sum, lanes)) for lanes in tile.widths] * tile.rows
-    sums = (summing or summed)(b, k_loops, a_pointer, b_pointer, start, step, inside)
-    return [sums[row * tile.columns : (row + 1) * tile.columns] for row in range(tile.rows)]
+    return (summing or summed)(b, k_loops, a_pointer, b_pointer, start, step, inside)
 
 
 #: From addresses in A and B and the sums before it, the sums after one step of K.
@@ -117,13 +118,14 @@ def tile_step(
     b: Builder,
     tile: Tile,
     dot: Dot,
-    row_offset: Callable[[int], Vec | int],
-    column_offset: Callable[[int], Vec | int],
-    column_masks: Sequence[Vec | None],
+    a_line: Vec | int,
+    column_offset: Callable[[int], int],
+    column_masks: Sequence[Vec | None] = (),
     beside: Callable[[str], None] | None = None,
 ) -> Step:
     """What `multiply` does in a step of K."""
-    rows = [row_offset(row) for row in range(tile.rows)]
+    rows = [a_line * row for row in range(tile.rows)]
+    masks = column_masks or [None] * tile.columns
     columns = [column_offset(column) for column in range(tile.columns)]
     widths = tile.widths
 
@@ -132,7 +134,7 @@ def tile_step(
             beside(a_at)
         vectors = [
             load_wide(b, moved(b, b_at, offset), dot.b, dot.sum, lanes, mask)
-            for offset, lanes, mask in zip(columns, widths, column_masks, strict=True)
+            for offset, lanes, mask in zip(columns, widths, masks, strict=True)
         ]
         new_sums = []
         for row, offset in enumerate(rows):
@@ -178,11 +180,11 @@ def moved(b: Builder, pointer: str, nbytes: Vec | int) -> str:
     return b.emit_pointer(f"getelementptr i8, ptr {pointer}, i64 {nbytes.text}")
 
 
-def prefetch(b: Builder, pointer: str, is_near: bool = False) -> None:
+def prefetch(b: Builder, pointer: str, is_near: bool = False, is_written: bool = False) -> None:
     """Have a line brought into the second cache, or the first; it need not be there to be read."""
-    locality = 3 if is_near else 2
     b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    b.emit_void(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {locality}, i32 1)")
+    kind = f"i32 {int(is_written)}, i32 {3 if is_near else 2}, i32 1"
+    b.emit_void(f"call void @llvm.prefetch.p0(ptr {pointer}, {kind})")
 
 
 def load_wide(

@@ -19,11 +19,7 @@ from arenite.ir.ops.attention import (
     viewed_operand,
     weights_of,
 )
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_int
-
-
-def _is_positive(value: object) -> bool:
-    return is_int(value) and bool(value > 0)  # type: ignore[operator]
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, at_least, define
 
 
 def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -56,7 +52,7 @@ define(
     (3, 6),
     _infer_parts,
     _parts_reference,
-    {**ATTRS, "chunk": _is_positive},
+    {**ATTRS, "chunk": at_least(1)},
     work=attention_work,
     operand=_operand,
     rereads=True,

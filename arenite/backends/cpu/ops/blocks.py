@@ -33,7 +33,7 @@ from arenite.backends.cpu.ops.block_forms import (
 from arenite.dtype import DType, float32, uint8
 from arenite.errors import ShapeMismatch
 from arenite.ir.dim import product
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.blocks import need_weights, quantised_runs
 from arenite.ir.ops.define import (
@@ -44,8 +44,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_dtype,
-    is_int,
     need_dtype,
 )
 from arenite.ir.ops.experts import chosen_products
@@ -85,7 +83,7 @@ def _infer_quantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_dtype("quantise_blocks", "x", x, float32)
     if x.ndim < 1 or not isinstance(x.shape[-1], int) or x.shape[-1] % BLOCK != 0:
         raise ShapeMismatch(
-            f"quantise_blocks takes rows of whole runs of {BLOCK}, not {typed(x.shape, x.dtype)}"
+            f"quantise_blocks takes rows of whole runs of {BLOCK}, not {x.type_text}"
         )
     return (*x.shape[:-1], x.shape[-1] // BLOCK * RUN_WORDS), INT32
 
@@ -121,7 +119,7 @@ define(
     (1, 1),
     _infer_pack,
     _pack_reference,
-    {"dtype": is_dtype},
+    {"dtype": DType},
     backend="cpu",
 )
 
@@ -134,7 +132,7 @@ def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
     if x.ndim < 2 or columns < 1 or depth < 1 or panels.shape != wanted:
         raise ShapeMismatch(
-            f"matmul_packed: {typed(x.shape, x.dtype)} by panels {panels.shape}: {columns} columns "
+            f"matmul_packed: {x.type_text} by panels {panels.shape}: {columns} columns "
             f"of {attrs['dtype']} have panels {wanted}"
         )
     return (*x.shape[:-1], columns), float32
@@ -172,7 +170,7 @@ define(
     (2, 2),
     _infer_packed,
     _packed_reference,
-    {"dtype": is_dtype, "columns": is_int},
+    {"dtype": DType, "columns": int},
     reduction=_packed_reduction,
     operand=lambda node, value: "matmul_packed reads it from memory",
     multiplies_bytes=True,
@@ -209,7 +207,7 @@ define(
     (2, 2),
     _infer_rows_of_panels,
     _rows_of_panels_reference,
-    {"dtype": is_dtype, "columns": is_int, "depth": is_int},
+    {"dtype": DType, "columns": int, "depth": int},
     backend="cpu",
 )
 
@@ -227,7 +225,7 @@ def _infer_packed_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
     if panels.ndim != 3 or panels.shape[1:] != wanted or order.shape != chosen.shape:
         raise ShapeMismatch(
-            f"matmul_packed_experts: {typed(runs.shape, runs.dtype)} by panels {panels.shape}, "
+            f"matmul_packed_experts: {runs.type_text} by panels {panels.shape}, "
             f"order {order.shape}, chosen {chosen.shape}: {columns} columns of {attrs['dtype']} "
             f"have panels {wanted}"
         )
@@ -258,7 +256,7 @@ define(
     (4, 4),
     _infer_packed_experts,
     _packed_experts_reference,
-    {"dtype": is_dtype, "columns": is_int, "choices": is_int},
+    {"dtype": DType, "columns": int, "choices": int},
     work=lambda node: (node.shape, 2 * depth_of(node.inputs[0])),
     multiplies_bytes=True,
     backend="cpu",

@@ -28,7 +28,7 @@ from arenite.backends.cpu.ops.channels_last import (
 from arenite.backends.cpu.ops.panels import product_shape
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node, typed
+from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     INT32,
@@ -38,7 +38,6 @@ from arenite.ir.ops.define import (
     Inferred,
     Sizes,
     define,
-    is_int,
     make,
     need_dtype,
 )
@@ -65,7 +64,7 @@ def unsigned(a: Node) -> Node:
 
 def _need_bytes(op: str, a: Node, panels: Node) -> None:
     if a.dtype not in (UINT8, INT8):
-        found = typed(a.shape, a.dtype)
+        found = a.type_text
         raise TypeMismatch(f"{op}: the first operand must be bytes, not {found}")
     need_dtype(op, "panels", panels, INT8)
 
@@ -117,7 +116,7 @@ define(
     (2, 2),
     _infer_matmul,
     _matmul_reference,
-    {"columns": is_int},
+    {"columns": int},
     reduction=_matmul_reduction,
     operand=_operand,
     is_packed=True,
@@ -213,7 +212,7 @@ define(
     (2, 2),
     _infer_conv,
     _conv_bytes_reference,
-    {**LAST_ATTRS, "channels": is_int, "pad_value": is_int},
+    {**LAST_ATTRS, "channels": int, "pad_value": int},
     reduction=_conv_reduction,
     operand=_operand,
     is_packed=True,

@@ -31,7 +31,6 @@ from arenite.ir.ops.define import (
     Sizes,
     define,
     is_dim_pairs,
-    is_int,
     is_ints,
 )
 
@@ -155,7 +154,7 @@ define(
     (2, 2),
     _infer_last,
     _last_reference,
-    {**LAST_ATTRS, "channels": is_int},
+    {**LAST_ATTRS, "channels": int},
     reduction=_last_reduction,
     operand=packed_operand,
     is_packed=True,

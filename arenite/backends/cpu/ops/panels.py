@@ -17,7 +17,7 @@ from arenite.ir.element import rounded
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Index, Reduction, Source, is_readable_in_place, is_view, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
 
 
 def product_shape(op: str, a: Node, panels: Node, columns: int, word: int = 0) -> Shape:
@@ -74,7 +74,7 @@ define(
     (2, 2),
     _infer,
     _reference,
-    {"columns": is_int},
+    {"columns": int},
     reduction=_reduction,
     operand=_operand,
     is_packed=True,

@@ -22,7 +22,7 @@ from arenite.ir.element import rounded
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim_pairs, is_int
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim_pairs
 
 #: Outputs of a tile along a side, inputs of its patch, and products of a tile and channel.
 TILE, PATCH = 2, 4
@@ -108,7 +108,7 @@ define(
     (2, 2),
     _infer,
     _reference,
-    {"padding": is_dim_pairs, "channels": is_int},
+    {"padding": is_dim_pairs, "channels": int},
     reduction=_reduction,
     operand=runs_operand,
     is_packed=True,

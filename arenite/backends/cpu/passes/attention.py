@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 
-from arenite.ir.dim import Dim, bounds, maximum, product
+from arenite.ir.compose.basic import cast, div, expand_dims, mul, reshape, slice_axis, sub
+from arenite.ir.dim import bounds, maximum, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group
 from arenite.ir.ops.define import make
-from arenite.ir.ops.sources import full
-from arenite.passes.attention import with_shared_heads, written_out
+from arenite.passes.attention import LOWEST, unless, with_shared_heads, written_out
 from arenite.passes.recognise import recognise
 
 log = logging.getLogger("arenite.passes")
@@ -90,38 +90,15 @@ def _is_lopsided(node: Node) -> bool:
 
 def _joined(node: Node) -> Node:
     parts = make("attention_parts", *node.inputs, **dict(node.attrs), chunk=CHUNK)
-    dtype, axis = parts.dtype, parts.ndim - 2
+    axis = parts.ndim - 2
     *front, chunks, width = parts.shape
-    sums = _part(parts, 0, width - 2)
+    sums = slice_axis(parts, axis + 1, 0, width - 2)
     highest, total = (
-        make("reshape", _part(parts, at, at + 1), shape=(*front, chunks))
+        reshape(slice_axis(parts, axis + 1, at, at + 1), (*front, chunks))
         for at in (width - 2, width - 1)
     )
-    top = make("max", highest, axes=(axis,))
-    nothing = make("eq", top, full(top.shape, float("-inf"), dtype))
-    top = make("where", nothing, full(top.shape, 0.0, dtype), top)
-    factor = make("exp2", make("sub", highest, _along(top, axis, highest.shape)))
-    whole = make("sum", make("mul", total, factor), axes=(axis,))
-    empty = make("eq", whole, full(whole.shape, 0.0, dtype))
-    whole = make("where", empty, full(whole.shape, 1.0, dtype), whole)
-    scaled = make("mul", sums, _along(factor, axis + 1, sums.shape))
-    mixed = make("sum", scaled, axes=(axis,))
-    result = make("div", mixed, _along(whole, axis, mixed.shape))
-    return result if result.dtype == node.dtype else make("cast", result, dtype=node.dtype)
-
-
-def _part(x: Node, start: Dim, stop: Dim) -> Node:
-    """Elements of the last axis."""
-    return make(
-        "slice",
-        x,
-        start=(*(0 for _ in x.shape[1:]), start),
-        stop=(*x.shape[:-1], stop),
-        step=(1,) * x.ndim,
-    )
-
-
-def _along(x: Node, axis: int, shape: Shape) -> Node:
-    """A value without an axis, stretched over it."""
-    kept = make("reshape", x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
-    return kept if kept.shape == shape else make("expand", kept, shape=shape)
+    top = unless(LOWEST, 0.0, make("max", highest, axes=(axis,)))
+    factor = make("exp2", sub(highest, expand_dims(top, axis)))
+    whole = unless(0.0, 1.0, make("sum", mul(total, factor), axes=(axis,)))
+    mixed = make("sum", mul(sums, expand_dims(factor, axis + 1)), axes=(axis,))
+    return cast(div(mixed, expand_dims(whole, axis)), node.dtype)

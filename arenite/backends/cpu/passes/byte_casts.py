@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.ir.compose.basic import add, binary, sub, where
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INT32, INTEGER, REAL, make
-from arenite.ir.ops.sources import full
 
 BYTES = (INT8, UINT8)
 #: Wider integers whose products of bytes are exact in int32, as far as they go.
@@ -95,26 +95,21 @@ def _whole(node: Node) -> int | None:
 
 def _nearest(x: Node, zero: int, node: Node) -> Node:
     """The cast of round(x) + zero."""
-
-    def float_of(number: float) -> Node:
-        return full(x.shape, number, FLOAT32)
-
     is_signed = node.dtype == INT8
     low, high = (bound - zero for bound in byte_bounds(node.dtype))
     if is_finite(x):
-        bits = make("bitcast", make("add", x, float_of(GREAT)), dtype=INT32)
+        bits = make("bitcast", add(x, GREAT), dtype=INT32)
         for op, bound in (("maximum", low), ("minimum", high)):
-            bits = make(op, bits, full(x.shape, GREAT_BITS + bound, INT32))
+            bits = binary(op, bits, GREAT_BITS + bound)
     else:
-        lowest, highest = float_of(low), float_of(high)
-        inside = make("where", make("gt", x, lowest), x, lowest)  # NaN becomes the lower bound
-        inside = make("where", make("lt", inside, highest), inside, highest)
+        inside = where(binary("gt", x, low), x, low)  # NaN becomes the lower bound
+        inside = where(binary("lt", inside, high), inside, high)
         if is_signed:
-            inside = make("where", make("isnan", x), float_of(-zero), inside)
-        bits = make("bitcast", make("add", inside, float_of(GREAT)), dtype=INT32)
+            inside = where(make("isnan", x), -zero, inside)
+        bits = make("bitcast", add(inside, GREAT), dtype=INT32)
     zero += TURN if is_signed else 0
     if zero:
-        bits = make("add", bits, full(x.shape, zero, INT32))
+        bits = add(bits, zero)
     made = make("cast", bits, dtype=UINT8)
     return make("bitcast", turned(made), dtype=INT8) if is_signed else made
 
@@ -162,14 +157,13 @@ def without_turn(node: Node) -> Node:
         bits = unturned(operands[0])
         if bits is None:
             return node
-        wide = make("cast", bits, dtype=node.dtype)
-        return make("sub", wide, full(node.shape, TURN, node.dtype))
+        return sub(make("cast", bits, dtype=node.dtype), TURN)
     if node.op == "sub" and operands[0].op == "sub" and node.dtype == INT32:
         wide, first = operands[0].inputs
         numbers = [_one_number(one) for one in (first, operands[1])]
         if wide.op == "cast" and wide.inputs[0].dtype == UINT8 and None not in numbers:
             zero = sum(int(number) for number in numbers if number is not None)
-            return make("sub", wide, full(node.shape, zero, INT32))
+            return sub(wide, zero)
     return node
 
 

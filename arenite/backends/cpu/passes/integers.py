@@ -29,6 +29,7 @@ from arenite.backends.cpu.passes.byte_casts import (
     without_turn,
 )
 from arenite.backends.cpu.passes.layout import permuted, unpermuted
+from arenite.ir.compose.basic import add, broadcast_to, cast, mul, pad, reshape, sub
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INT32, make
@@ -62,9 +63,7 @@ def integers(node: Node) -> Node:
     if a is None or w is None or not is_known(w.bytes):
         return node
     made = _matmul(node, a, w) if node.op == "matmul" else _conv(node, a, w)
-    if made is None:
-        return node
-    return made if made.dtype == node.dtype else make("cast", made, dtype=node.dtype)
+    return node if made is None else cast(made, node.dtype)
 
 
 def _factor(node: Node) -> _Factor | None:
@@ -97,19 +96,19 @@ def _matmul(node: Node, a: _Factor, w: _Factor) -> Node | None:
     if za is None or zw is None or not isinstance(depth, int) or depth < 1:
         return None
     x, za = _unsigned(a.bytes, za)
-    own, zw = _signed(_reshaped(w.bytes, matrix), zw)
+    own, zw = _signed(reshape(w.bytes, matrix), zw)
     if transpose_a:
         x, za = _turned(x), za if isinstance(za, int) else _turned(za)
     if transpose_b:
         own = permuted(own, (1, 0))
     columns = bounds(own.shape[1])[1]
     made = make("matmul_bytes", x, matmul_panels(own), columns=columns)
-    zw = zw if isinstance(zw, int) else _reshaped(zw, (1, columns))
+    zw = zw if isinstance(zw, int) else reshape(zw, (1, columns))
     if za != 0:
         made = make("sub", made, _zero_sums(za, _less(own, zw), (0,), made.shape))
     if zw != 0:
         rows = make("sum", make("cast", unsigned(x), dtype=INT32), axes=(x.ndim - 1,))
-        rows = _reshaped(rows, (*x.shape[:-1], 1))
+        rows = reshape(rows, (*x.shape[:-1], 1))
         made = make("sub", made, _outer(rows, _vector(zw, columns), made.shape))
     return made
 
@@ -127,7 +126,7 @@ def matmul_panels(w: Node) -> Node:
     """Weights [K, N] as panels [P, K/4, 16, 4]."""
     depth, columns = (bounds(size)[1] for size in w.shape)
     words, n_panels = -(-depth // WORD), -(-columns // PANEL)
-    w = _filled(w, (words * WORD, n_panels * PANEL))
+    w = pad(w, ((0, words * WORD - depth), (0, n_panels * PANEL - columns)))
     w = make("reshape", w, shape=(words, WORD, n_panels, PANEL))
     return permuted(w, (2, 0, 3, 1))
 
@@ -166,8 +165,7 @@ def _conv(node: Node, a: _Factor, w: _Factor) -> Node | None:
         ones = full((groups, *own.shape[1:]), 1, INT8)
         seen = make("conv_bytes", x, conv_panels(ones, groups), channels=groups, **attrs, **pad)
         each = (*made.shape[:-1], groups, channels // groups)
-        seen = make("expand", _reshaped(seen, (*each[:-1], 1)), shape=each)
-        seen = _reshaped(seen, made.shape)
+        seen = reshape(broadcast_to(reshape(seen, (*each[:-1], 1)), each), made.shape)
         made = make("sub", made, _outer(seen, _vector(zw, channels), made.shape))
     return permuted(made, first)
 
@@ -182,15 +180,15 @@ def _seen_shift(node: Node, zero: Zero, w: Node, shape: tuple[Dim, ...]) -> Node
     """What a zero point adds where there are zeros around the image: places at its edges see less
     of it."""
     if isinstance(zero, int):
-        return _spread(_seen_sums(node, _scaled(w, zero)), shape)
-    return make("mul", _spread(zero, shape), _spread(_seen_sums(node, w), shape))
+        return broadcast_to(_seen_sums(node, mul(w, zero)), shape)
+    return _outer(zero, _seen_sums(node, w), shape)
 
 
 def _seen_sums(node: Node, w: Node) -> Node:
     """Sums of weights over the taps inside the image, for each place and channel: [1, *S, O]."""
     n_taps = bounds(product(w.shape[2:]))[1]
     sums = permuted(make("sum", w, axes=(1,)), (*range(1, w.ndim - 1), 0))
-    sums = _reshaped(sums, (n_taps, w.shape[0]))
+    sums = reshape(sums, (n_taps, w.shape[0]))
     inside = np.ones((1, 1), np.int32)
     for size, taps, n_places, stride, dilation, (before, _) in zip(
         node.inputs[0].shape[2:],
@@ -204,7 +202,7 @@ def _seen_sums(node: Node, w: Node) -> Node:
         at = np.arange(n_places)[:, None] * stride + np.arange(taps) * dilation - before
         inside = np.kron(inside, ((at >= 0) & (at < size)).astype(np.int32))
     seen = make("matmul", constant(inside), sums, transpose_a=False, transpose_b=False)
-    return _reshaped(seen, (1, *node.shape[2:], w.shape[0]))
+    return reshape(seen, (1, *node.shape[2:], w.shape[0]))
 
 
 def _depthwise(node: Node, x: Node, w: Node, zero: Zero) -> Node | None:
@@ -223,7 +221,7 @@ def _depthwise(node: Node, x: Node, w: Node, zero: Zero) -> Node | None:
         sees_less = False
     if sees_less and not _has_few_places(node, ANY_PLACES):
         return None
-    taps = permuted(_reshaped(w, (w.shape[0], *w.shape[2:])), (*range(1, 1 + n_spatial), 0))
+    taps = permuted(reshape(w, (w.shape[0], *w.shape[2:])), (*range(1, 1 + n_spatial), 0))
     made = make("depthwise_last", last, taps, **attrs)
     if sees_less:
         made = make("sub", made, _seen_shift(node, zero, _less(w, 0), made.shape))
@@ -238,7 +236,8 @@ def conv_panels(w: Node, groups: int) -> Node:
     own = channels // groups
     n_panels, words = -(-own // PANEL), -(-depth // WORD)
     w = make("reshape", w, shape=(groups, own, depth, *taps))
-    w = _filled(w, (groups, n_panels * PANEL, words * WORD, *taps))
+    more = [(0, n_panels * PANEL - own), (0, words * WORD - depth)]
+    w = pad(w, ((0, 0), *more, *[(0, 0)] * len(taps)))
     w = make("reshape", w, shape=(groups, n_panels, PANEL, words, WORD, *taps))
     return permuted(w, (0, 1, *range(5, w.ndim), 3, 2, 4))
 
@@ -257,8 +256,7 @@ def _zero(zero: Node | None, axes: Sequence[int]) -> Zero | None:
     while zero.op == "expand":
         [zero] = zero.inputs
         if all(zero.shape[axis] == 1 for axis in axes):
-            made = zero if zero.shape == shape else make("expand", zero, shape=shape)
-            return made if made.dtype == INT32 else make("cast", made, dtype=INT32)
+            return cast(broadcast_to(zero, shape), INT32)
     return None
 
 
@@ -277,44 +275,29 @@ def _signed(node: Node, zero: Zero) -> tuple[Node, Zero]:
 
 
 def _more(zero: Zero, number: int) -> Zero:
-    if isinstance(zero, int):
-        return zero + number
-    return make("add", zero, full(zero.shape, number, INT32))
+    return zero + number if isinstance(zero, int) else add(zero, number)
 
 
 def _less(w: Node, zero: Zero) -> Node:
     """Weights, widened, less their zero point."""
     wide = make("cast", w, dtype=INT32)
-    if zero == 0:
-        return wide
-    spread = full(w.shape, zero, INT32) if isinstance(zero, int) else _spread(zero, w.shape)
-    return make("sub", wide, spread)
+    return wide if zero == 0 else sub(wide, zero)
 
 
 def _zero_sums(zero: Zero, w: Node, axes: Sequence[int], shape: tuple[Dim, ...]) -> Node:
     """What the zero point of the rows adds to each sum: itself times the sum of a column."""
     if isinstance(zero, int):
-        return _spread(make("sum", _scaled(w, zero), axes=tuple(axes)), shape)
+        return broadcast_to(make("sum", mul(w, zero), axes=tuple(axes)), shape)
     return _outer(zero, make("sum", w, axes=tuple(axes)), shape)
-
-
-def _scaled(w: Node, number: int) -> Node:
-    """Weights times a number: before they are summed, so that all of it is done at load."""
-    return make("mul", w, full(w.shape, number, INT32))
 
 
 def _outer(rows: Node, columns: Node, shape: tuple[Dim, ...]) -> Node:
     """A number for each row, its last axis 1 or all columns, times one for each column."""
-    return make("mul", _spread(rows, shape), _spread(columns, shape))
+    return make("mul", broadcast_to(rows, shape), broadcast_to(columns, shape))
 
 
 def _vector(zero: Zero, length: Dim) -> Node:
-    return full((length,), zero, INT32) if isinstance(zero, int) else _reshaped(zero, (length,))
-
-
-def _spread(node: Node, shape: tuple[Dim, ...]) -> Node:
-    aligned = _reshaped(node, (*[1] * (len(shape) - node.ndim), *node.shape))
-    return aligned if aligned.shape == shape else make("expand", aligned, shape=shape)
+    return full((length,), zero, INT32) if isinstance(zero, int) else reshape(zero, (length,))
 
 
 # Weights.
@@ -322,15 +305,3 @@ def _spread(node: Node, shape: tuple[Dim, ...]) -> Node:
 
 def _is_fixed(w: Node) -> bool:
     return all(isinstance(size, int) and size > 0 for size in w.shape)
-
-
-def _filled(w: Node, shape: Sequence[int]) -> Node:
-    """Zeros behind each axis, up to a shape."""
-    padding = tuple((0, size - had) for size, had in zip(shape, w.shape, strict=True))
-    if all(pair == (0, 0) for pair in padding):
-        return w
-    return make("pad", w, padding=padding, value=0)
-
-
-def _reshaped(node: Node, shape: Sequence[Dim]) -> Node:
-    return node if node.shape == tuple(shape) else make("reshape", node, shape=tuple(shape))

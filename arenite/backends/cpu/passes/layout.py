@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.dtype import Kind
+from arenite.ir.compose.basic import pad, reshape
 from arenite.ir.dim import Dim, bounds, known_le
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS, make
 from arenite.ir.ops.sources import full
 
@@ -75,12 +76,11 @@ def _with_channels_last(node: Node) -> Node:
     for axis in range(n_spatial - 1):
         if not _is_always_inside(x.shape[1 + axis], taps[axis], dilations[axis], padding[axis]):
             outside[axis], padding[axis] = padding[axis], (0, 0)
-    if any(pair != (0, 0) for pair in outside):
-        x = make("pad", x, padding=((0, 0), *outside, (0, 0)), value=0.0)
+    x = pad(x, ((0, 0), *outside, (0, 0)))
     kept = _kept_axes(x.shape[1:-1], taps, padding)
     if len(kept) < n_spatial:
-        x = _as(x, (x.shape[0], *(x.shape[1 + axis] for axis in kept), x.shape[-1]))
-        w = _as(w, (*w.shape[:2], *(taps[axis] for axis in kept)))
+        x = reshape(x, (x.shape[0], *(x.shape[1 + axis] for axis in kept), x.shape[-1]))
+        w = reshape(w, (*w.shape[:2], *(taps[axis] for axis in kept)))
         taps = w.shape[2:]
     attrs = {
         "strides": tuple(strides[axis] for axis in kept),
@@ -91,9 +91,9 @@ def _with_channels_last(node: Node) -> Node:
     if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
         w = make("reshape", w, shape=(groups, *taps))
         w = permuted(w, (*range(1, 1 + len(kept)), 0))
-        return permuted(_as(make("depthwise_last", x, w, **attrs), shape), first)
+        return permuted(reshape(make("depthwise_last", x, w, **attrs), shape), first)
     made = make("conv_last", x, panels_of(w, groups), channels=w.shape[0], **attrs)
-    return permuted(_as(made, shape), first)
+    return permuted(reshape(made, shape), first)
 
 
 def _kept_axes(sizes: Sequence[Dim], taps: Sequence[Dim], padding: Sequence[object]) -> list[int]:
@@ -102,19 +102,13 @@ def _kept_axes(sizes: Sequence[Dim], taps: Sequence[Dim], padding: Sequence[obje
     return [a for a in axes if (sizes[a], taps[a], padding[a]) != (1, 1, (0, 0))] or [0]
 
 
-def _as(node: Node, shape: Shape) -> Node:
-    return node if node.shape == shape else make("reshape", node, shape=shape)
-
-
 def panels_of(w: Node, groups: int) -> Node:
     """Weights [O, C/groups, *K] as panels [groups, P, *K, C/groups, 16]."""
     channels, depth, *taps = (bounds(size)[1] for size in w.shape)
     own = channels // groups
     n_panels = -(-own // PANEL)
     w = make("reshape", w, shape=(groups, own, depth, *taps))
-    if own % PANEL:
-        padding = ((0, 0), (0, n_panels * PANEL - own), *[(0, 0)] * (w.ndim - 2))
-        w = make("pad", w, padding=padding, value=0.0)
+    w = pad(w, ((0, 0), (0, n_panels * PANEL - own), *[(0, 0)] * (w.ndim - 2)))
     w = make("reshape", w, shape=(groups, n_panels, PANEL, depth, *taps))
     return permuted(w, (0, 1, *range(4, w.ndim), 3, 2))
 
@@ -189,12 +183,12 @@ def _unreshaped(node: Node, view: Node) -> Node | None:
     if view.shape[-1] == x.shape[-1]:
         if any(size != 1 for size in shape[:-1]):
             return None
-        row = _as(node, (*ones, shape[-1]))
+        row = reshape(node, (*ones, shape[-1]))
     elif view.shape[: len(ones)] == x.shape[:-1]:
         if shape[: len(ones)] != ones:
             return None
         tail = view.shape[len(ones) :]
-        row = _as(make("expand", node, shape=(*ones, *tail)), (*ones, x.shape[-1]))
+        row = reshape(make("expand", node, shape=(*ones, *tail)), (*ones, x.shape[-1]))
     else:
         return None
     return make("expand", row, shape=x.shape)
@@ -250,7 +244,7 @@ def _turned(node: Node, back: Axes) -> Node:
         shape = tuple(node.shape[axis] for axis in back)
         while node.op == "reshape":
             node = node.inputs[0]
-        return node if node.shape == shape else make("reshape", node, shape=shape)
+        return reshape(node, shape)
     return permuted(node, back)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.passes.layout import permuted
 from arenite.dtype import Kind
+from arenite.ir.compose.basic import pad, reshape
 from arenite.ir.dim import bounds, product
 from arenite.ir.graph import topological
 from arenite.ir.node import Node
@@ -74,19 +75,16 @@ def _is_worth_it(node: Node) -> bool:
 
 def _packed(node: Node) -> Node:
     a, w = node.inputs
-    matrix = w.shape[-2:]
-    own = w if w.shape == matrix else make("reshape", w, shape=matrix)
+    own = reshape(w, w.shape[-2:])
     if node.attr("transpose_b"):
         own = permuted(own, (1, 0))
     made = make("matmul_panels", a, panels_of(own), columns=own.shape[1])
-    return made if made.shape == node.shape else make("reshape", made, shape=node.shape)
+    return reshape(made, node.shape)
 
 
 def panels_of(w: Node) -> Node:
     """Weights [K, N] as panels [P, K, 16]."""
     depth, columns = (bounds(size)[1] for size in w.shape)
     n_panels = -(-columns // PANEL)
-    if columns % PANEL:
-        more = n_panels * PANEL - columns
-        w = make("pad", w, padding=((0, 0), (0, more)), value=0.0)
+    w = pad(w, ((0, 0), (0, n_panels * PANEL - columns)))
     return permuted(make("reshape", w, shape=(depth, n_panels, PANEL)), (1, 0, 2))

@@ -24,49 +24,41 @@ from arenite.backends.cpu.passes.byte_casts import (
     rounded,
     unturned,
 )
+from arenite.ir.compose.basic import add, sub
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.define import INT32, make, on_inputs
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.define import INT32, make
+from arenite.passes.rewrite import remade
 
 
 def stay_numbers(graph: Graph) -> Graph:
     """The graph without bytes that only one cast back to numbers looks at."""
     if not any(node.dtype in BYTES for node in graph.nodes):
         return graph
-    users = graph.users()
-    outputs = set(graph.results)
+    users, outputs = graph.users(), set(graph.results)
 
     def is_between(node: Node) -> bool:
         return len(users[node]) == 1 and node not in outputs
 
-    found = {}
-    for node in graph.nodes:
-        of_node = _rounded(node, is_between)
-        if of_node is not None:
-            found[node] = of_node
+    each = {node: _rounded(node, is_between) for node in graph.nodes}
+    found = {node: rounded for node, rounded in each.items() if rounded is not None}
     taken = set(_first_operands(found, users))
-    new: dict[Node, Node] = {}
-    origins = graph.origins.subset(graph.everything)
-    for node in graph.nodes:
-        made = node
-        if any(new[value] is not value for value in node.inputs):
-            made = on_inputs(node, tuple(new[value] for value in node.inputs))
+
+    def remake(node: Node, rebuilt: Node, new: Mapping[Node, Node]) -> Node:
         if node in taken:
             raised, more = found[node]
             great = new[raised]
             if great.dtype == INT32:
                 great = make("bitcast", great, dtype=FLOAT32)
-            made = make("sub", great, full(node.shape, GREAT, FLOAT32))
-            if more:
-                made = make("add", made, full(node.shape, float(more), FLOAT32))
+            number = sub(great, GREAT)
+            return add(number, float(more)) if more else number
         bits = unturned(node)
         if bits is not None and bits.op == "cast" and is_between(bits):
             [whole] = bits.inputs
-            made = _signed(new[whole]) if whole.dtype == INT32 else made
-        new[node] = made
-        origins.add(made, *graph.origins.of(node))
-    return graph if all(new[node] is node for node in graph.results) else graph.mapped(new, origins)
+            return _signed(new[whole]) if whole.dtype == INT32 else rebuilt
+        return rebuilt
+
+    return remade(graph, remake)
 
 
 def _signed(whole: Node) -> Node:
@@ -75,9 +67,7 @@ def _signed(whole: Node) -> Node:
     if whole.op == "add" and whole.inputs[1].op == "full":
         whole, shift = whole.inputs
         more += int(shift.attr("value"))
-    if more:
-        whole = make("add", whole, full(whole.shape, more, INT32))
-    return make("cast", whole, dtype=INT8)
+    return make("cast", add(whole, more) if more else whole, dtype=INT8)
 
 
 def _first_operands(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from arenite.ir.dim import Atom, Dim, Expr, Floordiv, Found, Positive, Var, bounds, maximum
+from arenite.ir.dim import Dim, Expr, Found, bounds, substitute, variables
 from arenite.ir.graph import found_sizes, topological
 from arenite.ir.node import Node, Origins, Shape
 from arenite.ir.ops import Region, make, parameter
@@ -16,25 +16,9 @@ from arenite.ir.ops.unbounded import sizes_made
 
 
 def substituted(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
-    """The size with some of its variables replaced."""
-    if isinstance(dim, int):
-        return dim
-    total: Dim = 0
-    for monomial, coefficient in dim.terms:
-        term: Dim = coefficient
-        for atom in monomial:
-            term = term * _atom(atom, sizes)
-        total = total + term
-    return total
-
-
-def _atom(atom: Atom, sizes: Mapping[str, Dim]) -> Dim:
-    if isinstance(atom, Var):
-        return sizes.get(atom.name, atom)
-    if isinstance(atom, Positive):
-        return maximum(substituted(atom.inner, sizes), 0)
-    assert isinstance(atom, Floordiv)
-    return substituted(atom.numerator, sizes) // substituted(atom.divisor, sizes)
+    """The size with some of its variables replaced, by name."""
+    named = {var: sizes[var.name] for var in variables(dim) if var.name in sizes}
+    return substitute(dim, named) if named else dim
 
 
 def sized_order(roots: Iterable[Node], stop: Collection[Node] = ()) -> list[Node]:
@@ -68,7 +52,7 @@ def needs(node: Node, makers: Mapping[str, Node]) -> list[Node]:
     return [*node.inputs, *(one for one in named if one is not None and one is not node)]
 
 
-class Resizing:
+class SizeSubstitution:
     """Nodes by the nodes they become. `sizes` learns the sizes that are found inside."""
 
     def __init__(self, sizes: dict[str, Dim], given: Mapping[Node, Node], origins: Origins) -> None:
