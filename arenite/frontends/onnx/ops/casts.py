@@ -1,0 +1,1 @@
+"""Operators that change the type of elements: Cast, CastLike, BitCast."""

@@ -1,0 +1,1 @@
+"""Convolutions: Conv, ConvTranspose, DeformConv, Col2Im."""

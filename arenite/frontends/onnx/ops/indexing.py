@@ -1,0 +1,1 @@
+"""Operators that choose elements by index: Gather, Scatter, Slice, OneHot, NonZero, Unique."""

@@ -1,0 +1,1 @@
+"""Products: MatMul, Gemm, Einsum, Det."""

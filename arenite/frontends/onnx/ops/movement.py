@@ -1,0 +1,1 @@
+"""Operators that move elements: Reshape, Transpose, Concat, Split, Pad, Tile, Expand."""

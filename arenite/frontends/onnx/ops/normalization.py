@@ -1,0 +1,1 @@
+"""Norms: of batches, layers, groups, instances; softmax and its kin."""

@@ -1,0 +1,1 @@
+"""Pools: MaxPool, AveragePool, LpPool, global ones, MaxUnpool."""

@@ -1,0 +1,1 @@
+"""Operators on quantised numbers: QuantizeLinear, QLinearMatMul, ConvInteger and their kin."""

@@ -1,0 +1,1 @@
+"""Operators along axes: sums and their kin, ArgMax, cumulative ones, TopK."""

@@ -1,0 +1,1 @@
+"""Signals: DFT, STFT, windows, MelWeightMatrix."""
