@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MODULES = (
     "elementwise",
     "casts",
+    "creation",
     "reductions",
     "movement",
     "indexing",
