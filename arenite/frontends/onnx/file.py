@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from arenite.frontends.onnx.strings import Strings
 from arenite.frontends.onnx.types import (
     STRING,
     OptionalType,
@@ -29,6 +30,7 @@ class OnnxFile:
     def __init__(self, path: str, model: ModelProto) -> None:
         self.path = path
         self.model = model
+        self.strings = Strings()
         graph = model.graph
         stored = {one.name for one in graph.initializer}
         self.inputs: dict[str, ValueType] = {
@@ -47,5 +49,6 @@ class OnnxFile:
         """A tensor of the file."""
         dtype = dtype_of(proto.data_type, f"{self.path}: tensor {quoted(proto.name)}")
         if proto.data_type == STRING:
-            raise NotImplementedError
+            texts = np.asarray(list(proto.string_data), object).reshape(tuple(proto.dims))
+            return Value.of_known(self.strings.keep(texts), dtype, is_string=True)
         return Value.of_known(np.asarray(numpy_helper.to_array(proto)), dtype)
