@@ -116,7 +116,7 @@ def translated(file: OnnxFile, inputs: dict[str, Any]) -> tuple[Translated, list
 
 def run(case: Case, *, compiled: bool) -> list[Any]:
     """The outputs of a case."""
-    file = OnnxFile(case.name, case.model)
+    file = OnnxFile.of_bytes(case.model.SerializeToString(), case.name)
     inputs = dict(zip([one.name for one in case.model.graph.input], case.inputs, strict=True))
     made, arrays = translated(file, inputs)
     with file.strings.in_call():
