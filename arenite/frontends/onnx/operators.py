@@ -30,6 +30,7 @@ MODULES = (
     "movement",
     "indexing",
     "quantised",
+    "quantised_contrib",
     "linear",
     "convolution",
     "pooling",
