@@ -54,7 +54,21 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 def gather(call: Call) -> Result:
     x = call.node(0)
     axis = call.axis(call.attr("axis", 0), x.ndim)
-    return make("gather", x, places(call, 1, x.shape[axis], axis), axis=axis)
+    indices = places(call, 1, x.shape[axis], axis)
+    run = _run_of(indices)
+    if run is None:
+        return make("gather", x, indices, axis=axis)
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return reshape(slice_axis(x, axis, run.start, run.stop), shape)
+
+
+def _run_of(indices: Node) -> range | None:
+    """Places that are known and follow each other: a slice, which takes no work."""
+    if indices.op != "constant" or indices.ndim > 1:
+        return None
+    found = [int(one) for one in indices.attr("data").array.reshape(-1)]
+    run = range(found[0], found[0] + len(found)) if found else None
+    return run if run is not None and found == list(run) else None
 
 
 @operator("GatherElements", since=11)
