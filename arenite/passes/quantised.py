@@ -270,7 +270,7 @@ def _moved(node: Node) -> Node:
         return node
     attrs = dict(node.attrs)
     zero, scale = _same_everywhere(byte, scaled, node.shape)
-    if node.op == "permute":
+    if scale is None and node.op == "permute":
         zero = None if byte.zero is None else make("permute", byte.zero, **attrs)
         scale = make("permute", scaled.scale, **attrs)
     if scale is None:
