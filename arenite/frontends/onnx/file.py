@@ -9,6 +9,7 @@ import numpy as np
 
 from arenite.device import Buffer, DiskAllocator
 from arenite.errors import InvalidFile, NotSupported
+from arenite.frontends.onnx.checks import check_text
 from arenite.frontends.onnx.tensors import Tensors
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType, type_of
 from arenite.frontends.onnx.values import Value
@@ -33,6 +34,7 @@ class OnnxFile:
         self.model: ModelProto = _parsed(path, scanned.structure)
         self._tensors = Tensors(path, file, scanned.places, scanned.key, folder)
         self.strings = self._tensors.strings
+        check_text(path, self.model)
         _check_versions(path, self.model)
         graph = self.model.graph
         stored = {one.name for one in graph.initializer}
