@@ -38,7 +38,7 @@ from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
 
-FLOAT64 = BY_NAME["float64"]
+FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 
 COORDINATES = (
     "half_pixel",
@@ -59,7 +59,7 @@ class Axis:
     axis: int
     size: Dim  # of the result
     scale: float | None  # None: the size of the result over that of the source
-    start: Node | None = None  # of the part that is read, 0..1, float64[]
+    start: Node | None = None  # of the part that is read, 0..1, a float of no axes
     stop: Node | None = None
 
 
@@ -90,7 +90,7 @@ def resize(x: Node, axes: list[Axis], method: Method) -> Node:
     is_float = x.dtype.kind.value == "float"
     wide = x
     if method.mode != "nearest" or method.coordinates == "tf_crop_and_resize":
-        wide = computing(x) if is_float else cast(x, BY_NAME["float32"])
+        wide = computing(x) if is_float else cast(x, FLOAT32)
     for one in axes:
         wide = _along(wide, one, method)
     if wide.dtype == x.dtype:
@@ -150,10 +150,14 @@ def _is_fixed(node: Node) -> bool:
 
 
 def _positions(size: Dim, one: Axis, method: Method) -> Node:
-    """Where in the source the elements of the result lie: float64[result]."""
-    out = iota(one.size, FLOAT64)
+    """Where in the source the elements of the result lie.
+
+    The nearest element is looked for in float32, as others do, so that halves are the same ones.
+    """
+    dtype = FLOAT32 if method.mode == "nearest" else FLOAT64
+    out = iota(one.size, dtype)
     length, new = size_like(size, out), size_like(one.size, out)
-    ratio = div(new, length) if one.scale is None else full((), one.scale, FLOAT64)
+    ratio = div(new, length) if one.scale is None else full((), one.scale, dtype)
     # The size the result would have, were it not rounded.
     width = new if one.scale is None else mul(length, one.scale)
     is_single = binary("eq", width, 1.0)
@@ -165,8 +169,8 @@ def _positions(size: Dim, one: Axis, method: Method) -> Node:
     if method.coordinates == "tf_half_pixel_for_nn":
         return div(add(out, 0.5), ratio)
     if method.coordinates == "tf_crop_and_resize":
-        start = one.start if one.start is not None else full((), 0.0, FLOAT64)
-        stop = one.stop if one.stop is not None else full((), 1.0, FLOAT64)
+        start = full((), 0.0, dtype) if one.start is None else cast(one.start, dtype)
+        stop = full((), 1.0, dtype) if one.stop is None else cast(one.stop, dtype)
         reach = mul(sub(stop, start), sub(length, 1.0))
         step = div(reach, where(is_single, 1.0, sub(width, 1.0)))
         first = mul(start, sub(length, 1.0))

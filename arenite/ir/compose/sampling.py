@@ -76,7 +76,7 @@ def sample(
         high = sub(count, 1.0 if align_corners else 0.5)
         if mode == "nearest":
             at = unary("round", at)
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # whose weights go on behind the border
             at = clip(at, 0.0, sub(count, 1.0))
         elif padding == "reflection":
             at = reflected(at, low, high)
