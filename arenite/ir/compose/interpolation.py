@@ -296,5 +296,3 @@ def _repeated(x: Node, axis: int, times: int) -> Node:
     before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
     wide = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
     return reshape(wide, (*x.shape[:axis], x.shape[axis] * times, *after))
-
-

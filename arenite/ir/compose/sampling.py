@@ -112,9 +112,7 @@ def _taps(t: Node, mode: str) -> list[tuple[int, Node | None]]:
     return list(zip((-1, 0, 1, 2), cubic_weights(t), strict=True))
 
 
-def _element(
-    at: Node, size: Dim, padding: str, low: float, high: Node
-) -> tuple[Node, Node | None]:
+def _element(at: Node, size: Dim, padding: str, low: float, high: Node) -> tuple[Node, Node | None]:
     """The place of an element, and whether it is one."""
     last = sub(size_like(size, at), 1.0)
     inside = None

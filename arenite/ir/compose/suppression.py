@@ -54,10 +54,7 @@ def suppressed(
     low, high = _corners(boxes, centred)
     area = mul(*(sub(b, a) for a, b in zip(low, high, strict=True)))
     shape = (images, classes, n)
-    if least is None:
-        is_open = full(shape, True, BOOL)
-    else:
-        is_open = binary("gt", scores, least)
+    is_open = full(shape, True, BOOL) if least is None else binary("gt", scores, least)
 
     step, left = parameter((), INT64), parameter(shape, BOOL)
     # No number is no score: it comes after all others.

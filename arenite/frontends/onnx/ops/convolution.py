@@ -27,8 +27,10 @@ from arenite.ir.compose.basic import (
     mul,
     pad,
     reshape,
+    size_like,
     slice_all,
     slice_axis,
+    sub,
 )
 from arenite.ir.compose.sampling import linear_sample
 
@@ -192,7 +194,7 @@ def deform_conv(call: Call) -> Result:
         at = slice_axis(offsets, 2 + n, k, k + 1)
         at = reshape(at, (batch, sets, *kernel, 1, *counts))
         start = mul(iota(counts[k], x.dtype), float(windows.strides[k]))
-        start = add(start, -float(windows.padding[k][0]))
+        start = sub(start, size_like(windows.padding[k][0], start))
         tap = mul(iota(kernel[k], x.dtype), float(windows.dilations[k]))
         fixed = add(along(tap, 2 + k, rank), along(start, 3 + n + k, rank))
         positions.append(reshape(add(at, fixed), (batch * sets, product((*kernel, *counts)))))
@@ -207,4 +209,6 @@ def deform_conv(call: Call) -> Result:
     rows = reshape(w, (1, groups, w.shape[0] // groups, depth))
     result = make("matmul", rows, columns, transpose_a=False, transpose_b=False)
     result = reshape(cast(result, x.dtype), (batch, w.shape[0], *counts))
-    return result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
+    return (
+        result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
+    )
