@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 MODULES = (
     "elementwise",
     "casts",
+    "creation",
     "reductions",
     "movement",
     "indexing",
     "quantised",
+    "quantised_contrib",
     "linear",
     "convolution",
     "pooling",
