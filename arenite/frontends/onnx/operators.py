@@ -64,6 +64,12 @@ def is_known(domain: str, op: str, version: int) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
+def since_version(op: str, version: int) -> int | None:
+    """Since when an operator of the default domain means what it does in a version."""
+    schema = _schema("", op, version)
+    return None if schema is None else int(schema.since_version)
+
+
 def _schema(domain: str, op: str, version: int) -> Any:
     import onnx.defs
 

@@ -263,7 +263,8 @@ class Translator:
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)
         outputs = [made] if isinstance(made, Node | Value | Items | Maybe | None) else list(made)
-        is_pure = (call.domain, call.op) not in IMPURE
+        # What stands in a graph of the node may use any name around it.
+        is_pure = (call.domain, call.op) not in IMPURE and not call.has_graphs
         is_constant = is_pure and all(_is_constant(one) for one in call.inputs if one is not None)
         return [_value(one, is_constant) for one in outputs]
 
