@@ -32,13 +32,18 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.neural import clip
 from arenite.ir.compose.sampling import CUBIC, cubic_weights
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
 
 FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
+
+#: Elements of places and weights that become constants.
+MAX_FOLDED = 1 << 20
+#: Weights of a filter, which is held as a matrix.
+MAX_FILTER = 1 << 26
 
 COORDINATES = (
     "half_pixel",
@@ -132,8 +137,8 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
 
 
 def folded(node: Node) -> Node:
-    """A constant, where a node follows from numbers alone."""
-    if any(one.op not in _PLAIN or not _is_fixed(one) for one in topological([node])):
+    """A constant, where a node follows from numbers alone and has not too many elements."""
+    if any(one.op not in _PLAIN or not _is_small(one) for one in topological([node])):
         return node
     [array] = evaluate(Graph.of([node]))
     return constant(np.asarray(array), node.dtype)
@@ -145,8 +150,10 @@ _PLAIN = frozenset(
 )
 
 
-def _is_fixed(node: Node) -> bool:
-    return all(isinstance(size, int) for size in node.shape)
+def _is_small(node: Node) -> bool:
+    return bounds(product(node.shape))[1] <= MAX_FOLDED and all(
+        isinstance(size, int) for size in node.shape
+    )
 
 
 def _positions(size: Dim, one: Axis, method: Method) -> Node:
@@ -237,6 +244,11 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     if not isinstance(size, int) or not isinstance(one.size, int) or places.op != "constant":
         raise NotSupported(f"resize: antialias needs sizes that are numbers, not {size}")
     scale = min(one.size / size if one.scale is None else one.scale, 1.0)
+    if one.size * max(size, 4 / scale) > MAX_FILTER:
+        raise NotSupported(
+            f"resize: a filter from {size} to {one.size} elements at a scale of {scale} has more "
+            f"than {MAX_FILTER} weights"
+        )
     centres = np.asarray(places.attr("data").array, np.float64)
     reach = math.ceil((1 if method.mode == "linear" else 2) / scale) + 1
     taps = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
@@ -264,10 +276,7 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
             return reshape(made, (one.size,))
         return make("matmul", x, factor, transpose_a=False, transpose_b=True)
     before, after = x.shape[: one.axis], x.shape[one.axis + 1 :]
-    columns: Dim = 1
-    for count in after:
-        columns = columns * count
-    flat = reshape(x, (*before, size, columns))
+    flat = reshape(x, (*before, size, product(after)))
     made = make("matmul", factor, flat, transpose_a=False, transpose_b=False)
     return reshape(made, (*before, one.size, *after))
 
