@@ -35,7 +35,6 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.sampling import linear_sample
 
-
 #: Elements of a block of Col2Im, each of which is a piece of the graph.
 MAX_TAPS = 1024
 
