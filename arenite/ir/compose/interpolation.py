@@ -32,13 +32,18 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.neural import clip
 from arenite.ir.compose.sampling import CUBIC, cubic_weights
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
 
-FLOAT64 = BY_NAME["float64"]
+FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
+
+#: Elements of places and weights that become constants.
+MAX_FOLDED = 1 << 20
+#: Weights of a filter, which is held as a matrix.
+MAX_FILTER = 1 << 26
 
 COORDINATES = (
     "half_pixel",
@@ -59,7 +64,7 @@ class Axis:
     axis: int
     size: Dim  # of the result
     scale: float | None  # None: the size of the result over that of the source
-    start: Node | None = None  # of the part that is read, 0..1, float64[]
+    start: Node | None = None  # of the part that is read, 0..1, a float of no axes
     stop: Node | None = None
 
 
@@ -90,7 +95,7 @@ def resize(x: Node, axes: list[Axis], method: Method) -> Node:
     is_float = x.dtype.kind.value == "float"
     wide = x
     if method.mode != "nearest" or method.coordinates == "tf_crop_and_resize":
-        wide = computing(x) if is_float else cast(x, BY_NAME["float32"])
+        wide = computing(x) if is_float else cast(x, FLOAT32)
     for one in axes:
         wide = _along(wide, one, method)
     if wide.dtype == x.dtype:
@@ -132,8 +137,8 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
 
 
 def folded(node: Node) -> Node:
-    """A constant, where a node follows from numbers alone."""
-    if any(one.op not in _PLAIN or not _is_fixed(one) for one in topological([node])):
+    """A constant, where a node follows from numbers alone and has not too many elements."""
+    if any(one.op not in _PLAIN or not _is_small(one) for one in topological([node])):
         return node
     [array] = evaluate(Graph.of([node]))
     return constant(np.asarray(array), node.dtype)
@@ -145,15 +150,21 @@ _PLAIN = frozenset(
 )
 
 
-def _is_fixed(node: Node) -> bool:
-    return all(isinstance(size, int) for size in node.shape)
+def _is_small(node: Node) -> bool:
+    return bounds(product(node.shape))[1] <= MAX_FOLDED and all(
+        isinstance(size, int) for size in node.shape
+    )
 
 
 def _positions(size: Dim, one: Axis, method: Method) -> Node:
-    """Where in the source the elements of the result lie: float64[result]."""
-    out = iota(one.size, FLOAT64)
+    """Where in the source the elements of the result lie.
+
+    The nearest element is looked for in float32, as others do, so that halves are the same ones.
+    """
+    dtype = FLOAT32 if method.mode == "nearest" else FLOAT64
+    out = iota(one.size, dtype)
     length, new = size_like(size, out), size_like(one.size, out)
-    ratio = div(new, length) if one.scale is None else full((), one.scale, FLOAT64)
+    ratio = div(new, length) if one.scale is None else full((), one.scale, dtype)
     # The size the result would have, were it not rounded.
     width = new if one.scale is None else mul(length, one.scale)
     is_single = binary("eq", width, 1.0)
@@ -165,8 +176,8 @@ def _positions(size: Dim, one: Axis, method: Method) -> Node:
     if method.coordinates == "tf_half_pixel_for_nn":
         return div(add(out, 0.5), ratio)
     if method.coordinates == "tf_crop_and_resize":
-        start = one.start if one.start is not None else full((), 0.0, FLOAT64)
-        stop = one.stop if one.stop is not None else full((), 1.0, FLOAT64)
+        start = full((), 0.0, dtype) if one.start is None else cast(one.start, dtype)
+        stop = full((), 1.0, dtype) if one.stop is None else cast(one.stop, dtype)
         reach = mul(sub(stop, start), sub(length, 1.0))
         step = div(reach, where(is_single, 1.0, sub(width, 1.0)))
         first = mul(start, sub(length, 1.0))
@@ -233,6 +244,11 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     if not isinstance(size, int) or not isinstance(one.size, int) or places.op != "constant":
         raise NotSupported(f"resize: antialias needs sizes that are numbers, not {size}")
     scale = min(one.size / size if one.scale is None else one.scale, 1.0)
+    if one.size * max(size, 4 / scale) > MAX_FILTER:
+        raise NotSupported(
+            f"resize: a filter from {size} to {one.size} elements at a scale of {scale} has more "
+            f"than {MAX_FILTER} weights"
+        )
     centres = np.asarray(places.attr("data").array, np.float64)
     reach = math.ceil((1 if method.mode == "linear" else 2) / scale) + 1
     taps = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
@@ -260,10 +276,7 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
             return reshape(made, (one.size,))
         return make("matmul", x, factor, transpose_a=False, transpose_b=True)
     before, after = x.shape[: one.axis], x.shape[one.axis + 1 :]
-    columns: Dim = 1
-    for count in after:
-        columns = columns * count
-    flat = reshape(x, (*before, size, columns))
+    flat = reshape(x, (*before, size, product(after)))
     made = make("matmul", factor, flat, transpose_a=False, transpose_b=False)
     return reshape(made, (*before, one.size, *after))
 
@@ -292,5 +305,3 @@ def _repeated(x: Node, axis: int, times: int) -> Node:
     before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
     wide = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
     return reshape(wide, (*x.shape[:axis], x.shape[axis] * times, *after))
-
-
