@@ -88,7 +88,7 @@ def _spelled(node: Node) -> _Spelled | None:
     if node.op != "matmul" or node.attr("transpose_a"):
         return None
     inside: set[Node] = set()
-    weights = _behind_casts(node.inputs[0], inside)
+    weights = _numbers_of(_behind_casts(node.inputs[0], inside), inside)
     if weights.op != "div":
         return None
     raised, total = weights.inputs
@@ -106,6 +106,17 @@ def _spelled(node: Node) -> _Spelled | None:
             mask = None if mask_at is None else seen.inputs[mask_at]
             return _Spelled(scores, mask, hides, number, frozenset(inside))
     return None
+
+
+def _numbers_of(weights: Node, inside: set[Node]) -> Node:
+    """Weights behind a choice of 0 where they are no numbers: of queries that see nothing."""
+    if weights.op != "where":
+        return weights
+    is_nan, zero, value = weights.inputs
+    if is_nan.op != "isnan" or is_nan.inputs[0] is not value or _number(zero) != 0:
+        return weights
+    inside |= {weights, is_nan, zero}
+    return _behind_casts(value, inside)
 
 
 def _masked(seen: Node) -> list[tuple[int | None, int | None, bool, float]]:

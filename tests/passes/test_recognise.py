@@ -70,6 +70,11 @@ def keys_last(k: Tensor) -> Tensor:
     return k.swapaxes(-1, -2)
 
 
+def numbers(weights: Tensor) -> Tensor:
+    """As PyTorch writes the weights of queries that may see nothing."""
+    return where(weights.isnan(), 0.0, weights)
+
+
 SPELLED: dict[str, Callable[[], Tensor]] = {
     "plain": lambda: (Q @ keys_last(K)).softmax() @ V,
     "scaled": lambda: (Q @ keys_last(K) * 0.25).softmax() @ V,
@@ -85,6 +90,7 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     "shown but for the least number": lambda: (
         where(SEEN, float(np.finfo(np.float32).min), Q @ keys_last(K)).softmax() @ V
     ),
+    "no number where nothing is seen": lambda: numbers((Q @ keys_last(K) + MASK).softmax()) @ V,
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
 

@@ -242,15 +242,20 @@ def _weighted(x: Node, axis: int, at: Node, method: Method) -> Node:
 
 def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     """A filter as wide as the elements of the result are in the source, as a product."""
-    size, places = x.shape[one.axis], folded(at)
-    if not isinstance(size, int) or not isinstance(one.size, int) or places.op != "constant":
-        raise NotSupported(f"resize: antialias needs sizes that are numbers, not {size}")
+    size = x.shape[one.axis]
+    if not isinstance(size, int) or not isinstance(one.size, int):
+        raise NotSupported(
+            f"resize: antialias needs sizes that are numbers, not {size} and {one.size}"
+        )
     scale = min(one.size / size if one.scale is None else one.scale, 1.0)
     if one.size * max(size, 4 / scale) > MAX_FILTER:
         raise NotSupported(
             f"resize: a filter from {size} to {one.size} elements at a scale of {scale} has more "
             f"than {MAX_FILTER} weights"
         )
+    places = folded(at)
+    if places.op != "constant":
+        raise NotSupported("resize: antialias needs a part of the image that is known")
     centres = np.asarray(places.attr("data").array, np.float64)
     reach = math.ceil((1 if method.mode == "linear" else 2) / scale) + 1
     taps = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
