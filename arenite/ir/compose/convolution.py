@@ -102,10 +102,11 @@ def _convolved(
     sides = pairs(padding, x.shape[2:], w.shape[2:], strides, dilations)
     attrs = {name: per_axis(name, given, n) for name, given in more.items()}
     attrs |= {"strides": strides, "dilations": dilations}
-    return _with_bias(make(op, x, w, padding=sides, groups=groups, **attrs), bias)
+    return with_bias(make(op, x, w, padding=sides, groups=groups, **attrs), bias)
 
 
-def _with_bias(result: Node, bias: Node | None) -> Node:
+def with_bias(result: Node, bias: Node | None) -> Node:
+    """A bias for each channel."""
     if bias is None:
         return result
     if bias.ndim != 1 or bias.shape[0] != result.shape[1]:
