@@ -9,6 +9,7 @@ import json
 import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def page() -> str:
 def known() -> set[tuple[str, str]]:
     """Operators with a handler, and those that the standard defines by functions."""
     found = set(OPERATORS)
-    schemas: list[Any] = onnx.defs.get_all_schemas()
+    schemas: Sequence[Any] = onnx.defs.get_all_schemas()
     for schema in schemas:
         domain = "" if schema.domain == "ai.onnx" else schema.domain
         if schema.has_function or schema.has_context_dependent_function:
