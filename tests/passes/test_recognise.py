@@ -70,6 +70,10 @@ def keys_last(k: Tensor) -> Tensor:
     return k.swapaxes(-1, -2)
 
 
+def without_nan(weights: Tensor) -> Tensor:
+    return where(weights.isnan(), 0.0, weights)
+
+
 SPELLED: dict[str, Callable[[], Tensor]] = {
     "plain": lambda: (Q @ keys_last(K)).softmax() @ V,
     "scaled": lambda: (Q @ keys_last(K) * 0.25).softmax() @ V,
@@ -84,6 +88,10 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     ),
     "shown but for the least number": lambda: (
         where(SEEN, float(np.finfo(np.float32).min), Q @ keys_last(K)).softmax() @ V
+    ),
+    "zeros for no numbers": lambda: without_nan((Q @ keys_last(K)).softmax()) @ V,
+    "turned in one batch, scaled in it": lambda: (
+        ((Q * 0.5) @ (keys_last(K.reshape(8, 12, 16)) * 0.5).reshape(2, 4, 16, 12)).softmax() @ V
     ),
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
