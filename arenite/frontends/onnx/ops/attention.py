@@ -64,6 +64,8 @@ def attention(call: Call) -> Result:
     lengths = cast(call.node(6), INT64) if call.has(6) else None
     if lengths is not None and call.has(4):
         call.fail("nonpad_kv_seqlen says where a cache outside ends, and a past is given too")
+    if lengths is not None and lengths.shape != q.shape[:1]:
+        call.fail(f"nonpad_kv_seqlen has shape {lengths.shape}, not one number for each sample")
     band = _band(call)
     mask = _mask(call, k.shape[2])
     scale = call.attr("scale")
