@@ -9,7 +9,6 @@ from arenite.frontends.onnx.call import Call
 from arenite.ir import Dim, Node, ceildiv, maximum
 from arenite.ir.compose.basic import slice_all
 
-
 #: Elements from one place of a window to the next, and from tap to tap.
 MAX_STEP = 1 << 31
 
