@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.graph import Graph
+from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.reductions import least
@@ -37,6 +37,8 @@ BYTES = (BY_NAME["int8"], BY_NAME["uint8"])
 MAX_DEPTH = (2**31 - 1) // (255 * 255)
 #: Elements of constants that are looked at.
 MAX_LOOKED_AT = 1 << 16
+#: Sums and bounds between scaled integers and what quantises them.
+MAX_BETWEEN = 4
 #: How far a bias may be from the scale of the sums it is added to.
 TOLERANCE = 1e-5
 
@@ -128,13 +130,16 @@ def _differs_only(node: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _looked_at(node: Node) -> NDArray[np.float32] | None:
-    """The numbers of a constant that is not large."""
+    """The numbers of a constant that is not large, nor made of large ones."""
     if node not in _numbers:
-        count = product(node.shape)
-        is_small = isinstance(count, int) and count <= MAX_LOOKED_AT and is_known(node)
+        is_small = is_known(node) and all(map(_is_small, topological([node])))
         found = evaluate(Graph.of([node]))[0].astype(np.float32) if is_small else None
         _numbers[node] = found
     return _numbers[node]
+
+
+def _is_small(node: Node) -> bool:
+    return bounds(product(node.shape))[1] <= MAX_LOOKED_AT
 
 
 def _one_number(node: Node) -> float | None:
@@ -248,11 +253,22 @@ def _bias(node: Node) -> Scaled | None:
 
 def _in_units(node: Node) -> Node:
     x, unit = node.inputs
+    if not _is_of_integers(x) or not is_known(unit):
+        return node
     number = _one_number(unit)
     if number is None or not 0 < number < float("inf"):
         return node
     made = _divided(x, number, 0)
     return node if made is None else made
+
+
+def _is_of_integers(x: Node, depth: int = 0) -> bool:
+    """Whether numbers may be made of scaled integers, so that they are worth a look."""
+    if _scaled(x) is not None:
+        return True
+    if x.op not in ("maximum", "minimum", "add", "sub") or depth > MAX_BETWEEN:
+        return False
+    return any(_is_of_integers(value, depth + 1) for value in x.inputs)
 
 
 def _divided(x: Node, unit: float, depth: int) -> Node | None:
@@ -261,7 +277,7 @@ def _divided(x: Node, unit: float, depth: int) -> Node | None:
     if scaled is not None:
         by = full(scaled.scale.shape, unit, FLOAT32)
         return Scaled(scaled.numbers, _computed(make("div", scaled.scale, by))).real
-    if x.op not in ("maximum", "minimum", "add", "sub") or depth > 4:
+    if x.op not in ("maximum", "minimum", "add", "sub") or depth > MAX_BETWEEN:
         return None
     if all(map(is_known, x.inputs)):
         return None
