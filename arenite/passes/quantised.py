@@ -179,8 +179,7 @@ def _matmul_scale(node: Node, a: Scaled, w: Scaled) -> Node | None:
         row += 1
     if node.attr("transpose_b"):
         column -= 1
-    depth = w.numbers.shape[-1 if node.attr("transpose_b") else -2]
-    if not (_is_short(depth) and _differs_only(w.scale, (column,))):
+    if not (_is_short(_depth(node)) and _differs_only(w.scale, (column,))):
         return None
     batch = tuple(range(a.numbers.ndim - 2))
     if not _differs_only(a.scale, (*batch, row)):
@@ -230,13 +229,26 @@ def _with_bias(node: Node) -> Node:
         if bias is None:
             continue
         ours, theirs = _looked_at(sums.scale), _looked_at(bias.scale)
-        if ours is None or theirs is None:
+        if ours is None or theirs is None or not _has_room(sums.numbers, bias.numbers):
             continue
         spread = np.broadcast_shapes(ours.shape, theirs.shape)
         if np.allclose(theirs, ours, rtol=TOLERANCE, atol=0) and len(spread) == node.ndim:
             numbers = _expanded(bias.numbers, node.shape)
             return Scaled(make("add", sums.numbers, numbers), sums.scale).real
     return node
+
+
+def _has_room(sums: Node, bias: Node) -> bool:
+    """Whether 32 bits have room for sums and a bias."""
+    numbers = _looked_at(bias)
+    w = sums.inputs[1]
+    depth = product(w.shape[1:]) if sums.op == "conv" else _depth(sums)
+    most = bounds(depth)[1] * 255 * 255
+    return numbers is not None and most + float(np.abs(numbers).max(initial=0)) < 2**31
+
+
+def _depth(matmul: Node) -> Dim:
+    return matmul.inputs[1].shape[-1 if matmul.attr("transpose_b") else -2]
 
 
 def _bias(node: Node) -> Scaled | None:
