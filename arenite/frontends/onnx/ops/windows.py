@@ -9,6 +9,9 @@ from arenite.frontends.onnx.call import Call
 from arenite.ir import Dim, Node, ceildiv, maximum
 from arenite.ir.compose.basic import slice_all
 
+#: Elements from one place of a window to the next, and from tap to tap.
+MAX_STEP = 1 << 31
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -63,8 +66,8 @@ def per_axis(call: Call, name: str, n: int, default: int) -> tuple[int, ...]:
     """An attribute with a number for each spatial axis."""
     given = call.attr(name) or [default] * n
     least = 0 if name == "output_padding" else 1
-    if len(given) != n or any(one < least for one in given):
-        call.fail(f"{name} {list(given)} are not {n} numbers of at least {least}")
+    if len(given) != n or any(not least <= one <= MAX_STEP for one in given):
+        call.fail(f"{name} {list(given)} are not {n} numbers within {least}..{MAX_STEP}")
     return tuple(given)
 
 
