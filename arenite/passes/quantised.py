@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.graph import Graph
+from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.reductions import least
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.sources import constant, full
 from arenite.ir.reference import evaluate
 from arenite.passes.known import is_known
 
@@ -37,6 +37,8 @@ BYTES = (BY_NAME["int8"], BY_NAME["uint8"])
 MAX_DEPTH = (2**31 - 1) // (255 * 255)
 #: Elements of constants that are looked at.
 MAX_LOOKED_AT = 1 << 16
+#: Sums and bounds between scaled integers and what quantises them.
+MAX_BETWEEN = 4
 #: How far a bias may be from the scale of the sums it is added to.
 TOLERANCE = 1e-5
 
@@ -70,6 +72,8 @@ def quantised(node: Node) -> Node:
     """One step, or the node itself."""
     if node.op in ("conv", "matmul"):
         return _product(node) if node.dtype == FLOAT32 else node
+    if node.op == "mul":
+        return _with_constant_scale(node)
     if node.op == "add" and node.dtype == FLOAT32:
         return _with_bias(node)
     if node.op == "div" and node.dtype == FLOAT32:
@@ -126,13 +130,16 @@ def _differs_only(node: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _looked_at(node: Node) -> NDArray[np.float32] | None:
-    """The numbers of a constant that is not large."""
+    """The numbers of a constant that is not large, nor made of large ones."""
     if node not in _numbers:
-        count = product(node.shape)
-        is_small = isinstance(count, int) and count <= MAX_LOOKED_AT and is_known(node)
+        is_small = is_known(node) and all(map(_is_small, topological([node])))
         found = evaluate(Graph.of([node]))[0].astype(np.float32) if is_small else None
         _numbers[node] = found
     return _numbers[node]
+
+
+def _is_small(node: Node) -> bool:
+    return bounds(product(node.shape))[1] <= MAX_LOOKED_AT
 
 
 def _one_number(node: Node) -> float | None:
@@ -172,8 +179,7 @@ def _matmul_scale(node: Node, a: Scaled, w: Scaled) -> Node | None:
         row += 1
     if node.attr("transpose_b"):
         column -= 1
-    depth = w.numbers.shape[-1 if node.attr("transpose_b") else -2]
-    if not (_is_short(depth) and _differs_only(w.scale, (column,))):
+    if not (_is_short(_depth(node)) and _differs_only(w.scale, (column,))):
         return None
     batch = tuple(range(a.numbers.ndim - 2))
     if not _differs_only(a.scale, (*batch, row)):
@@ -192,7 +198,25 @@ def _times(a: Node, b: Node) -> Node:
     shape = tuple(
         max(x, y, key=lambda one: one != 1) for x, y in zip(a.shape, b.shape, strict=True)
     )
-    return make("mul", _expanded(a, shape), _expanded(b, shape))
+    return _computed(make("mul", _expanded(a, shape), _expanded(b, shape)))
+
+
+def _computed(scale: Node) -> Node:
+    """As a constant, where that is not large: what it is followed by depends on its numbers."""
+    numbers = _looked_at(scale)
+    return scale if numbers is None else constant(numbers, FLOAT32)
+
+
+def _with_constant_scale(node: Node) -> Node:
+    """Integers times a scale that was computed of constants, as QLinearConv has it."""
+    scaled = _scaled(node)
+    leaf = None if scaled is None else scaled.scale
+    while leaf is not None and leaf.op == "reshape":
+        [leaf] = leaf.inputs
+    if scaled is None or leaf is None or leaf.op in ("constant", "full"):
+        return node
+    scale = _computed(scaled.scale)
+    return node if scale is scaled.scale else Scaled(scaled.numbers, scale).real
 
 
 def _with_bias(node: Node) -> Node:
@@ -205,13 +229,26 @@ def _with_bias(node: Node) -> Node:
         if bias is None:
             continue
         ours, theirs = _looked_at(sums.scale), _looked_at(bias.scale)
-        if ours is None or theirs is None:
+        if ours is None or theirs is None or not _has_room(sums.numbers, bias.numbers):
             continue
         spread = np.broadcast_shapes(ours.shape, theirs.shape)
         if np.allclose(theirs, ours, rtol=TOLERANCE, atol=0) and len(spread) == node.ndim:
             numbers = _expanded(bias.numbers, node.shape)
             return Scaled(make("add", sums.numbers, numbers), sums.scale).real
     return node
+
+
+def _has_room(sums: Node, bias: Node) -> bool:
+    """Whether 32 bits have room for sums and a bias."""
+    numbers = _looked_at(bias)
+    w = sums.inputs[1]
+    depth = product(w.shape[1:]) if sums.op == "conv" else _depth(sums)
+    most = bounds(depth)[1] * 255 * 255
+    return numbers is not None and most + float(np.abs(numbers).max(initial=0)) < 2**31
+
+
+def _depth(matmul: Node) -> Dim:
+    return matmul.inputs[1].shape[-1 if matmul.attr("transpose_b") else -2]
 
 
 def _bias(node: Node) -> Scaled | None:
@@ -228,6 +265,8 @@ def _bias(node: Node) -> Scaled | None:
 
 def _in_units(node: Node) -> Node:
     x, unit = node.inputs
+    if not _is_of_integers(x) or not is_known(unit):
+        return node
     number = _one_number(unit)
     if number is None or not 0 < number < float("inf"):
         return node
@@ -235,13 +274,22 @@ def _in_units(node: Node) -> Node:
     return node if made is None else made
 
 
+def _is_of_integers(x: Node, depth: int = 0) -> bool:
+    """Whether numbers may be made of scaled integers, so that they are worth a look."""
+    if _scaled(x) is not None:
+        return True
+    if x.op not in ("maximum", "minimum", "add", "sub") or depth > MAX_BETWEEN:
+        return False
+    return any(_is_of_integers(value, depth + 1) for value in x.inputs)
+
+
 def _divided(x: Node, unit: float, depth: int) -> Node | None:
     """Numbers made of scaled integers, in other units; None if they are not."""
     scaled = _scaled(x)
     if scaled is not None:
         by = full(scaled.scale.shape, unit, FLOAT32)
-        return Scaled(scaled.numbers, make("div", scaled.scale, by)).real
-    if x.op not in ("maximum", "minimum", "add", "sub") or depth > 4:
+        return Scaled(scaled.numbers, _computed(make("div", scaled.scale, by))).real
+    if x.op not in ("maximum", "minimum", "add", "sub") or depth > MAX_BETWEEN:
         return None
     if all(map(is_known, x.inputs)):
         return None

@@ -83,6 +83,14 @@ def test_a_convolution_is_of_integers_with_its_bias() -> None:
     assert dtypes(other, "add") == ["float32"]
 
 
+def test_a_bias_that_32_bits_have_no_room_for_stays_a_float() -> None:
+    bias = Tensor(np.full(6, 2**31 - 1, np.int32))
+    made = real(bytes_in(3, 5), 0.02, 7) @ real(weights(5, 6), 0.1)
+    after = rewritten(made + real(bias, np.float32(0.02) * np.float32(0.1)))
+    assert dtypes(after, "matmul") == ["int32"]
+    assert dtypes(after, "add") == ["float32"]
+
+
 def test_what_is_quantised_next_is_scaled_once() -> None:
     w = real(weights(5, 6), 0.1)
     sums = real(bytes_in(3, 5), 0.02, 7) @ w
@@ -90,6 +98,15 @@ def test_what_is_quantised_next_is_scaled_once() -> None:
     units = (sums + added).relu() / 0.5
     after = rewritten(units)
     assert all(node.shape == (1, 1) for node in after.nodes if node.op == "div" and node.ndim)
+
+
+def test_a_scale_that_constants_make_is_a_constant() -> None:
+    sums = bytes_in(3, 5).astype(np.int32) @ weights(5, 6).astype(np.int32)
+    unit = Tensor((RNG.random(6) + 0.1).astype(np.float32)) * Tensor(np.float32(0.3)) / 0.7
+    [last] = rewritten(sums.astype(np.float32) * unit).outputs
+    scale = next(one for one in last.inputs if one.op == "expand").inputs[0]
+    assert scale.op == "constant"
+    assert dtypes(rewritten(sums.astype(np.float32) * unit), "div") == []
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,10 @@ class Call:
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute: a number, text, list, array, graph; `default` where it is not given."""
-        return self.attrs.get(name, default)
+        given = self.attrs.get(name, default)
+        if default is not None and not _is_alike(given, default):
+            self.fail(f"attribute {name!r} is {given!r}, which is not of the kind of {default!r}")
+        return given
 
     def need_attr(self, name: str) -> Any:
         """An attribute that must be there."""
@@ -175,9 +178,17 @@ class Call:
 
     def axis(self, given: int, ndim: int, what: str = "axis") -> int:
         """An axis, counted from the front."""
+        if not isinstance(given, int):
+            self.fail(f"{what} {given!r} is no number of an axis")
         if not -ndim <= given < max(ndim, 1):
             self.fail(f"{what} {given} of a tensor with {ndim} axes")
         return given % ndim if ndim else 0
+
+    def axis_of(self, x: Node, default: int | None = None) -> int:
+        """The attribute `axis`, counted from the front of a tensor that has axes."""
+        if x.ndim == 0:
+            self.fail("it takes a tensor that has axes")
+        return self.axis(self.attr("axis", default), x.ndim)
 
     def axes(self, given: Sequence[int], ndim: int) -> list[int]:
         """Axes, counted from the front, each once."""
@@ -211,6 +222,13 @@ class Call:
     def refuse(self, reason: str) -> NoReturn:
         """What is asked for is right and not to be had here."""
         raise NotSupported(f"{self.where}: {reason}")
+
+
+def _is_alike(given: object, default: object) -> bool:
+    """Whether an attribute is of the kind that its default is of."""
+    if isinstance(default, int | float):
+        return isinstance(given, int | float)
+    return all(isinstance(given, kind) for kind in (str, list) if isinstance(default, kind))
 
 
 def is_size(one: object) -> bool:

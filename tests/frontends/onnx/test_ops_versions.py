@@ -215,6 +215,12 @@ def test_places_outside_are_errors_and_never_other_places() -> None:
         ("Squeeze", [FLOATS, Const([0])], {}, "not of size 1"),
         ("Concat", [FLOATS, FLOATS], {"axis": 3}, "axis 3"),
         ("Mod", [FLOATS, FLOATS], {}, "fmod"),
+        ("Concat", [FLOATS, FLOATS], {"axis": "x"}, "no number of an axis"),
+        ("LeakyRelu", [FLOATS], {"alpha": "x"}, "attribute 'alpha'"),
+        ("TopK", [FLOATS, Const([1, 2])], {}, "one number, not 2"),
+        ("CumSum", [FLOATS, Const([0, 1])], {}, "one number, not 2"),
+        ("Gather", [np.float32(1), Const([0])], {}, "has axes"),
+        ("OneHot", [np.arange(3), Const(np.nan, np.float32), Const([0, 1])], {}, "depth"),
     ],
 )
 def test_what_a_file_has_wrong_is_said_with_the_node(

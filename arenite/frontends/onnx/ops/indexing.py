@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
@@ -54,7 +56,7 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 @moves
 def gather(call: Call) -> Result:
     x = call.node(0)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.axis_of(x, 0)
     size = x.shape[axis]
     start = _start_of_run(call.value(1), size)
     if start is None:
@@ -81,7 +83,7 @@ def _start_of_run(indices: Value, size: Dim) -> Dim | None:
 @moves
 def gather_elements(call: Call) -> Result:
     x = call.node(0)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.axis_of(x, 0)
     indices = places(call, 1, x.shape[axis], axis)
     if indices.ndim != x.ndim:
         call.fail(f"indices of shape {indices.shape} for data of shape {x.shape}")
@@ -135,7 +137,7 @@ def compress(call: Call) -> Result:
     if call.attr("axis") is None:
         x, axis = reshape(x, (product(x.shape),)), 0
     else:
-        axis = call.axis(call.attr("axis"), x.ndim)
+        axis = call.axis_of(x)
     if condition.ndim != 1:
         call.fail(f"the condition is a vector, not of shape {condition.shape}")
     if known_le(x.shape[axis], condition.shape[0]):
@@ -151,7 +153,7 @@ def compress(call: Call) -> Result:
 @moves
 def scatter_elements(call: Call) -> Result:
     x, updates = call.node(0), call.node(2)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.axis_of(x, 0)
     indices = places(call, 1, x.shape[axis], axis)
     if indices.ndim != x.ndim or indices.shape != updates.shape:
         call.fail(
@@ -211,7 +213,7 @@ def _scattered(x: Node, at: Node, updates: Node, n_axes: int, reduction: str) ->
 def tensor_scatter(call: Call) -> Result:
     """Rows written into a cache, of each sample from a place of its own on."""
     cache, rows = call.node(0), call.node(1)
-    axis = call.axis(call.attr("axis", -2), cache.ndim)
+    axis = call.axis_of(cache, -2)
     mode = call.attr("mode", "linear")
     if axis == 0 or mode not in ("linear", "circular"):
         call.fail(f"axis {axis} and mode {mode!r} of a cache of shape {cache.shape}")
@@ -232,7 +234,7 @@ def tensor_scatter(call: Call) -> Result:
 @operator("Slice")
 @moves
 def slice_by_attributes(call: Call) -> Result:
-    starts, ends = call.need_attr("starts"), call.need_attr("ends")
+    starts, ends = call.attr("starts", []), call.attr("ends", [])
     axes = call.attr("axes", list(range(len(starts))))
     return _sliced(call, starts, ends, axes, [1] * len(starts))
 
@@ -370,9 +372,12 @@ def one_hot(call: Call) -> Result:
 
 def _classes(call: Call) -> Dim:
     if call.value(1).dtype.kind in INTEGER:
-        [depth] = call.sizes(1)
+        depth = call.size(1)
     else:
-        depth = int(call.known(1).reshape(()))
+        known = call.known(1)
+        if known.size != 1 or not np.isfinite(known).all():
+            call.fail(f"a depth of {known.tolist()}")
+        depth = int(known.reshape(()))
     if bounds(depth)[0] < 0:
         call.fail(f"a depth of {depth}")
     return depth
@@ -398,7 +403,7 @@ def unique(call: Call) -> Result:
         flat = reshape(x, (product(x.shape),))
         found = groups([flat], ordered)
         return make("gather", flat, found.places, axis=0), *found
-    axis = call.axis(call.attr("axis"), x.ndim)
+    axis = call.axis_of(x)
     found = groups(_columns(call, x, axis), ordered)
     return make("gather", x, found.places, axis=axis), *found
 

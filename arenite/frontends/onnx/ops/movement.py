@@ -157,7 +157,7 @@ def concat(call: Call) -> Result:
 def split(call: Call) -> Result:
     """Given lengths; else equal ones, of which the last is less where they do not divide."""
     x = call.node(0)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.axis_of(x, 0)
     size = x.shape[axis]
     lengths: Sequence[Dim] | None = call.attr("split") if call.version < 13 else None
     if call.version >= 13 and call.has(1):
@@ -324,8 +324,8 @@ def _block(call: Call, x: Node) -> int:
 def dropout(call: Call) -> Result:
     """The input itself, but in training: there some elements are 0, and the others grow."""
     given = call.value(0)
-    is_training = call.version >= 12 and call.has(2) and bool(call.known(2).reshape(()))
-    ratio = float(call.known(1).reshape(())) if is_training and call.has(1) else 0.5
+    is_training = call.version >= 12 and call.has(2) and bool(_number(call, 2))
+    ratio = _number(call, 1) if is_training and call.has(1) else 0.5
     if is_training and not 0 <= ratio < 1:
         call.fail(f"a ratio of {ratio}")
     if is_training and ratio > 0:
@@ -335,6 +335,13 @@ def dropout(call: Call) -> Result:
         return basic.where(kept, basic.mul(x, factor), 0.0), kept
     mask = full(given.shape, True, BOOL)
     return given, mask if call.version >= 10 else basic.cast(mask, given.dtype)
+
+
+def _number(call: Call, index: int) -> float:
+    known = call.known(index)
+    if known.size != 1:
+        call.fail(f"input {index} is one number, not of shape {known.shape}")
+    return float(known.reshape(()))
 
 
 def _kept(call: Call, ratio: float, shape: Sequence[Dim]) -> Node:
