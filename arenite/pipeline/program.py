@@ -20,11 +20,16 @@ def compile_program(
     graph: Graph, options: Options = USUAL, *, threads: int | None = None
 ) -> Executable | SegmentedExecutable:
     """An Executable for this machine, or one in segments where no plan can be made before a run."""
-    if _cutting(graph) is not None:
+    if is_cut(graph):
         from arenite.pipeline.segmented import SegmentedExecutable
 
         return SegmentedExecutable(graph, options, threads)
     return compile_graph(graph, options, threads=threads)
+
+
+def is_cut(graph: Graph) -> bool:
+    """Whether only a program in segments can run a graph."""
+    return _cutting(graph) is not None
 
 
 def refuse_cut(graph: Graph, to_do: str) -> None:

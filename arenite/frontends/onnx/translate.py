@@ -115,7 +115,8 @@ class Translator:
         self.functions = _functions(source.model)
         self._versions = versions_of(source.model.opset_import)
         self._scopes: list[Scope] = []
-        self._n_nodes = 0
+        #: Nodes that were met so far, of functions and subgraphs too.
+        self.n_nodes = 0
         #: Random operators each have a number of their own.
         self.n_random = 0
 
@@ -188,8 +189,8 @@ class Translator:
 
     def _nodes(self, protos: Sequence[NodeProto]) -> None:
         for proto in protos:
-            self._n_nodes += 1
-            if self._n_nodes > MAX_NODES:
+            self.n_nodes += 1
+            if self.n_nodes > MAX_NODES:
                 raise InvalidFile(
                     f"{self.source.path} becomes more than {MAX_NODES} nodes, its functions and "
                     "subgraphs counted each time they are used"

@@ -1,0 +1,416 @@
+"""CompiledModel: a model, compiled; call it with arrays, by position or by name.
+
+Named sizes are bound at each call. What a call brings that no program was made for is compiled when
+it comes first: structure (values of inputs that decide it, lengths of sequences, ranks), and sizes
+outside of what the programs assume. The 16 programs used last are kept; under a budget one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite import locks
+from arenite.errors import AreniteError, DoesNotFit, RunFailed
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.translate import StructureNeeded, Translated, Translator
+from arenite.frontends.onnx.values import AnyValue, Items, Maybe
+from arenite.model.arguments import Call, Signature, Structure
+from arenite.model.forms import attempted, general_form
+from arenite.model.sizes import N_TIERS, Form
+from arenite.pipeline.program import compile_program
+from arenite.program.closing import Closing
+from arenite.program.options import Options
+from arenite.runtime.executable import Executable
+from arenite.tensor.variants import MAX_VARIANTS, Variant, VariantCache, Variants
+
+if TYPE_CHECKING:
+    from arenite.memory import MemoryPlan
+    from arenite.program.cached_kernel import Kernels
+    from arenite.runtime.profile import Profile
+
+Array = NDArray[Any]
+
+#: Elements of a value that decides structure which its program is shown by.
+_SHOWN = 16
+#: Sets of sizes that are known to fit a budget.
+_MAX_FITTING = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is compiled, and how."""
+
+    file: OnnxFile
+    signature: Signature
+    bounds: Mapping[str, tuple[int, int]]  # of sizes, by the caller
+    options: Options
+    threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Values of inputs that decide structure, by path."""
+
+    arrays: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        """Text that tells values apart."""
+        return ", ".join(f"{path} = {_text(one)}" for path, one in self.arrays.items())
+
+
+def _text(array: Array) -> str:
+    if array.size <= _SHOWN and array.dtype.kind in "biu":
+        return f"{array.tolist()} {array.dtype}"
+    import hashlib
+
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return f"{array.dtype}{list(array.shape)} {digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program is made for."""
+
+    structure: Structure
+    form: Form
+    known: Known
+
+    def __repr__(self) -> str:
+        usual = all(leaf.path == name for name, leaf in self.structure.parts if leaf)
+        parts = [str(self.form), repr(self.known)]
+        if not usual or len(self.structure.parts) != len(self.structure.leaves):
+            parts.append(repr(self.structure.parts))
+        return "; ".join(part for part in parts if part) or "as the file has it"
+
+
+#: Of an output: how arrays become it. A list is a sequence, None an optional that is not there.
+_TENSOR, _STRINGS = "tensor", "strings"
+
+
+def _template(value: AnyValue) -> Any:
+    if isinstance(value, Items):
+        return [_template(one) for one in value.values]
+    if isinstance(value, Maybe):
+        return None if value.value is None else _template(value.value)
+    return _STRINGS if value.is_string else _TENSOR
+
+
+class CompiledModel(Closing):
+    """Call it with arrays; it returns a dict of arrays by output name. Threads may call it at once.
+
+    y = exe(x)["y"]; exe(x=x); exe({"x": x})
+    """
+
+    def __init__(self, source: Source, values: Mapping[str, Any]) -> None:
+        self._source = source
+        self._file = source.file
+        self._signature = source.signature
+        self._memory = source.options.memory
+        self._has_strings = _has_strings(source)
+        self._lock = locks.reentrant()
+        self._cache = VariantCache(self._compile, MAX_VARIANTS if self._memory is None else 1)
+        #: Paths of inputs whose values decide structure, by structure.
+        self._deciding: dict[str, list[str]] = {}
+        #: The form that a structure with values was compiled for; None: for numbers alone.
+        self._general: dict[str, Form | None] = {}
+        self._translated: dict[str, Translated] = {}
+        self._fitting: set[tuple[str, tuple[int, ...]]] = set()
+        #: For calls like the last: its program, and the sizes of it.
+        self._last: tuple[Variant, dict[str, int]] | None = None
+        self._quick: Variant | None = None
+        self._names = source.signature.inputs.names
+        self._prepare(values)
+
+    def _prepare(self, values: Mapping[str, Any]) -> None:
+        """Compile now what every call needs."""
+        structure = self._signature.usual
+        if structure is None:
+            return
+        arrays = {leaf.path: leaf for leaf in structure.leaves}
+        from arenite.model.arguments import array_of
+
+        known = {
+            name: array_of(name, arrays[name].type, value)
+            for name, value in values.items()
+            if name in arrays
+        }
+        while True:
+            try:
+                if self._form(structure, Known(known)) is None and not structure.sizes:
+                    self._cache.obtain((Request(structure, Form(), Known(known)),))
+                break
+            except StructureNeeded as needed:
+                self._decide(structure, needed)
+                if not all(path in known for path in needed.names):
+                    break  # the first call brings them
+
+    # Calling.
+
+    def __call__(self, *arrays: Any, **named: Any) -> dict[str, Any]:
+        """Run with arrays by position or by name, or with one dict of them."""
+        quick = self._quick
+        if quick is not None:
+            given: Sequence[Any] | None = arrays
+            if named or (len(arrays) == 1 and isinstance(arrays[0], dict)):
+                both = arrays[0] if arrays and not named else named
+                given = None
+                if len(both) == len(self._names) and not (arrays and named):
+                    given = [both.get(name) for name in self._names]
+            results = None if given is None else quick.executable.quickly(given)
+            if results is not None:
+                quick.count_call()
+                return dict(zip(quick.structure, results, strict=True))
+        return self._call(arrays, named)
+
+    def _call(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        call = self._signature.call(arrays, named)
+        with self._in_call():
+            variant, given = self._ready(call)
+            results = iter(variant.executable(*given))
+            outputs = {
+                name: self._rebuilt(template, results)
+                for name, template in variant.structure.items()
+            }
+        variant.count_call()
+        is_plain = len(given) == len(call.arrays) == len(self._names)
+        is_plain = is_plain and all(one is _TENSOR for one in variant.structure.values())
+        self._quick = variant if is_plain and not self._has_strings else None
+        return outputs
+
+    def _in_call(self) -> AbstractContextManager[None]:
+        return self._file.strings.in_call() if self._has_strings else nullcontext()
+
+    def _rebuilt(self, template: Any, results: Iterator[Array]) -> Any:
+        if isinstance(template, list):
+            return [self._rebuilt(one, results) for one in template]
+        if template is None:
+            return None
+        array = next(results)
+        return self._file.strings.texts(array) if template is _STRINGS else array
+
+    def _ready(self, call: Call) -> tuple[Variant, list[Array]]:
+        """The program for a call, and the arrays that it takes."""
+        paths = [leaf.path for leaf in call.structure.leaves]
+        by_path = dict(zip(paths, call.arrays, strict=True))
+        while True:
+            deciding = self._deciding.get(repr(call.structure.parts), ())
+            known = Known({path: by_path[path] for path in paths if path in deciding})
+            try:
+                variant = self._variant(call, known)
+                break
+            except StructureNeeded as needed:
+                self._decide(call.structure, needed)
+        self._last = variant, call.sizes
+        given = [self._place(by_path[path]) for path in paths if path not in known.arrays]
+        return variant, given
+
+    def _place(self, array: Array) -> Array:
+        return self._file.strings.places(array) if array.dtype == object else array
+
+    def _decide(self, structure: Structure, needed: StructureNeeded) -> None:
+        """From now on these inputs decide structure."""
+        with self._lock:
+            deciding = self._deciding.setdefault(repr(structure.parts), [])
+            new = [path for path in needed.names if path not in deciding]
+            if not new:
+                raise needed
+            deciding += new
+
+    # Programs.
+
+    def _variant(self, call: Call, known: Known) -> Variant:
+        structure, sizes = call.structure, call.sizes
+        general = self._form(structure, known)
+        forms = []
+        if general is not None:
+            forms = [general, general.wide_enough(sizes, self._source.bounds)]
+        for form in dict.fromkeys(forms):
+            if form.values(sizes) is None:
+                continue
+            try:
+                variant = self._cache.obtain((Request(structure, form, known),))
+            except (StructureNeeded, RunFailed):
+                raise
+            except AreniteError:
+                continue  # numbers are easier
+            if self._fits(variant, form, sizes):
+                return variant
+        return self._cache.obtain((Request(structure, Form.of_numbers(sizes), known),))
+
+    def _form(self, structure: Structure, known: Known) -> Form | None:
+        """The most general form that a program was made for."""
+        key = f"{structure.parts!r}; {known!r}"
+        with self._lock:
+            if key not in self._general:
+                self._general[key] = self._compiled_form(structure, known)
+            return self._general[key]
+
+    def _compiled_form(self, structure: Structure, known: Known) -> Form | None:
+        if not structure.sizes:
+            return None
+        fixed = self._source.bounds
+        attempt = attempted(
+            lambda: Translator(self._file), lambda form: structure.given(form, known.arrays)
+        )
+        problem: AreniteError | None = None
+        for tier in range(N_TIERS):
+            form = Form.of_bounds(structure.sizes, fixed, tier)
+            found = general_form(structure, form, fixed, attempt)
+            if found is None:
+                break
+            request = Request(structure, found[0], known)
+            self._translated = {repr(request): found[1]}
+            try:
+                self._cache.obtain((request,))
+                return found[0]
+            except (StructureNeeded, DoesNotFit, RunFailed):
+                raise
+            except AreniteError as error:
+                problem = error
+        if problem is None and all(name in fixed for name in structure.sizes):
+            # Numbers alone can be compiled for; the largest are refused now, if ever.
+            largest = Form.of_bounds(structure.sizes, fixed).largest()
+            self._cache.obtain((Request(structure, Form.of_numbers(largest), known),))
+        return None
+
+    def _fits(self, variant: Variant, form: Form, sizes: Mapping[str, int]) -> bool:
+        """Whether the plan for these sizes is within the budget."""
+        if self._memory is None or not isinstance(variant.executable, Executable):
+            return True  # one in segments counts itself
+        key = (str(form), tuple(sizes.values()))
+        if key in self._fitting:
+            return True
+        values = form.values(sizes)
+        assert values is not None
+        if variant.executable.plan_for(values).total_nbytes > self._memory:
+            return False
+        if len(self._fitting) >= _MAX_FITTING:
+            self._fitting.clear()
+        self._fitting.add(key)
+        return True
+
+    def _compile(self, values: tuple[Any, ...]) -> Variant:
+        from arenite.pipeline.garbage import collected_less_often
+
+        [request] = values
+        self._quick = self._last = None
+        with collected_less_often():
+            made = self._translated.pop(repr(request), None)
+            if made is None:
+                given = request.structure.given(request.form, request.known.arrays)
+                made = Translator(self._file).translate(given)
+            options = self._source.options
+            is_bounded = all(
+                name in self._source.bounds or not size.root for name, size in request.form.sizes
+            )
+            if not is_bounded and not _is_cut(made):
+                options = replace(options, memory=None)  # each call is checked
+            executable = compile_program(made.graph, options, threads=self._source.threads)
+        outputs = {name: _template(value) for name, value in made.outputs.items()}
+        # One in segments is called and looked at in the same way.
+        return Variant(values, cast("Executable", executable), outputs)
+
+    # What it shows.
+
+    @property
+    def variants(self) -> Variants:
+        """What is compiled now, with counts."""
+        return self._cache.snapshot()
+
+    @property
+    def executable(self) -> Executable:
+        """The program used last."""
+        kept = self.variants
+        if not kept:
+            raise RunFailed(
+                "nothing is compiled yet: inputs decide the structure of this model, and the first "
+                "call brings them"
+            )
+        executable: Executable = kept[0].executable
+        return executable
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """The plan of the program used last, for the sizes of the last call, or the least."""
+        executable = self.executable
+        if not isinstance(executable, Executable):
+            return executable.plan
+        [request] = self.variants[0].values
+        sizes = self._last[1] if self._last and self._last[0].executable is executable else None
+        bound = None if sizes is None else request.form.values(sizes)
+        is_free = any(
+            size.root and name not in self._source.bounds for name, size in request.form.sizes
+        )
+        if bound is None and not is_free:
+            return executable.plan
+        return executable.plan_for(request.form.least() if bound is None else bound)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels of the program used last, which print as a table."""
+        return self.executable.kernels
+
+    @property
+    def threads(self) -> int:
+        """How many workers a run has."""
+        return self.executable.threads
+
+    def profile(self, *arrays: Any, **named: Any) -> Profile:
+        """Run once with time stamps: a table of kernels with their times."""
+        call = self._signature.call(arrays, named)
+        with self._in_call():
+            variant, given = self._ready(call)
+            return variant.executable.profile(*given)
+
+    def verify(self) -> None:
+        """Check the plans and prove the orders of all programs; RaceFound or InvalidPlan."""
+        for one in self.variants:
+            one.executable.verify()
+
+    # Ending.
+
+    def cancel(self) -> None:
+        """End the runs in progress, from another thread."""
+        for one in self.variants:
+            one.executable.cancel()
+
+    def reset(self) -> None:
+        """Make what failed usable again."""
+        for one in self.variants:
+            one.executable.reset()
+
+    def close(self) -> None:
+        """Give every byte back to the system. Returned arrays are the caller's and stay."""
+        self._quick = self._last = None
+        self._cache.close()
+
+    def __repr__(self) -> str:
+        return f"<CompiledModel {self._file.path}: {len(self.variants)} programs>"
+
+
+def _has_strings(source: Source) -> bool:
+    """Whether strings come or go; a model may also have them inside, which is no matter here."""
+    from onnx import TypeProto
+
+    def is_string(kind: TypeProto) -> bool:
+        which = kind.WhichOneof("value")
+        if which == "tensor_type":
+            return kind.tensor_type.elem_type == 8
+        return which in ("sequence_type", "optional_type") and is_string(
+            getattr(kind, which).elem_type
+        )
+
+    graph = source.file.model.graph
+    return any(is_string(one.type) for one in (*graph.input, *graph.output))
+
+
+def _is_cut(made: Translated) -> bool:
+    from arenite.pipeline.program import is_cut
+
+    return is_cut(made.graph)
