@@ -11,6 +11,7 @@ import numpy as np
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.onnx.attributes import attribute
 from arenite.frontends.onnx.registry import handler_of
+from arenite.frontends.onnx.shapes import ALWAYS_FOLDED
 from arenite.frontends.onnx.values import Items, Maybe, Value
 from arenite.frontends.stored import quoted
 
@@ -92,7 +93,7 @@ def listed(missing: Mapping[tuple[str, str, int], list[str]]) -> str:
 
 def is_known(domain: str, op: str, version: int) -> bool:
     """Whether there is a handler, or a function by the standard."""
-    if handler_of(domain, op, version) is not None:
+    if handler_of(domain, op, version) is not None or (not domain and op in ALWAYS_FOLDED):
         return True
     schema = _schema(domain, op, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)

@@ -9,7 +9,7 @@ tuple of values. Of several versions that one is taken that is the newest not ab
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from arenite.frontends.onnx.values import AnyValue
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: What a handler returns: nodes become values.
 Output: TypeAlias = Node | AnyValue | None
-Result: TypeAlias = Output | tuple[Output, ...] | list[Output]
+Result: TypeAlias = Output | Sequence[Output]
 Handler: TypeAlias = Callable[["Call"], Result]
 
 DEFAULT, ML, MICROSOFT = "", "ai.onnx.ml", "com.microsoft"

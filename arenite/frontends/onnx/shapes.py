@@ -19,6 +19,9 @@ from arenite.ir.ops.define import INT64
 if TYPE_CHECKING:
     from arenite.frontends.onnx.call import Call
 
+#: Operators that are known when sizes are, whatever their input.
+ALWAYS_FOLDED = ("Shape", "Size")
+
 Fold: TypeAlias = Callable[["Call", list[Array]], "Array | None"]
 
 

@@ -22,6 +22,7 @@ from arenite.frontends.onnx.attributes import attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
+from arenite.frontends.onnx.strings import Strings
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
 from arenite.frontends.stored import quoted
 from arenite.ir import Dim, Node, Origin, Origins, graph_input, topological
@@ -67,6 +68,7 @@ class Source(Protocol):
 
     path: str
     model: ModelProto
+    strings: Strings
 
     def tensor(self, proto: TensorProto) -> Value:
         """A tensor of the file."""
@@ -256,7 +258,7 @@ class Translator:
 
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)
-        outputs = list(made) if isinstance(made, tuple | list) else [made]
+        outputs = [made] if isinstance(made, Node | Value | Items | Maybe | None) else list(made)
         is_pure = (call.domain, call.op) not in IMPURE
         is_constant = is_pure and all(_is_constant(one) for one in call.inputs if one is not None)
         return [_value(one, is_constant) for one in outputs]

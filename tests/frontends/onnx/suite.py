@@ -86,7 +86,7 @@ def given_of(data: Any) -> Given:
         return Absent()
     if isinstance(data, list):
         return tuple(map(given_of, data))
-    if data.dtype == object or data.dtype.kind in "US":
+    if is_text(data):
         return Argument(data.shape, dtype_of("int64"), is_string=True)
     return Argument(data.shape, held_dtype(data.dtype))
 
@@ -116,48 +116,62 @@ def translated(file: OnnxFile, inputs: dict[str, Any]) -> tuple[Translated, list
 
 def run(case: Case, *, compiled: bool) -> list[Any]:
     """The outputs of a case."""
-    file = OnnxFile(case.name, case.model)
+    file = OnnxFile.of_bytes(case.model.SerializeToString(), case.name)
     inputs = dict(zip([one.name for one in case.model.graph.input], case.inputs, strict=True))
     made, arrays = translated(file, inputs)
+    with file.strings.in_call():
+        arrays = [file.strings.places(one) if is_text(one) else one for one in arrays]
+        results = ran(made, arrays, compiled=compiled)
+        remaining = iter(results)
+        return [rebuilt(file, value, remaining) for value in made.outputs.values()]
+
+
+def is_text(array: Array) -> bool:
+    return array.dtype == object or array.dtype.kind in "US"
+
+
+def ran(made: Translated, arrays: list[Array], *, compiled: bool) -> list[Array]:
     if compiled:
         from arenite.pipeline.program import compile_program
 
         with compile_program(made.graph, threads=1) as program:
-            results = list(program(*arrays))
-    else:
-        results = evaluate(made.graph, arrays)
-    remaining = iter(results)
-    return [rebuilt(value, remaining) for value in made.outputs.values()]
+            return list(program(*arrays))
+    return evaluate(made.graph, arrays)
 
 
-def rebuilt(value: AnyValue, arrays: Iterator[Array]) -> Any:
+def rebuilt(file: OnnxFile, value: AnyValue, arrays: Iterator[Array]) -> Any:
     if isinstance(value, Items):
-        return [rebuilt(one, arrays) for one in value.values]
+        return [rebuilt(file, one, arrays) for one in value.values]
     if isinstance(value, Maybe):
-        return None if value.value is None else rebuilt(value.value, arrays)
+        return None if value.value is None else rebuilt(file, value.value, arrays)
     assert isinstance(value, Value)
-    return next(arrays)
+    return file.strings.texts(next(arrays)) if value.is_string else next(arrays)
 
 
 def compare(case: Case, results: Sequence[Any]) -> None:
     """AssertionError where a result is not the suite's, in value, type or shape."""
     wanted = case.outputs
+    if "bernoulli" in case.name:  # whose numbers the standard leaves open: types and shapes alone
+        wanted = [np.zeros_like(one) for one in wanted]
+        results = [np.zeros_like(one) for one in results]
     assert len(results) == len(wanted)
     for one, other in zip(results, wanted, strict=True):
         same(case, one, other)
 
 
 def same(case: Case, one: Any, other: Any) -> None:
-    if other is None or isinstance(other, list):
-        assert type(one) is type(other)
-        if isinstance(other, list):
-            assert len(one) == len(other)
-            for a, b in zip(one, other, strict=True):
-                same(case, a, b)
+    if other is None:
+        assert one is None
+        return
+    if isinstance(other, list):
+        assert isinstance(one, list)
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            same(case, a, b)
         return
     one = np.asarray(one)
     assert one.shape == other.shape, f"shape {one.shape}, not {other.shape}"
-    if other.dtype == object or other.dtype.kind in "US":
+    if is_text(other):
         assert one.tolist() == other.tolist()
         return
     assert one.dtype == other.dtype, f"dtype {one.dtype}, not {other.dtype}"
