@@ -7,6 +7,7 @@ outside of what the programs assume. The 16 programs used last are kept; under a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -21,9 +22,10 @@ from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import StructureNeeded, Translated, Translator
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe
 from arenite.model.arguments import Call, Signature, Structure
-from arenite.model.forms import attempted, general_form
+from arenite.model.forms import FormSearch
 from arenite.model.sizes import N_TIERS, Form
-from arenite.pipeline.program import compile_program
+from arenite.pipeline import plan_graph
+from arenite.pipeline.program import compile_program, is_cut
 from arenite.program.closing import Closing
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from arenite.runtime.profile import Profile
 
 Array = NDArray[Any]
+
+_log = logging.getLogger("arenite.model")
 
 #: Elements of a value that decides structure which its program is shown by.
 _SHOWN = 16
@@ -117,8 +121,8 @@ class CompiledModel(Closing):
         self._cache = VariantCache(self._compile, MAX_VARIANTS if self._memory is None else 1)
         #: Paths of inputs whose values decide structure, by structure.
         self._deciding: dict[str, list[str]] = {}
-        #: The form that a structure with values was compiled for; None: for numbers alone.
-        self._general: dict[str, Form | None] = {}
+        #: Forms of sizes that programs were made for, by structure and values.
+        self._known_forms: dict[str, list[Form]] = {}
         self._translated: dict[str, Translated] = {}
         self._fitting: set[tuple[str, tuple[int, ...]]] = set()
         #: For calls like the last: its program, and the sizes of it.
@@ -142,7 +146,7 @@ class CompiledModel(Closing):
         }
         while True:
             try:
-                if self._form(structure, Known(known)) is None and not structure.sizes:
+                if not self._forms(structure, Known(known)) and not structure.sizes:
                     self._cache.obtain((Request(structure, Form(), Known(known)),))
                 break
             except StructureNeeded as needed:
@@ -225,43 +229,58 @@ class CompiledModel(Closing):
     # Programs.
 
     def _variant(self, call: Call, known: Known) -> Variant:
+        """The program for a call: that of a form that was compiled, of one that is found for its
+        sizes, or of its sizes as numbers."""
         structure, sizes = call.structure, call.sizes
-        general = self._form(structure, known)
-        forms = []
-        if general is not None:
-            forms = [general, general.wide_enough(sizes, self._source.bounds)]
-        for form in dict.fromkeys(forms):
-            if form.values(sizes) is None:
-                continue
-            try:
-                variant = self._cache.obtain((Request(structure, form, known),))
-            except (StructureNeeded, RunFailed):
-                raise
-            except AreniteError:
-                continue  # numbers are easier
-            if self._fits(variant, form, sizes):
-                return variant
-        return self._cache.obtain((Request(structure, Form.of_numbers(sizes), known),))
+        fixed = self._source.bounds
+        for form in self._forms(structure, known):
+            for one in dict.fromkeys((form, form.wide_enough(sizes, fixed))):
+                variant = self._of_form(structure, one, known, sizes)
+                if variant is not None:
+                    return variant
+        numbers = Request(structure, Form.of_numbers(sizes), known)
+        if sizes and all(sizes.values()) and not self._cache.has((numbers,)):
+            wide = Form.of_bounds(structure.sizes, fixed).wide_enough(sizes, fixed)
+            found = FormSearch(self._file, structure, known.arrays).for_sizes(wide, sizes)
+            if found is not None and found[0].is_open:
+                self._translated = {repr(Request(structure, found[0], known)): found[1]}
+                variant = self._of_form(structure, found[0], known, sizes)
+                if variant is not None:
+                    self._forms(structure, known).append(found[0])
+                    return variant
+        return self._cache.obtain((numbers,))
 
-    def _form(self, structure: Structure, known: Known) -> Form | None:
-        """The most general form that a program was made for."""
+    def _of_form(
+        self, structure: Structure, form: Form, known: Known, sizes: Mapping[str, int]
+    ) -> Variant | None:
+        """The program of a form, if these sizes are of it, and it can be made, and fits."""
+        if form.values(sizes) is None:
+            return None
+        try:
+            variant = self._cache.obtain((Request(structure, form, known),))
+        except (StructureNeeded, RunFailed):
+            raise
+        except AreniteError:
+            return None  # numbers are easier
+        return variant if self._fits(variant, form, sizes) else None
+
+    def _forms(self, structure: Structure, known: Known) -> list[Form]:
+        """Those that programs were made for, the most general first."""
         key = f"{structure.parts!r}; {known!r}"
         with self._lock:
-            if key not in self._general:
-                self._general[key] = self._compiled_form(structure, known)
-            return self._general[key]
+            if key not in self._known_forms:
+                general = self._general(structure, known)
+                self._known_forms[key] = [] if general is None else [general]
+            return self._known_forms[key]
 
-    def _compiled_form(self, structure: Structure, known: Known) -> Form | None:
+    def _general(self, structure: Structure, known: Known) -> Form | None:
+        """The form that holds for all calls, compiled."""
         if not structure.sizes:
             return None
         fixed = self._source.bounds
-        attempt = attempted(
-            lambda: Translator(self._file), lambda form: structure.given(form, known.arrays)
-        )
-        problem: AreniteError | None = None
+        search = FormSearch(self._file, structure, known.arrays)
         for tier in range(N_TIERS):
-            form = Form.of_bounds(structure.sizes, fixed, tier)
-            found = general_form(structure, form, fixed, attempt)
+            found = search.general(Form.of_bounds(structure.sizes, fixed, tier))
             if found is None:
                 break
             request = Request(structure, found[0], known)
@@ -272,11 +291,12 @@ class CompiledModel(Closing):
             except (StructureNeeded, DoesNotFit, RunFailed):
                 raise
             except AreniteError as error:
-                problem = error
-        if problem is None and all(name in fixed for name in structure.sizes):
-            # Numbers alone can be compiled for; the largest are refused now, if ever.
-            largest = Form.of_bounds(structure.sizes, fixed).largest()
-            self._cache.obtain((Request(structure, Form.of_numbers(largest), known),))
+                _log.info("no program for %s: %s", found[0], error)
+        if self._memory is not None and all(name in fixed for name in structure.sizes):
+            # Each call is compiled for by itself; what can't fit is refused now.
+            largest = Form.of_numbers(Form.of_bounds(structure.sizes, fixed).largest())
+            made = Translator(self._file).translate(structure.given(largest, known.arrays))
+            plan_graph(made.graph, self._source.options)
         return None
 
     def _fits(self, variant: Variant, form: Form, sizes: Mapping[str, int]) -> bool:
@@ -309,7 +329,7 @@ class CompiledModel(Closing):
             is_bounded = all(
                 name in self._source.bounds or not size.root for name, size in request.form.sizes
             )
-            if not is_bounded and not _is_cut(made):
+            if not is_bounded and not is_cut(made.graph):
                 options = replace(options, memory=None)  # each call is checked
             executable = compile_program(made.graph, options, threads=self._source.threads)
         outputs = {name: _template(value) for name, value in made.outputs.items()}
@@ -408,9 +428,3 @@ def _has_strings(source: Source) -> bool:
 
     graph = source.file.model.graph
     return any(is_string(one.type) for one in (*graph.input, *graph.output))
-
-
-def _is_cut(made: Translated) -> bool:
-    from arenite.pipeline.program import is_cut
-
-    return is_cut(made.graph)

@@ -1,104 +1,124 @@
 """The form of sizes that a model works for: found by translating it, again where that fails.
 
-Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32.
-Where translating fails, sizes are taken for equal, two by two, as long as that gets further; then
-for multiples of a power of two. What is still refused is compiled for numbers, call by call.
+Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32,
+or at least 48, or that one of them can have one value only. Where translating fails, more is
+assumed about the sizes, step by step, as long as that gets past more nodes: what is assumed least
+is tried first, and all that is assumed holds for the call at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
-from typing import TypeAlias
 
 from arenite.errors import AreniteError
+from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import StructureNeeded, Translated, Translator
-from arenite.model.arguments import Structure
-from arenite.model.sizes import Form
+from arenite.model.arguments import Array, Structure
+from arenite.model.sizes import Form, Size
 
-#: Translates for a form; or how many nodes it came past.
-Attempt: TypeAlias = Callable[[Form], "Translated | int"]
-
-#: Powers of two that sizes are tried to be multiples of.
-FACTORS = (2, 4, 8, 16, 32, 64)
+#: The largest power of two that sizes are taken for multiples of.
+MAX_FACTOR = 64
 #: Pairs of sizes that are tried to be equal.
 MAX_PAIRS = 64
+#: Translations until numbers are taken.
+MAX_ATTEMPTS = 96
 
 
-def attempted(translator: Callable[[], Translator], given: Callable[[Form], object]) -> Attempt:
-    """An attempt that translates anew for each form."""
+class FormSearch:
+    """Looks for forms that a file can be translated for, given values that decide structure."""
 
-    def attempt(form: Form) -> Translated | int:
-        one = translator()
+    def __init__(self, file: OnnxFile, structure: Structure, known: Mapping[str, Array]) -> None:
+        self._file = file
+        self._structure = structure
+        self._known = known
+        self._n_attempts = 0
+
+    def general(self, form: Form) -> tuple[Form, Translated] | None:
+        """A form that holds for all calls but for sizes that must be equal; None: there is none."""
+        return self._found(form, lambda form: self._equal(form, None))
+
+    def for_sizes(self, form: Form, sizes: Mapping[str, int]) -> tuple[Form, Translated] | None:
+        """The most general form that these sizes are of; None: numbers alone may do."""
+        return self._found(form, lambda form: self._narrower(form, sizes))
+
+    def _found(
+        self, form: Form, narrower: Callable[[Form], Iterator[Form]]
+    ) -> tuple[Form, Translated] | None:
+        self._n_attempts = 0
+        made = self._attempt(form)
+        while not isinstance(made, Translated):
+            for candidate in narrower(form):
+                if self._n_attempts >= MAX_ATTEMPTS:
+                    return None
+                result = self._attempt(candidate)
+                if isinstance(result, Translated) or result > made:
+                    form, made = candidate, result
+                    break
+            else:
+                return None
+        return form, made
+
+    def _attempt(self, form: Form) -> Translated | int:
+        """What a form is translated to; or how many nodes that came past."""
+        self._n_attempts += 1
+        translator = Translator(self._file)
         try:
-            return one.translate(given(form))  # type: ignore[arg-type]
+            return translator.translate(self._structure.given(form, self._known))
         except StructureNeeded:
             raise
         except AreniteError:
-            return one.n_nodes
+            return translator.n_nodes
 
-    return attempt
+    def _narrower(self, form: Form, sizes: Mapping[str, int]) -> Iterator[Form]:
+        """Forms that assume more, that which assumes least first."""
+        yield from self._equal(form, sizes)
+        rows = {leaf.type.shape[0] for leaf in self._structure.leaves if leaf.type.shape}
+        values = form.values(sizes)
+        assert values is not None
+        inner = {}
+        for root in form.roots:
+            one = form.variable(root)
+            if root not in rows:
+                inner[root] = (one, values[one.name])
+        for change in (_at_least_power, _at_least, _multiple):
+            changed = {root: change(one, value) for root, (one, value) in inner.items()}
+            if any(changed[root] != one for root, (one, _) in inner.items()):
+                yield form.changed(changed)
+        for root in sorted(form.roots, key=lambda root: root in rows):
+            one = form.variable(root)
+            number = one.factor * values[one.name]
+            yield form.changed({root: Size("", 1, number, number)})
 
-
-def general_form(
-    structure: Structure, form: Form, fixed: Collection[str], attempt: Attempt
-) -> tuple[Form, Translated] | None:
-    """The form that a model can be translated for, the most general that is found; `fixed` are
-    sizes with bounds of the caller's."""
-    made = attempt(form)
-    if isinstance(made, Translated):
-        return form, made
-    form, made = _with_equal_sizes(structure, form, made, attempt)
-    if isinstance(made, Translated):
-        return form, made
-    rows = {leaf.type.shape[0] for leaf in structure.leaves if leaf.type.shape}
-    inner = [root for root in form.roots if root not in rows and root not in fixed]
-    for roots in (inner, [root for root in form.roots if root not in fixed]):
-        for factor in FACTORS if roots else ():
-            candidate = form.multiples(factor, roots)
-            candidate, made = _with_equal_sizes(structure, candidate, attempt(candidate), attempt)
-            if isinstance(made, Translated):
-                return candidate, made
-    return None
-
-
-def _with_equal_sizes(
-    structure: Structure, form: Form, made: Translated | int, attempt: Attempt
-) -> tuple[Form, Translated | int]:
-    """Two sizes are one where the translation gets further then."""
-    axes = _axes(structure)
-    while not isinstance(made, Translated):
-        best, reached = form, made
-        pairs = [
-            (a, b)
-            for a, b in combinations(form.roots, 2)
-            if _factor(form, a) == _factor(form, b)
-        ]  # fmt: skip
-        # First those that are of the same axis.
-        pairs.sort(key=lambda pair: not axes.get(pair[0], set()) & axes.get(pair[1], set()))
-        for a, b in pairs[:MAX_PAIRS]:
-            candidate = form.equal(a, b)
-            result = attempt(candidate)
-            if isinstance(result, Translated):
-                return candidate, result
-            if result > reached:
-                best, reached = candidate, result
-                break
-        if best is form:
-            break
-        form, made = best, reached
-    return form, made
+    def _equal(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
+        """Two sizes are one: first those of the same axis, and only such as are equal."""
+        values = None if sizes is None else form.values(sizes)
+        axes: dict[str, set[int]] = {}
+        for leaf in self._structure.leaves:
+            for axis, name in enumerate(leaf.type.shape or ()):
+                axes.setdefault(str(name), set()).add(axis)
+        pairs = []
+        for a, b in combinations(form.roots, 2):
+            one, other = form.variable(a), form.variable(b)
+            is_so = values is None or values[one.name] == values[other.name]
+            if one.factor == other.factor and is_so:
+                pairs.append((not axes.get(a, set()) & axes.get(b, set()), a, b))
+        for _, a, b in sorted(pairs, key=lambda pair: pair[0])[:MAX_PAIRS]:
+            yield form.equal(a, b)
 
 
-def _axes(structure: Structure) -> dict[str, set[int]]:
-    """The axes that each size is of."""
-    found: dict[str, set[int]] = {}
-    for leaf in structure.leaves:
-        for axis, name in enumerate(leaf.type.shape or ()):
-            if isinstance(name, str):
-                found.setdefault(name, set()).add(axis)
-    return found
+def _at_least_power(one: Size, value: int) -> Size:
+    low = 1 << max(value.bit_length() - 1, 0)
+    return replace(one, low=max(one.low, min(low, value)))
 
 
-def _factor(form: Form, root: str) -> int:
-    return next(one.factor for _, one in form.sizes if one.root == root)
+def _at_least(one: Size, value: int) -> Size:
+    return replace(one, low=max(one.low, value))
+
+
+def _multiple(one: Size, value: int) -> Size:
+    factor = min(value & -value, MAX_FACTOR) if value and one.factor == 1 else 1
+    if factor == 1:
+        return one
+    return Size(one.root, factor, -(-one.low // factor), one.high // factor)

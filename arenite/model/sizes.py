@@ -104,12 +104,13 @@ class Size:
     high: int
 
     @property
+    def name(self) -> str:
+        """That of the variable."""
+        return self.root if self.factor == 1 else f"{self.root}_by_{self.factor}"
+
+    @property
     def dim(self) -> Dim:
-        if not self.root:
-            return self.low
-        if self.factor == 1:
-            return Var(self.root, self.low, self.high)
-        return self.factor * Var(f"{self.root}_by_{self.factor}", self.low, self.high)
+        return self.factor * Var(self.name, self.low, self.high) if self.root else self.low
 
     def value(self, size: int) -> int | None:
         """What the variable is, for a size; None where it is not so."""
@@ -169,8 +170,7 @@ class Form:
             if value is None:
                 return None
             if one.root:
-                variable = one.root if one.factor == 1 else f"{one.root}_by_{one.factor}"
-                if found.setdefault(variable, value) != value:
+                if found.setdefault(one.name, value) != value:
                     return None
         return found
 
@@ -186,29 +186,17 @@ class Form:
 
     def equal(self, root: str, other: str) -> Form:
         """With two variables one, within the bounds of both."""
-        a, b = (next(one for _, one in self.sizes if one.root == name) for name in (root, other))
+        a, b = self.variable(root), self.variable(other)
         low, high = max(a.low, b.low), max(min(a.high, b.high), a.low, b.low)
-        both = (root, other)
-        return Form(
-            tuple(
-                (name, replace(one, root=root, low=low, high=high) if one.root in both else one)
-                for name, one in self.sizes
-            )
-        )
+        one = replace(a, low=low, high=high)
+        return self.changed({root: one, other: one})
 
-    def multiples(self, factor: int, roots: Collection[str]) -> Form:
-        """With these variables multiples of a number."""
-        return Form(
-            tuple(
-                (
-                    name,
-                    Size(one.root, factor, -(-one.low // factor), max(one.high // factor, 1))
-                    if one.root in roots
-                    else one,
-                )
-                for name, one in self.sizes
-            )
-        )
+    def changed(self, roots: Mapping[str, Size]) -> Form:
+        """With other variables, or numbers, in place of some."""
+        return Form(tuple((name, roots.get(one.root, one)) for name, one in self.sizes))
+
+    def variable(self, root: str) -> Size:
+        return next(one for _, one in self.sizes if one.root == root)
 
     def wide_enough(self, sizes: Mapping[str, int], fixed: Collection[str]) -> Form:
         """With room for sizes above the usual bounds; those in `fixed` stay."""

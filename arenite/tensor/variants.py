@@ -106,6 +106,11 @@ class VariantCache:
                     found = self._keep(key, self._compile_for(values))
         return found
 
+    def has(self, values: tuple[Any, ...]) -> bool:
+        """Whether there is a variant for these values now."""
+        with self._lock:
+            return repr(values) in self._kept
+
     def snapshot(self) -> Variants:
         with self._lock:
             kept = sorted(self._kept.values(), key=lambda one: -one.last_use)
