@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MODULES = (
     "elementwise",
     "casts",
+    "creation",
     "reductions",
     "movement",
     "indexing",
