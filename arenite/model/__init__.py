@@ -1,9 +1,9 @@
 """Model: an ONNX file, what goes in and out of it, what it needs, and the program it becomes.
 
-    model = arenite.load("m.onnx")
-    print(model.inputs, model.plan(batch=4))
-    with model.compile(memory="256MiB") as exe:
-        y = exe(x)["y"]
+model = arenite.load("m.onnx")
+print(model.inputs, model.plan(batch=4))
+with model.compile(memory="256MiB") as exe:
+    y = exe(x)["y"]
 """
 
 from typing import TYPE_CHECKING

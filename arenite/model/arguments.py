@@ -53,6 +53,11 @@ class Structure:
         return [leaf for _, part in self.parts for leaf in _leaves(part)]
 
     @property
+    def is_plain(self) -> bool:
+        """Whether each input is a tensor."""
+        return all(isinstance(part, Leaf) for _, part in self.parts)
+
+    @property
     def sizes(self) -> list[str]:
         """Names of the sizes that come with a call."""
         found = (one for leaf in self.leaves for one in leaf.type.shape or ())
@@ -291,6 +296,4 @@ def _strings(path: str, kind: TensorType, value: Any) -> Array:
 
 
 def _unfitting(path: str, kind: TensorType, array: Array) -> ShapeMismatch:
-    return ShapeMismatch(
-        f"input {path!r} is {kind}, and an array of shape {array.shape} was given"
-    )
+    return ShapeMismatch(f"input {path!r} is {kind}, and an array of shape {array.shape} was given")

@@ -86,9 +86,8 @@ class Request:
     known: Known
 
     def __repr__(self) -> str:
-        usual = all(leaf.path == name for name, leaf in self.structure.parts if leaf)
         parts = [str(self.form), repr(self.known)]
-        if not usual or len(self.structure.parts) != len(self.structure.leaves):
+        if not self.structure.is_plain:
             parts.append(repr(self.structure.parts))
         return "; ".join(part for part in parts if part) or "as the file has it"
 

@@ -18,8 +18,8 @@ from arenite.frontends.onnx.translate import StructureNeeded, Translated, Transl
 from arenite.model.arguments import Array, Structure
 from arenite.model.sizes import Form, Size
 
-#: The largest power of two that sizes are taken for multiples of.
-MAX_FACTOR = 64
+#: What sizes are taken for multiples of.
+FACTORS = (4, 32, 64)
 #: Pairs of sizes that are tried to be equal.
 MAX_PAIRS = 64
 #: Translations until numbers are taken.
@@ -77,15 +77,11 @@ class FormSearch:
         rows = {leaf.type.shape[0] for leaf in self._structure.leaves if leaf.type.shape}
         values = form.values(sizes)
         assert values is not None
-        inner = {}
-        for root in form.roots:
-            one = form.variable(root)
-            if root not in rows:
-                inner[root] = (one, values[one.name])
-        for change in (_at_least_power, _at_least, _multiple):
-            changed = {root: change(one, value) for root, (one, value) in inner.items()}
-            if any(changed[root] != one for root, (one, _) in inner.items()):
-                yield form.changed(changed)
+        inner = {root: form.variable(root) for root in form.roots if root not in rows}
+        for changed in _changes(inner, {root: values[one.name] for root, one in inner.items()}):
+            different = {root: one for root, one in changed.items() if one != inner[root]}
+            if different:
+                yield form.changed(different)
         for root in sorted(form.roots, key=lambda root: root in rows):
             one = form.variable(root)
             number = one.factor * values[one.name]
@@ -108,17 +104,32 @@ class FormSearch:
             yield form.equal(a, b)
 
 
-def _at_least_power(one: Size, value: int) -> Size:
-    low = 1 << max(value.bit_length() - 1, 0)
-    return replace(one, low=max(one.low, min(low, value)))
+def _changes(inner: Mapping[str, Size], values: Mapping[str, int]) -> Iterator[dict[str, Size]]:
+    """Variables with more assumed of them: that they are not very small, at least as large as now,
+    or multiples."""
+    some = {root: _at_least(one, _about(values[root])) for root, one in inner.items()}
+    now = {root: _at_least(one, values[root]) for root, one in inner.items()}
+    yield some
+    for root in inner:
+        yield some | {root: now[root]}
+    yield now
+    for factor in FACTORS:
+        multiples = {root: _multiple(one, values[root], factor) for root, one in inner.items()}
+        for root in inner:
+            yield {root: multiples[root]}
+        yield multiples
+
+
+def _about(value: int) -> int:
+    """A power of two from an eighth to a quarter of a number."""
+    return 1 << max(value.bit_length() - 3, 0)
 
 
 def _at_least(one: Size, value: int) -> Size:
     return replace(one, low=max(one.low, value))
 
 
-def _multiple(one: Size, value: int) -> Size:
-    factor = min(value & -value, MAX_FACTOR) if value and one.factor == 1 else 1
-    if factor == 1:
+def _multiple(one: Size, value: int, factor: int) -> Size:
+    if one.factor > 1 or value % factor or not value:
         return one
     return Size(one.root, factor, -(-one.low // factor), one.high // factor)

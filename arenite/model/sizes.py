@@ -169,9 +169,8 @@ class Form:
             value = one.value(sizes[name])
             if value is None:
                 return None
-            if one.root:
-                if found.setdefault(one.name, value) != value:
-                    return None
+            if one.root and found.setdefault(one.name, value) != value:
+                return None
         return found
 
     def least(self) -> dict[str, int]:
