@@ -9,7 +9,6 @@ from arenite.ir.compose.basic import (
     binary,
     broadcast_to,
     cast,
-    full,
     iota,
     pad,
     size_like,
@@ -19,7 +18,7 @@ from arenite.ir.compose.basic import (
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.element import widened
 from arenite.ir.node import Node, typed
-from arenite.ir.ops import make
+from arenite.ir.ops import full, make
 from arenite.ir.ops.define import BOOL
 
 Pairs = Sequence[tuple[Dim, Dim]]
@@ -41,7 +40,7 @@ def filled(x: Node, padding: Pairs, value: Node | float) -> Node:
 
 
 def repeated(x: Node, padding: Pairs, mode: str) -> Node:
-    """The elements of x around it, as often as needed: `reflect` (the edge once), `edge`, `wrap`."""
+    """The elements of x around it, as often as needed: `reflect` (edges once), `edge`, `wrap`."""
     for axis, (before, after) in enumerate(padding):
         if before == 0 and after == 0:
             continue

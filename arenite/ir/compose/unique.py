@@ -7,10 +7,10 @@ from functools import reduce
 from typing import NamedTuple
 
 from arenite.dtype import Kind
-from arenite.ir.compose.basic import INT64, binary, cast, full, iota, where
+from arenite.ir.compose.basic import INT64, binary, cast, iota, where
 from arenite.ir.compose.found import nonzero
 from arenite.ir.node import Node
-from arenite.ir.ops import make
+from arenite.ir.ops import full, make
 from arenite.ir.ops.control import cut
 from arenite.ir.ops.define import BOOL
 

@@ -1,33 +1,26 @@
-"""Operators that change the type of elements: Cast, CastLike, BitCast.
-
-Casts from and to strings are the strings' own: `STRING_CASTS` holds who makes them.
-"""
+"""Operators that change the type of elements: Cast, CastLike, BitCast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import ml_dtypes
-
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.strings import cast_from_string, cast_to_string
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.types import STRING
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.element import numpy_dtype
-from arenite.ir.ops.define import INT32, INTEGER
+from arenite.ir.ops.define import BOOL, INT32, INTEGER
 
 FLOAT32, UINT8, UINT32 = BY_NAME["float32"], BY_NAME["uint8"], BY_NAME["uint32"]
 POWERS = BY_NAME["float8_e8m0fnu"]
-#: Types whose casts keep within their range where `saturate` says so.
-SATURATING = frozenset(
-    BY_NAME[name] for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-)
-
-#: By whether the input is of strings, and the output: given the dtype of the output.
-STRING_CASTS: dict[tuple[bool, bool], Callable[[Call, DType], Result]] = {}
+#: Types whose casts keep within their range where `saturate` says so, and their greatest numbers.
+SATURATING = {
+    BY_NAME["float8_e4m3fn"]: 448.0,
+    BY_NAME["float8_e4m3fnuz"]: 240.0,
+    BY_NAME["float8_e5m2"]: 57344.0,
+    BY_NAME["float8_e5m2fnuz"]: 57344.0,
+}
 
 
 @operator("Cast", since=6)
@@ -43,11 +36,10 @@ def cast_like(call: Call) -> Result:
 
 def _cast(call: Call, dtype: DType, to_string: bool) -> Result:
     given = call.value(0)
-    if given.is_string or to_string:
-        made = STRING_CASTS.get((given.is_string, to_string))
-        if made is None:
-            call.refuse("casts of strings are not supported")
-        return made(call, dtype)
+    if given.is_string:
+        return given if to_string else cast_from_string(call, given, dtype)
+    if to_string:
+        return cast_to_string(call, given)
     saturate = bool(call.attr("saturate", 1))
     if dtype == POWERS:
         return power_of_two(call, given.node, saturate, call.attr("round_mode", "up"))
@@ -64,7 +56,7 @@ def numbers(x: Node, dtype: DType, saturate: bool = True) -> Node:
     wide = x
     if x.dtype.kind is not Kind.FLOAT or x.dtype.bits < 16:
         wide = basic.cast(x, FLOAT32)  # has every number within the range of a float8
-    greatest = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+    greatest = SATURATING[dtype]
     return basic.cast(neural.clip(wide, -greatest, greatest), dtype)
 
 
@@ -83,7 +75,7 @@ def power_of_two(call: Call, x: Node, saturate: bool, mode: str) -> Node:
         more = binary("gt", fraction, 0x400000)
         rises = where(is_normal, binary("ge", fraction, 0x400000), more)
     else:
-        rises = full(bits.shape, False, BY_NAME["bool"])
+        rises = full(bits.shape, False, BOOL)
     last = 0xFE if saturate else 0xFF
     risen = binary("minimum", binary("add", exponent, basic.cast(rises, UINT32)), last)
     code = where(binary("eq", exponent, 0xFF), exponent, risen)
@@ -98,4 +90,9 @@ def bit_cast(call: Call) -> Result:
         call.fail("strings have no bits to keep")
     if given.dtype.bits != dtype.bits:
         call.fail(f"{given.dtype} has {given.dtype.bits} bits, and {dtype} {dtype.bits}")
-    return given.node if given.dtype == dtype else make("bitcast", given.node, dtype=dtype)
+    node = given.node
+    if given.dtype == BOOL:
+        node = basic.cast(node, UINT8)
+    if dtype == BOOL:
+        return binary("ne", make("bitcast", node, dtype=UINT8), 0)
+    return node if node.dtype == dtype else make("bitcast", node, dtype=dtype)

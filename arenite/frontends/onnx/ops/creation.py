@@ -10,7 +10,6 @@ from arenite.dtype import BY_NAME, DType, Kind
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum
 from arenite.ir.compose.basic import (
@@ -50,9 +49,10 @@ def constant(call: Call) -> Result:
         return Value.of_known(np.asarray(value, np.float32))
     if name in ("value_int", "value_ints"):
         return Value.of_known(np.asarray(value, np.int64))
-    if name in ("value_string", "value_strings"):
-        call.refuse(f"attribute {name!r} is not supported")
-    call.fail(f"attribute {name!r} says nothing about a constant")
+    if name not in ("value_string", "value_strings"):
+        call.fail(f"attribute {name!r} says nothing about a constant")
+    places = call.translator.source.strings.keep(np.asarray(value, object))
+    return Value.of_known(places, INT64, is_string=True)
 
 
 @operator("ConstantOfShape", since=9)
@@ -97,11 +97,6 @@ def _range_of_sizes(call: Call, dtype: DType) -> Result:
         call.fail("its step is 0")
     distance = limit - start if delta > 0 else start - limit
     count = _checked(call, ceildiv(maximum(0, distance), abs(delta)))
-    if isinstance(count, int) and isinstance(start, int) and count <= 1 << 10:
-        ends = start, start + delta * max(0, count - 1)
-        if all(abs(one) < 2**62 for one in ends):
-            values = np.arange(start, start + delta * count, delta, np.int64)
-            return Value.of_known(values.astype(dtype.to_numpy()), dtype)
     steps = mul(iota(count), delta) if delta != 1 else iota(count)
     return cast(add(steps, size(start, INT64)) if start != 0 else steps, dtype)
 
@@ -161,8 +156,3 @@ def triangle(call: Call) -> Result:
         i = add(i, k)
     kept = binary("ge" if call.attr("upper", 1) else "le", j, i)
     return where(broadcast_to(kept, x.shape), x, False if x.dtype == BOOL else 0)
-
-
-@operator("Shape", "Size")
-def sizes(call: Call) -> Result:
-    return folded_sizes(call)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import wraps
 
+import numpy as np
+
+from arenite.dtype import BY_NAME
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.random import seed_of
 from arenite.frontends.onnx.registry import Handler, Result, operator
-from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Node, bounds, ceildiv, full, maximum, product
+from arenite.frontends.onnx.values import MAX_BETWEEN, Value
+from arenite.ir import Dim, Node, bounds, ceildiv, constant, full, maximum, minimum, product
 from arenite.ir.compose import basic, padding
 from arenite.ir.compose.basic import permute, reshape
+from arenite.ir.compose.random import uniform
 from arenite.ir.dim import exact_quotient
 from arenite.ir.ops.define import BOOL, broadcast
+
+FLOAT32 = BY_NAME["float32"]
 
 
 def moves(handler: Handler) -> Handler:
@@ -158,7 +166,8 @@ def split(call: Call) -> Result:
         lengths = _equal_lengths(call, size, call.attr("num_outputs", call.n_outputs))
     if sum(lengths, start=0) != size or any(bounds(one)[0] < 0 for one in lengths):
         call.fail(f"lengths {list(lengths)} are not those of an axis of size {size}")
-    made, start = [], 0
+    made = []
+    start: Dim = 0
     for length in lengths:
         made.append(basic.slice_axis(x, axis, start, start + length))
         start = start + length
@@ -169,14 +178,12 @@ def _equal_lengths(call: Call, size: Dim, count: int) -> list[Dim]:
     if count < 1:
         call.fail(f"{count} parts")
     each = ceildiv(size, count)
-    if isinstance(size, int) and call.version < 18 and each * count != size:
-        call.fail(f"{count} equal parts of an axis of size {size}")
-    if isinstance(size, int):
-        return [max(0, min(each, size - each * k)) for k in range(count)]
     if each * count == size:
         return [each] * count
-    # A length that follows from a size: as many as are left.
-    return [maximum(0, each - maximum(0, each * (k + 1) - size)) for k in range(count)]
+    if isinstance(size, int) and call.version < 18:
+        call.fail(f"{count} equal parts of an axis of size {size}")
+    left = [minimum(each, maximum(0, size - each * k)) for k in range(count - 1)]
+    return [*left, size - sum(left, start=0)]
 
 
 @operator("CenterCropPad", since=18)
@@ -313,13 +320,29 @@ def _block(call: Call, x: Node) -> int:
     return block
 
 
-@operator("Dropout")
+@operator("Dropout", pure=False)
 def dropout(call: Call) -> Result:
-    """The input itself, but in training."""
-    if call.version >= 12 and call.has(2) and bool(call.known(2)):
-        ratio = float(call.known(1)) if call.has(1) else 0.5
-        if ratio != 0:
-            call.refuse("training with dropout is not supported")
-    x = call.node(0)
-    mask = full(x.shape, True, BOOL)
-    return (x, mask if call.version >= 10 else basic.cast(mask, x.dtype))
+    """The input itself, but in training: there some elements are 0, and the others grow."""
+    given = call.value(0)
+    is_training = call.version >= 12 and call.has(2) and bool(call.known(2).reshape(()))
+    ratio = float(call.known(1).reshape(())) if is_training and call.has(1) else 0.5
+    if is_training and not 0 <= ratio < 1:
+        call.fail(f"a ratio of {ratio}")
+    if is_training and ratio > 0:
+        x = given.node
+        kept = _kept(call, ratio, x.shape)
+        factor = 1 / (1 - ratio)
+        return basic.where(kept, basic.mul(x, factor), 0.0), kept
+    mask = full(given.shape, True, BOOL)
+    return given, mask if call.version >= 10 else basic.cast(mask, given.dtype)
+
+
+def _kept(call: Call, ratio: float, shape: Sequence[Dim]) -> Node:
+    """Which elements training keeps. With a seed they are those of the standard's own cases, which
+    take NumPy's generator, as long as they are not many."""
+    seed = call.attr("seed")
+    sizes = [size for size in shape if isinstance(size, int)]
+    if seed is not None and len(sizes) == len(shape) and math.prod(sizes) <= MAX_BETWEEN:
+        numbers = np.random.RandomState(seed % 2**32).uniform(0, 1, sizes)
+        return constant(numbers >= ratio)
+    return basic.binary("ge", uniform(*seed_of(call), shape, FLOAT32), ratio)
