@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,22 +43,27 @@ class Leaf:
 Part: TypeAlias = "Leaf | Absent | tuple[Part, ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Structure:
     """What the inputs of a call are, but for the numbers in them."""
 
     parts: tuple[tuple[str, Part], ...]
 
-    @property
+    @cached_property
+    def key(self) -> str:
+        """Text that tells it from all others."""
+        return repr(self.parts)
+
+    @cached_property
     def leaves(self) -> list[Leaf]:
         return [leaf for _, part in self.parts for leaf in _leaves(part)]
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether each input is a tensor."""
         return all(isinstance(part, Leaf) for _, part in self.parts)
 
-    @property
+    @cached_property
     def sizes(self) -> list[str]:
         """Names of the sizes that come with a call."""
         found = (one for leaf in self.leaves for one in leaf.type.shape or ())
@@ -106,8 +112,14 @@ class Signature:
         self._names = names
         self._bounds = bounds
         self._required = [one.name for one in inputs if one.is_required]
+        #: Of inputs that are tensors, each size of which has a name or is a number.
+        self._leaves = {
+            one.name: Leaf(one.name, one.tensor)
+            for one in inputs
+            if one.tensor is not None and one.tensor.shape is not None
+        }
 
-    @property
+    @cached_property
     def usual(self) -> Structure | None:
         """That of every call, where it is one: each input that is needed is a tensor of known
         rank."""
@@ -159,7 +171,9 @@ class Signature:
             (name, self._part(name, self.inputs[name].type, value, found))
             for name, value in given.items()
         )
-        return Call(Structure(parts), [array for _, array in found], self._sizes(found))
+        usual = self.usual
+        structure = usual if usual is not None and usual.parts == parts else Structure(parts)
+        return Call(structure, [array for _, array in found], self._sizes(found))
 
     def _part(
         self, path: str, kind: ValueType, value: Any, found: list[tuple[Leaf, Array]]
@@ -184,22 +198,24 @@ class Signature:
         return leaf
 
     def _leaf(self, path: str, kind: TensorType, array: Array) -> Leaf:
-        shape = kind.shape
-        if path not in self.inputs.names or shape is None or None in shape:
-            # Of any rank, or in a sequence: its sizes are its own.
-            if shape is not None and len(shape) != array.ndim:
-                raise _unfitting(path, kind, array)
-            wanted = (None,) * array.ndim if shape is None else shape
-            shape = tuple(
-                one if isinstance(one, int) else self._names.named(None, path, axis)
-                for axis, one in enumerate(wanted)
+        leaf = self._leaves.get(path)
+        if leaf is None:
+            # Of any rank, optional, or in a sequence, where sizes are each element's own.
+            shape = (None,) * array.ndim if kind.shape is None else kind.shape
+            is_input = path in self.inputs.names
+            named = tuple(
+                one
+                if isinstance(one, int) or (is_input and one is not None)
+                else self._names.named(None, path, axis)
+                for axis, one in enumerate(shape)
             )
-            kind = replace(kind, shape=shape)
-        if len(shape) != array.ndim:
-            raise _unfitting(path, kind, array)
-        if any(isinstance(a, int) and a != b for a, b in zip(shape, array.shape, strict=True)):
-            raise _unfitting(path, kind, array)
-        return Leaf(path, kind)
+            leaf = Leaf(path, replace(kind, shape=named))
+        shape = leaf.type.shape or ()
+        if len(shape) != array.ndim or any(
+            isinstance(a, int) and a != b for a, b in zip(shape, array.shape, strict=True)
+        ):
+            raise _unfitting(path, leaf.type, array)
+        return leaf
 
     def _sizes(self, found: Sequence[tuple[Leaf, Array]]) -> dict[str, int]:
         sizes: dict[str, int] = {}

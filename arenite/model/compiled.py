@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import AreniteError, DoesNotFit, RunFailed
+from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import StructureNeeded, Translated, Translator
+from arenite.frontends.onnx.translate import Translated, Translator
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe
 from arenite.model.arguments import Call, Signature, Structure
 from arenite.model.forms import FormSearch
@@ -88,7 +89,7 @@ class Request:
     def __repr__(self) -> str:
         parts = [str(self.form), repr(self.known)]
         if not self.structure.is_plain:
-            parts.append(repr(self.structure.parts))
+            parts.append(self.structure.key)
         return "; ".join(part for part in parts if part) or "as the file has it"
 
 
@@ -102,6 +103,46 @@ def _template(value: AnyValue) -> Any:
     if isinstance(value, Maybe):
         return None if value.value is None else _template(value.value)
     return _STRINGS if value.is_string else _TENSOR
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """A short way for calls like the last: of the same program, without a check in Python."""
+
+    variant: Variant
+    names: list[str]  # of outputs
+    known: list[tuple[int, np.dtype[Any], tuple[int, ...], bytes]]  # inputs that decide structure
+    data: list[int] | None  # places of the others; None: all are
+
+    @staticmethod
+    def of(variant: Variant, call: Call) -> Quick | None:
+        """That of a call where tensors alone come and go."""
+        if any(one is not _TENSOR for one in variant.structure.values()):
+            return None
+        [request] = variant.values
+        known, data = [], []
+        for k, (leaf, array) in enumerate(zip(call.structure.leaves, call.arrays, strict=True)):
+            if leaf.path in request.known.arrays:
+                known.append((k, array.dtype, array.shape, array.tobytes()))
+            else:
+                data.append(k)
+        return Quick(variant, list(variant.structure), known, data if known else None)
+
+    def run(self, given: Sequence[Any]) -> dict[str, Any] | None:
+        """The outputs, if the program takes these arrays as they are."""
+        for k, dtype, shape, content in self.known:
+            one = given[k]
+            if type(one) is not np.ndarray or one.dtype != dtype or one.shape != shape:
+                return None
+            if one.tobytes() != content:
+                return None
+        if self.data is not None:
+            given = [given[k] for k in self.data]
+        results = self.variant.executable.quickly(given)
+        if results is None:
+            return None
+        self.variant.count_call()
+        return dict(zip(self.names, results, strict=True))
 
 
 class CompiledModel(Closing):
@@ -126,7 +167,7 @@ class CompiledModel(Closing):
         self._fitting: set[tuple[str, tuple[int, ...]]] = set()
         #: For calls like the last: its program, and the sizes of it.
         self._last: tuple[Variant, dict[str, int]] | None = None
-        self._quick: Variant | None = None
+        self._quick: Quick | None = None
         self._names = source.signature.inputs.names
         self._prepare(values)
 
@@ -159,17 +200,21 @@ class CompiledModel(Closing):
         """Run with arrays by position or by name, or with one dict of them."""
         quick = self._quick
         if quick is not None:
-            given: Sequence[Any] | None = arrays
-            if named or (len(arrays) == 1 and isinstance(arrays[0], dict)):
-                both = arrays[0] if arrays and not named else named
-                given = None
-                if len(both) == len(self._names) and not (arrays and named):
-                    given = [both.get(name) for name in self._names]
-            results = None if given is None else quick.executable.quickly(given)
+            given = self._in_order(arrays, named)
+            results = None if given is None else quick.run(given)
             if results is not None:
-                quick.count_call()
-                return dict(zip(quick.structure, results, strict=True))
+                return results
         return self._call(arrays, named)
+
+    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
+        """All inputs by position; None where that takes more than a look."""
+        if not named and len(arrays) == len(self._names) and not isinstance(arrays[0], dict):
+            return arrays
+        if len(arrays) == 1 and not named and isinstance(arrays[0], dict):
+            arrays, named = (), arrays[0]
+        if arrays or len(named) != len(self._names):
+            return None
+        return [named.get(name) for name in self._names]
 
     def _call(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         call = self._signature.call(arrays, named)
@@ -181,9 +226,10 @@ class CompiledModel(Closing):
                 for name, template in variant.structure.items()
             }
         variant.count_call()
-        is_plain = len(given) == len(call.arrays) == len(self._names)
-        is_plain = is_plain and all(one is _TENSOR for one in variant.structure.values())
-        self._quick = variant if is_plain and not self._has_strings else None
+        self._quick = None
+        is_whole = call.structure is self._signature.usual and len(call.arrays) == len(self._names)
+        if is_whole and not self._has_strings:
+            self._quick = Quick.of(variant, call)
         return outputs
 
     def _in_call(self) -> AbstractContextManager[None]:
@@ -202,7 +248,7 @@ class CompiledModel(Closing):
         paths = [leaf.path for leaf in call.structure.leaves]
         by_path = dict(zip(paths, call.arrays, strict=True))
         while True:
-            deciding = self._deciding.get(repr(call.structure.parts), ())
+            deciding = self._deciding.get(call.structure.key, ())
             known = Known({path: by_path[path] for path in paths if path in deciding})
             try:
                 variant = self._variant(call, known)
@@ -219,7 +265,7 @@ class CompiledModel(Closing):
     def _decide(self, structure: Structure, needed: StructureNeeded) -> None:
         """From now on these inputs decide structure."""
         with self._lock:
-            deciding = self._deciding.setdefault(repr(structure.parts), [])
+            deciding = self._deciding.setdefault(structure.key, [])
             new = [path for path in needed.names if path not in deciding]
             if not new:
                 raise needed
@@ -265,7 +311,7 @@ class CompiledModel(Closing):
 
     def _forms(self, structure: Structure, known: Known) -> list[Form]:
         """Those that programs were made for, the most general first."""
-        key = f"{structure.parts!r}; {known!r}"
+        key = f"{structure.key}; {known!r}"
         with self._lock:
             if key not in self._known_forms:
                 general = self._general(structure, known)

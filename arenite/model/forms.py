@@ -13,8 +13,9 @@ from dataclasses import replace
 from itertools import combinations
 
 from arenite.errors import AreniteError
+from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import StructureNeeded, Translated, Translator
+from arenite.frontends.onnx.translate import Translated, Translator
 from arenite.model.arguments import Array, Structure
 from arenite.model.sizes import Form, Size
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import AreniteError, InvalidArgument, InvalidFile
 from arenite.frontends.onnx import operators
+from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import StructureNeeded, Translator, versions_of
+from arenite.frontends.onnx.translate import Translator, versions_of
 from arenite.frontends.onnx.types import ValueType, type_of
 from arenite.frontends.stored import quoted
 from arenite.model.arguments import Signature, Structure, array_of

@@ -19,7 +19,7 @@ from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.attributes import attributes
-from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.call import Call, StructureNeeded, Unknown
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
@@ -53,14 +53,6 @@ class Absent:
 
 #: What an input is: numbers that are known decide structure, a tuple is a sequence.
 Given: TypeAlias = "Argument | Array | Absent | tuple[Given, ...]"
-
-
-class StructureNeeded(AreniteError):
-    """Inputs decide structure, so that their numbers are needed to make a graph."""
-
-    def __init__(self, names: Sequence[str], reason: str) -> None:
-        super().__init__(reason)
-        self.names = tuple(names)
 
 
 class Source(Protocol):
@@ -271,6 +263,8 @@ class Translator:
         what = f"{call.where}: its input {index} decides structure"
         if len(names) == len(roots) and names:
             return StructureNeeded(names, f"{what}, and follows from {', '.join(names)}")
+        if unknown.because is not None:
+            return unknown.because
         return NotSupported(f"{what} and is only found while running, which is not supported here")
 
     def _function(self, function: FunctionProto, call: Call) -> list[AnyValue | None]:
