@@ -136,7 +136,7 @@ class Signature:
         """Arguments by name, in the order of the inputs; InvalidArgument for those that are missing
         or too many."""
         if len(arrays) == 1 and isinstance(arrays[0], Mapping):
-            arrays, named = (), {**arrays[0], **named}
+            arrays, named = [], {**arrays[0], **named}
         names = self.inputs.names
         if len(arrays) > len(names):
             raise InvalidArgument(

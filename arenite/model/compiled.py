@@ -211,7 +211,7 @@ class CompiledModel(Closing):
         if not named and len(arrays) == len(self._names) and not isinstance(arrays[0], dict):
             return arrays
         if len(arrays) == 1 and not named and isinstance(arrays[0], dict):
-            arrays, named = (), arrays[0]
+            arrays, named = [], arrays[0]
         if arrays or len(named) != len(self._names):
             return None
         return [named.get(name) for name in self._names]

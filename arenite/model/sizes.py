@@ -68,7 +68,7 @@ class SizeNames:
         if given in known:
             return given
         other = self._by_given.get(given)
-        if other in known:
+        if other is not None and other in known:
             return other
         names = ", ".join(sorted(known)) or "none: all are fixed"
         raise InvalidArgument(f"there is no size {given!r} to be said; there are {names}")
