@@ -33,6 +33,7 @@ from arenite.runtime.executable import Executable
 from arenite.tensor.variants import MAX_VARIANTS, Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
     from arenite.memory import MemoryPlan
     from arenite.program.cached_kernel import Kernels
     from arenite.runtime.profile import Profile
@@ -56,6 +57,7 @@ class Source:
     bounds: Mapping[str, tuple[int, int]]  # of sizes, by the caller
     options: Options
     threads: int | None
+    on_progress: OnProgress | None = None  # hears of kernels that are compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +378,13 @@ class CompiledModel(Closing):
             )
             if not is_bounded and not is_cut(made.graph):
                 options = replace(options, memory=None)  # each call is checked
-            executable = compile_program(made.graph, options, threads=self._source.threads)
+            tell = self._source.on_progress
+            executable = compile_program(
+                made.graph,
+                options,
+                threads=self._source.threads,
+                on_progress=None if tell is None else lambda k, n: tell("compiling", k, n),
+            )
         outputs = {name: _template(value) for name, value in made.outputs.items()}
         # One in segments is called and looked at in the same way.
         return Variant(values, cast("Executable", executable), outputs)

@@ -9,7 +9,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from arenite.errors import AreniteError, InvalidArgument, InvalidFile
+from arenite.errors import AreniteError, InvalidArgument
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
@@ -23,6 +23,7 @@ from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
 from arenite.program.options import Options, parse_nbytes
 
 if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
     from arenite.memory import MemoryPlan
 
 
@@ -72,13 +73,7 @@ class Model:
         return type_of(one.type, f"{self.file.path}: input {quoted(one.name)}")
 
     def _output_type(self, one: Any) -> ValueType:
-        where = f"{self.file.path}: output {quoted(one.name)}"
-        try:
-            return type_of(one.type, where)
-        except InvalidFile:
-            if one.type.WhichOneof("value") is None:  # which the standard leaves to who runs it
-                raise
-            raise
+        return type_of(one.type, f"{self.file.path}: output {quoted(one.name)}")
 
     @property
     def path(self) -> str:
@@ -153,6 +148,7 @@ class Model:
         plan: str = "memory",
         device: str = "cpu",
         values: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
         **sizes: GivenSize,
     ) -> CompiledModel:
         """Compile; what comes back is called with arrays.
@@ -161,7 +157,8 @@ class Model:
         bound memory is planned. One that is not given may be anything; memory is what the largest
         so far needs. `memory` is the most bytes it may take in all, and is honoured or refused with
         DoesNotFit before anything runs. `values` has inputs that decide structure, which are
-        otherwise compiled for when a call brings them.
+        otherwise compiled for when a call brings them. `on_progress(what, done, total)` hears of
+        long work.
         """
         if threads is not None and (type(threads) is not int or threads < 1):
             raise InvalidArgument(f"threads is a whole number from 1, not {threads!r}")
@@ -170,12 +167,15 @@ class Model:
             _ = self.inputs[name]
         options = Options(parse_nbytes(memory), plan, device=device)
         signature = Signature(self.inputs, self._names, bounds)
-        source = Source(self.file, signature, bounds, options, threads)
+        source = Source(self.file, signature, bounds, options, threads, on_progress)
         return CompiledModel(source, values or {})
 
+    def size_name(self, given: str) -> str:
+        """The name of a size as `sizes` has it; the file's own is taken too."""
+        return self._names.find(given, self.sizes)
+
     def _bounds(self, sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        known = self.sizes
-        return {self._names.find(name, known): bounds_of(name, one) for name, one in sizes.items()}
+        return {self.size_name(name): bounds_of(name, one) for name, one in sizes.items()}
 
     def _structure(self, to_be: str) -> Structure:
         usual = Signature(self.inputs, self._names, {}).usual

@@ -23,7 +23,7 @@ GivenSize: TypeAlias = "int | str | tuple[int, int]"
 
 _RANGE = re.compile(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?")
 #: Names that mean something else in calls of `plan` and `compile`.
-_TAKEN = frozenset({"self", "memory", "threads", "plan", "device", "values"})
+_TAKEN = frozenset({"self", "memory", "threads", "plan", "device", "values", "on_progress"})
 #: The largest a size may be, of which nothing is said: bits of all such sizes together, by how many
 #: there are, and of one.
 _BITS_TOGETHER = {1: 16, 2: 24, 3: 33}
