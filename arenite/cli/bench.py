@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,6 +24,7 @@ from arenite.cli import language, manner, onnx
 from arenite.cli.options import ModelName, Threads
 from arenite.cli.run import Inputs, Seed, readable_seconds
 from arenite.errors import InvalidArgument, NotSupported, RunFailed
+from arenite.program.closing import Closing
 
 if TYPE_CHECKING:
     from arenite.model import CompiledModel
@@ -113,13 +115,17 @@ def bench(
     sizes = onnx.sizes_of(dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
     program, _ = onnx.compiled(opened, title, memory=memory, threads=threads, sizes=sizes)
-    with program, tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        stack.enter_context(program)
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         outputs = program(given)
         ours = _Side("arenite", [])
         sides = [ours]
         peer = None
         if against is not None:
             peer = _Peer(opened.path, given, Path(folder), program.threads, python)
+            stack.enter_context(peer)
+            peer.wait()
             sides.append(_Side(f"{against} {peer.version}", []))
         with language.showing_steps(title) as on_progress:
             for k in range(turns):
@@ -129,7 +135,7 @@ def bench(
                 if peer is not None:
                     sides[1].turns.append(peer.turn(seconds))
         difference = None if peer is None else peer.difference(outputs)
-    _print(title, opened.path, program, sides, difference, json)
+    _print(title, opened.path, sides, difference, json)
     return manner.EXIT_DONE
 
 
@@ -146,7 +152,6 @@ def _turn(program: CompiledModel, given: dict[str, Any], seconds: float) -> list
 def _print(
     title: str,
     path: str,
-    program: CompiledModel,
     sides: list[_Side],
     difference: float | None,
     json: bool,
@@ -181,7 +186,7 @@ def _print(
         )  # fmt: skip
 
 
-class _Peer:
+class _Peer(Closing):
     """ONNX Runtime in a process of its own."""
 
     def __init__(
@@ -200,13 +205,23 @@ class _Peer:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._executable = executable
+        self.version = ""
+
+    def wait(self) -> None:
+        """Until it is ready; NotSupported where it is not there."""
         answer = self._answer()
         if "missing" in answer:
             raise NotSupported(
-                f"{executable} has no onnxruntime ({answer['missing']}): install it, or name a "
+                f"{self._executable} has no onnxruntime ({answer['missing']}): install it, or name a "
                 "Python that has it with --python"
             )
-        self.version: str = answer["version"]
+        self.version = answer["version"]
+
+    def close(self) -> None:
+        """Its process ends."""
+        self._process.kill()
+        self._process.communicate()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -227,8 +242,7 @@ class _Peer:
         return found
 
     def difference(self, outputs: dict[str, Any]) -> float | None:
-        """The largest between its outputs and others; its process ends."""
-        self._process.communicate()
+        """The largest between its outputs and others."""
         most = None
         with np.load(self._outputs) as theirs:
             for name in theirs.files:

@@ -8,8 +8,8 @@ expected and what was given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -48,6 +48,7 @@ class Structure:
     """What the inputs of a call are, but for the numbers in them."""
 
     parts: tuple[tuple[str, Part], ...]
+    is_usual: bool = field(default=False, compare=False)  # each input that is needed is a tensor
 
     @cached_property
     def key(self) -> str:
@@ -58,15 +59,10 @@ class Structure:
     def leaves(self) -> list[Leaf]:
         return [leaf for _, part in self.parts for leaf in _leaves(part)]
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether each input is a tensor."""
-        return all(isinstance(part, Leaf) for _, part in self.parts)
-
-    @cached_property
-    def sizes(self) -> list[str]:
-        """Names of the sizes that come with a call."""
-        found = (one for leaf in self.leaves for one in leaf.type.shape or ())
+    def sizes(self, known: Collection[str] = ()) -> list[str]:
+        """Names of the sizes that come with a call, but for those of leaves that are known."""
+        leaves = (leaf for leaf in self.leaves if leaf.path not in known)
+        found = (one for leaf in leaves for one in leaf.type.shape or ())
         return list(dict.fromkeys(one for one in found if isinstance(one, str)))
 
     def given(self, form: Form, known: Mapping[str, Array]) -> dict[str, Given]:
@@ -130,7 +126,7 @@ class Signature:
             if one.tensor is None or one.tensor.shape is None:
                 return None
             parts.append((one.name, Leaf(one.name, one.tensor)))
-        return Structure(tuple(parts))
+        return Structure(tuple(parts), is_usual=True)
 
     def by_name(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name, in the order of the inputs; InvalidArgument for those that are missing

@@ -90,7 +90,7 @@ class Request:
 
     def __repr__(self) -> str:
         parts = [str(self.form), repr(self.known)]
-        if not self.structure.is_plain:
+        if not self.structure.is_usual:
             parts.append(self.structure.key)
         return "; ".join(part for part in parts if part) or "as the file has it"
 
@@ -188,7 +188,7 @@ class CompiledModel(Closing):
         }
         while True:
             try:
-                if not self._forms(structure, Known(known)) and not structure.sizes:
+                if not self._forms(structure, Known(known)) and not structure.sizes(known):
                     self._cache.obtain((Request(structure, Form(), Known(known)),))
                 break
             except StructureNeeded as needed:
@@ -229,7 +229,7 @@ class CompiledModel(Closing):
             }
         variant.count_call()
         self._quick = None
-        is_whole = call.structure is self._signature.usual and len(call.arrays) == len(self._names)
+        is_whole = call.structure.is_usual and len(call.arrays) == len(self._names)
         if is_whole and not self._has_strings:
             self._quick = Quick.of(variant, call)
         return outputs
@@ -278,8 +278,8 @@ class CompiledModel(Closing):
     def _variant(self, call: Call, known: Known) -> Variant:
         """The program for a call: that of a form that was compiled, of one that is found for its
         sizes, or of its sizes as numbers."""
-        structure, sizes = call.structure, call.sizes
-        fixed = self._source.bounds
+        structure, fixed = call.structure, self._source.bounds
+        sizes = {name: call.sizes[name] for name in structure.sizes(known.arrays)}
         for form in self._forms(structure, known):
             for one in dict.fromkeys((form, form.wide_enough(sizes, fixed))):
                 variant = self._of_form(structure, one, known, sizes)
@@ -287,7 +287,7 @@ class CompiledModel(Closing):
                     return variant
         numbers = Request(structure, Form.of_numbers(sizes), known)
         if sizes and all(sizes.values()) and not self._cache.has((numbers,)):
-            wide = Form.of_bounds(structure.sizes, fixed).wide_enough(sizes, fixed)
+            wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
             found = FormSearch(self._file, structure, known.arrays).for_sizes(wide, sizes)
             if found is not None and found[0].is_open:
                 self._translated = {repr(Request(structure, found[0], known)): found[1]}
@@ -322,12 +322,12 @@ class CompiledModel(Closing):
 
     def _general(self, structure: Structure, known: Known) -> Form | None:
         """The form that holds for all calls, compiled."""
-        if not structure.sizes:
+        names, fixed = structure.sizes(known.arrays), self._source.bounds
+        if not names:
             return None
-        fixed = self._source.bounds
         search = FormSearch(self._file, structure, known.arrays)
         for tier in range(N_TIERS):
-            found = search.general(Form.of_bounds(structure.sizes, fixed, tier))
+            found = search.general(Form.of_bounds(names, fixed, tier))
             if found is None:
                 break
             request = Request(structure, found[0], known)
@@ -339,9 +339,9 @@ class CompiledModel(Closing):
                 raise
             except AreniteError as error:
                 _log.info("no program for %s: %s", found[0], error)
-        if self._memory is not None and all(name in fixed for name in structure.sizes):
+        if self._memory is not None and all(name in fixed for name in names):
             # Each call is compiled for by itself; what can't fit is refused now.
-            largest = Form.of_numbers(Form.of_bounds(structure.sizes, fixed).largest())
+            largest = Form.of_numbers(Form.of_bounds(names, fixed).largest())
             made = Translator(self._file).translate(structure.given(largest, known.arrays))
             plan_graph(made.graph, self._source.options)
         return None

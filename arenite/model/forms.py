@@ -89,19 +89,32 @@ class FormSearch:
             yield form.changed({root: Size("", 1, number, number)})
 
     def _equal(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
-        """Two sizes are one: first those of the same axis, and only such as are equal."""
+        """Sizes are one: those of an axis, of each axis, any two; and only such as are equal."""
         values = None if sizes is None else form.values(sizes)
-        axes: dict[str, set[int]] = {}
+        axes: dict[int, list[str]] = {}
         for leaf in self._structure.leaves:
             for axis, name in enumerate(leaf.type.shape or ()):
-                axes.setdefault(str(name), set()).add(axis)
-        pairs = []
-        for a, b in combinations(form.roots, 2):
+                if name in form.roots and name not in axes.setdefault(axis, []):
+                    axes[axis].append(str(name))
+
+        def are_equal(a: str, b: str) -> bool:
             one, other = form.variable(a), form.variable(b)
             is_so = values is None or values[one.name] == values[other.name]
-            if one.factor == other.factor and is_so:
-                pairs.append((not axes.get(a, set()) & axes.get(b, set()), a, b))
-        for _, a, b in sorted(pairs, key=lambda pair: pair[0])[:MAX_PAIRS]:
+            return one.factor == other.factor and is_so
+
+        joined = form
+        for roots in axes.values():
+            found = [root for root in roots if root in joined.roots]
+            others = [root for root in found[1:] if are_equal(found[0], root)]
+            one = form
+            for other in others:
+                one, joined = one.equal(found[0], other), joined.equal(found[0], other)
+            if others:
+                yield one
+        if joined != form:
+            yield joined
+        pairs = [pair for pair in combinations(form.roots, 2) if are_equal(*pair)]
+        for a, b in pairs[:MAX_PAIRS]:
             yield form.equal(a, b)
 
 

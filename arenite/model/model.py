@@ -127,7 +127,8 @@ class Model:
         structure = self._structure("planned")
         known = self._known(structure, values or {})
         options = Options(parse_nbytes(memory), plan, device=device)
-        asked = Form.of_bounds(structure.sizes, dict.fromkeys(structure.sizes, (1, 1)) | bounds)
+        names = structure.sizes(known)
+        asked = Form.of_bounds(names, dict.fromkeys(names, (1, 1)) | bounds)
         forms = [asked, Form.of_numbers(asked.largest())] if asked.is_open else [asked]
         for form in forms:
             try:

@@ -28,8 +28,11 @@ class InvalidGraph(errors.InvalidFile):
     """A model that breaks a rule of ONNX."""
 
 
-class NotImplemented(errors.NotSupported):  # noqa: A001 - ONNX Runtime's word
+class Refused(errors.NotSupported):
     """A model that can't be run here, with the reason."""
+
+
+NotImplemented = Refused  # noqa: A001 - ONNX Runtime's word
 
 
 class RuntimeException(errors.RunFailed):
@@ -65,7 +68,7 @@ def translated() -> Iterator[None]:
         kind = InvalidProtobuf if "no ONNX file" in str(error) else InvalidGraph
         raise kind(str(error)) from error
     except (errors.NotSupported, errors.NotCompiled) as error:
-        raise NotImplementedError(str(error)) from error
+        raise Refused(str(error)) from error
     except (
         errors.BoundsError,
         errors.InvalidArgument,
