@@ -213,8 +213,8 @@ class _Peer(Closing):
         answer = self._answer()
         if "missing" in answer:
             raise NotSupported(
-                f"{self._executable} has no onnxruntime ({answer['missing']}): install it, or name a "
-                "Python that has it with --python"
+                f"{self._executable} has no onnxruntime ({answer['missing']}): install it, or name "
+                "a Python that has it with --python"
             )
         self.version = answer["version"]
 

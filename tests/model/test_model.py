@@ -69,7 +69,8 @@ def test_sizes_have_names_that_python_takes(shape: list[Any], names: tuple[str, 
     proto = made([node("Add", "x x", "y")], [tensor("x", shape)], [tensor("y", shape)])
     model = model_of(proto)
     assert model.sizes == names
-    with model.compile(**dict[str, Any].fromkeys(names, 3)) as program:
+    given: dict[str, Any] = dict.fromkeys(names, 3)
+    with model.compile(**given) as program:
         check(proto, {"x": weights(3, 3)}, program)
 
 

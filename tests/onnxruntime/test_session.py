@@ -88,7 +88,7 @@ def test_metadata_is_the_files(session: ort.InferenceSession) -> None:
 @pytest.mark.usefixtures("untold")
 def test_providers_are_the_truth() -> None:
     data = network().SerializeToString()
-    cuda = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
+    cuda: list[Any] = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
     with pytest.warns(UserWarning, match="'CUDAExecutionProvider' is not in available provider"):
         found = ort.InferenceSession(data, providers=cuda)
     assert found.get_providers() == ort.get_available_providers() == ["CPUExecutionProvider"]

@@ -19,7 +19,8 @@ from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.attributes import attributes
-from arenite.frontends.onnx.call import Call, StructureNeeded, Unknown
+from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
