@@ -51,6 +51,7 @@ class Interface(Sequence[ValueInfo]):
 
     @property
     def names(self) -> list[str]:
+        """In order."""
         return list(self._by_name)
 
     def __len__(self) -> int:

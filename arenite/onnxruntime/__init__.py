@@ -12,7 +12,7 @@ ignored; what would change results or be missed is refused, and what is not know
 from __future__ import annotations
 
 from arenite import __version__ as _arenite_version
-from arenite.onnxruntime import capi
+from arenite.onnxruntime import capi as capi
 from arenite.onnxruntime.environment import (
     disable_telemetry_events,
     enable_telemetry_events,
@@ -47,7 +47,6 @@ __all__ = [
     "OrtValue",
     "RunOptions",
     "SessionOptions",
-    "capi",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",

@@ -42,10 +42,12 @@ class OrtDevice:
 
     @staticmethod
     def cpu() -> int:
+        """The number of the CPU among kinds of devices."""
         return 0
 
     @staticmethod
     def default_memory() -> int:
+        """The number of usual memory."""
         return 0
 
     @staticmethod
@@ -117,9 +119,11 @@ class OrtValue:
         return self._value
 
     def shape(self) -> list[int]:
+        """Of the tensor."""
         return list(self.numpy().shape)
 
     def data_type(self) -> str:
+        """As ONNX Runtime writes it: tensor(float)."""
         if isinstance(self._value, list):
             inner = OrtValue(self._value[0]).data_type() if self._value else "tensor(float)"
             return f"seq({inner})"
@@ -133,24 +137,31 @@ class OrtValue:
         return 8 if array.dtype.kind in "OUS" else NUMBERS[held_dtype(array.dtype).name]
 
     def tensor_size_in_bytes(self) -> int:
+        """Of all elements."""
         return self.numpy().nbytes
 
     def data_ptr(self) -> int:
+        """Where the bytes begin."""
         return int(self.numpy().ctypes.data)
 
     def device_name(self) -> str:
+        """Always "cpu"."""
         return "cpu"
 
     def has_value(self) -> bool:
+        """Whether it holds something: an optional may not."""
         return self._value is not None
 
     def is_tensor(self) -> bool:
+        """Whether it is one array."""
         return isinstance(self._value, np.ndarray)
 
     def is_tensor_sequence(self) -> bool:
+        """Whether it is a list of arrays."""
         return isinstance(self._value, list)
 
     def is_sparse_tensor(self) -> bool:
+        """Never: there are none."""
         return False
 
     def update_inplace(self, np_arr: Array) -> None:
@@ -174,9 +185,11 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
+        """An array is an input of the next runs."""
         self._inputs[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """A value is an input of the next runs."""
         self._inputs[name] = ortvalue.content
 
     def bind_output(self, name: str, device_type: str = "cpu", *more: Any, **options: Any) -> None:
@@ -187,12 +200,15 @@ class IOBinding:
         self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """An output is written over a value."""
         self._outputs[name] = ortvalue
 
     def clear_binding_inputs(self) -> None:
+        """Let go of all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
+        """Let go of all outputs."""
         self._outputs.clear()
         self._results = []
 
@@ -214,7 +230,9 @@ class IOBinding:
             self._results.append(OrtValue(result) if target is None else target)
 
     def get_outputs(self) -> list[OrtValue]:
+        """Those of the last run."""
         return list(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
+        """Those of the last run, as arrays."""
         return [one.content for one in self._results]
