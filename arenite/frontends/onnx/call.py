@@ -157,6 +157,11 @@ class Call:
         graph: GraphProto = self.need_attr(name)
         return graph
 
+    @property
+    def has_graphs(self) -> bool:
+        """Whether an attribute is a graph, which may use values that are no inputs of the node."""
+        return any(type(one).__name__ == "GraphProto" for one in self.attrs.values())
+
     def axis(self, given: int, ndim: int, what: str = "axis") -> int:
         """An axis, counted from the front."""
         if not -ndim <= given < max(ndim, 1):

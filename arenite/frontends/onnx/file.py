@@ -9,6 +9,8 @@ import numpy as np
 
 from arenite.device import Buffer, DiskAllocator
 from arenite.errors import InvalidFile, NotSupported
+from arenite.frontends.onnx.checks import all_nodes, check_text, domain_of
+from arenite.frontends.onnx.operators import since_version
 from arenite.frontends.onnx.tensors import Tensors
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType, type_of
 from arenite.frontends.onnx.values import Value
@@ -33,6 +35,7 @@ class OnnxFile:
         self.model: ModelProto = _parsed(path, scanned.structure)
         self._tensors = Tensors(path, file, scanned.places, scanned.key, folder)
         self.strings = self._tensors.strings
+        check_text(path, self.model)
         _check_versions(path, self.model)
         graph = self.model.graph
         stored = {one.name for one in graph.initializer}
@@ -84,6 +87,15 @@ def _parsed(path: str, structure: bytes) -> ModelProto:
     return model
 
 
+def _has_changed(model: ModelProto, version: int) -> bool:
+    """Whether an operator means something else since version 7."""
+    return any(
+        since_version(node.op_type, version) != since_version(node.op_type, OLDEST_VERSION)
+        for node in all_nodes(model.graph.node)
+        if domain_of(node.domain) == ""
+    )
+
+
 def _check_versions(path: str, model: ModelProto) -> None:
     from onnx.defs import onnx_opset_version
 
@@ -95,7 +107,7 @@ def _check_versions(path: str, model: ModelProto) -> None:
         if any(node.domain in ("", "ai.onnx") for node in model.graph.node):
             raise InvalidFile(f"{path} does not say which version of ONNX's operators it means")
         return
-    if version < OLDEST_VERSION:
+    if version < OLDEST_VERSION and _has_changed(model, version):
         raise NotSupported(
             f"{path} is of version {version} of ONNX's operators; they are read from version "
             f"{OLDEST_VERSION} on. onnx.version_converter may bring it there"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from arenite.frontends.onnx.values import Items, Maybe, Value
 from arenite.frontends.stored import quoted
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto
+    from onnx import AttributeProto, FunctionProto, SparseTensorProto
 
     from arenite.frontends.onnx.call import Call
     from arenite.frontends.onnx.translate import Source
@@ -30,6 +30,7 @@ MODULES = (
     "movement",
     "indexing",
     "quantised",
+    "quantised_contrib",
     "linear",
     "convolution",
     "pooling",
@@ -48,48 +49,11 @@ MODULES = (
     "contrib",
 )
 
-#: Unsupported operators that a message lists.
-MAX_LISTED = 40
-
 
 def load() -> None:
     """Have all handlers in the registry."""
     for name in MODULES:
         import_module(f"arenite.frontends.onnx.ops.{name}")
-
-
-def check_all_known(source: Source, versions: Mapping[str, int]) -> None:
-    """One NotSupported that lists every operator nobody handles, with node and version."""
-    from arenite.frontends.onnx.translate import versions_of
-
-    local = {("" if f.domain == "ai.onnx" else f.domain, f.name) for f in source.model.functions}
-    missing: dict[tuple[str, str, int], list[str]] = {}
-    bodies = [(list(source.model.graph.node), versions)]
-    bodies += [(list(f.node), versions_of(f.opset_import)) for f in source.model.functions]
-    for nodes, known in bodies:
-        for node in _all_nodes(nodes):
-            domain = "" if node.domain == "ai.onnx" else node.domain
-            version = known.get(domain, 1)
-            if (domain, node.op_type) in local or is_known(domain, node.op_type, version):
-                continue
-            label = node.name or next((name for name in node.output if name), "")
-            missing.setdefault((domain, node.op_type, version), []).append(label)
-    if missing:
-        raise NotSupported(f"{source.path} has operators that are not supported: {listed(missing)}")
-
-
-def listed(missing: Mapping[tuple[str, str, int], list[str]]) -> str:
-    """Operators with a node each, for a message."""
-    rows = []
-    for (domain, op, version), labels in sorted(missing.items()):
-        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        rows.append(
-            f"{quoted(op)} of {domain or 'ai.onnx'} {version} (node {quoted(labels[0])}{more})"
-        )
-    kept = rows[:MAX_LISTED]
-    if len(rows) > MAX_LISTED:
-        kept.append(f"{len(rows) - MAX_LISTED} more")
-    return "; ".join(kept)
 
 
 def is_known(domain: str, op: str, version: int) -> bool:
@@ -98,6 +62,12 @@ def is_known(domain: str, op: str, version: int) -> bool:
         return True
     schema = _schema(domain, op, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def since_version(op: str, version: int) -> int | None:
+    """Since when an operator of the default domain means what it does in a version."""
+    schema = _schema("", op, version)
+    return None if schema is None else int(schema.since_version)
 
 
 def _schema(domain: str, op: str, version: int) -> Any:
@@ -109,18 +79,6 @@ def _schema(domain: str, op: str, version: int) -> Any:
         return onnx.defs.get_schema(op, version, domain)
     except onnx.defs.SchemaError:
         return None
-
-
-def _all_nodes(nodes: list[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, and those of the graphs in their attributes."""
-    pending = list(nodes)
-    while pending:
-        node = pending.pop()
-        yield node
-        for one in node.attribute:
-            graphs: list[GraphProto] = [one.g] if one.HasField("g") else []
-            for graph in (*graphs, *one.graphs):
-                pending += graph.node
 
 
 def defining_function(call: Call) -> FunctionProto:

@@ -62,6 +62,8 @@ class Tensors:
         if proto.HasField("segment"):
             raise InvalidFile(f"{where} is in segments, which no version of ONNX reads")
         entries = {one.key: one.value for one in proto.external_data}
+        if not all(isinstance(one, str) for one in (proto.name, *entries, *entries.values())):
+            raise InvalidFile(f"{where} has a name or a place that is no text")
         if self._key in entries:
             return self._placed(where, proto, dtype, shape, entries[self._key])
         if proto.data_location == _EXTERNAL:

@@ -21,6 +21,13 @@ from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.attributes import attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
+from arenite.frontends.onnx.checks import (
+    MAX_NODES,
+    check,
+    domain_of,
+    functions_of,
+    versions_of,
+)
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
@@ -34,8 +41,6 @@ if TYPE_CHECKING:
 
 #: Graphs in graphs, and functions in functions.
 MAX_DEPTH = 32
-#: Nodes that functions may become in all.
-MAX_NODES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class Translator:
         operators.load()
         self.source = source
         self.origins = Origins()
-        self.functions = _functions(source.model)
+        self.functions = functions_of(source)
         self._versions = versions_of(source.model.opset_import)
         self._scopes: list[Scope] = []
         #: Nodes that were met so far, of functions and subgraphs too.
@@ -118,7 +123,7 @@ class Translator:
     def translate(self, given: Mapping[str, Given]) -> Translated:
         """The whole model."""
         proto = self.source.model.graph
-        operators.check_all_known(self.source, self._versions)
+        check(self.source, self.functions)
         inputs: list[Node] = []
         values: dict[str, AnyValue | None] = {}
         for name, one in given.items():
@@ -200,7 +205,7 @@ class Translator:
 
     def _node(self, proto: NodeProto) -> None:
         scope = self.scope
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = domain_of(proto.domain)
         label = proto.name or next((name for name in proto.output if name), "")
         inputs = [self._input(proto, label, name) for name in proto.input]
         attrs = attributes(proto, scope.attrs, self.source)
@@ -252,7 +257,8 @@ class Translator:
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)
         outputs = [made] if isinstance(made, Node | Value | Items | Maybe | None) else list(made)
-        is_pure = (call.domain, call.op) not in IMPURE
+        # What stands in a graph of the node may use any name around it.
+        is_pure = (call.domain, call.op) not in IMPURE and not call.has_graphs
         is_constant = is_pure and all(_is_constant(one) for one in call.inputs if one is not None)
         return [_value(one, is_constant) for one in outputs]
 
@@ -283,11 +289,6 @@ class Translator:
             return [self._output(name, f"an output of {call.op}") for name in wanted]
 
 
-def versions_of(imports: Sequence[Any]) -> dict[str, int]:
-    """Versions of operator sets by domain."""
-    return {("" if one.domain == "ai.onnx" else one.domain): one.version for one in imports}
-
-
 def type_kept(error: AreniteError, message: str) -> AreniteError:
     """An error of the same class that says more, or the nearest that can be made of a message."""
     kind = type(error)
@@ -295,13 +296,6 @@ def type_kept(error: AreniteError, message: str) -> AreniteError:
         return kind(message)
     except TypeError:
         return InvalidFile(message)
-
-
-def _functions(model: ModelProto) -> dict[tuple[str, str, str], FunctionProto]:
-    return {
-        ("" if one.domain == "ai.onnx" else one.domain, one.name, one.overload): one
-        for one in model.functions
-    }
 
 
 def _argument(name: str, given: Given, inputs: list[Node]) -> AnyValue | None:

@@ -121,5 +121,7 @@ def _size(dim: object, where: str) -> int | str | None:
         if value < 0:
             return None  # some exporters write -1 for "any"
         return value
-    name: str = dim.dim_param if kind == "dim_param" else ""  # type: ignore[attr-defined]
+    name: str | bytes = dim.dim_param if kind == "dim_param" else ""  # type: ignore[attr-defined]
+    if isinstance(name, bytes):
+        raise InvalidFile(f"{where}: the name of a size is no text")
     return name or None

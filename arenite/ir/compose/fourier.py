@@ -1,7 +1,7 @@
 """Discrete Fourier transforms, as products with matrices of roots of unity.
 
-A complex number is two nodes. Long transforms whose length has factors are made of short ones; those
-of a long prime length are a convolution, done by transforms of another length.
+A complex number is two nodes. Long transforms whose length has factors are made of short ones;
+those of a long prime length are a convolution, done by transforms of another length.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from arenite.dtype import DType
+from arenite.errors import NotSupported
 from arenite.ir.compose.basic import (
     add,
     along,
@@ -42,17 +43,20 @@ Complex: TypeAlias = tuple[Node, Node | None]
 
 #: Lengths up to this are one product.
 MAX_DIRECT = 128
+#: And up to this, made of shorter ones.
+MAX_LENGTH = 1 << 22
 #: Of real numbers of which half the result is wanted, which one product does well.
 MAX_DIRECT_REAL = 1024
 
 
 def transform(x: Complex, inverse: bool = False) -> tuple[Node, Node]:
     """Along the last axis; the inverse is not divided by the length."""
-    re, im = x
-    n = re.shape[-1]
+    n = x[0].shape[-1]
     sign = 1 if inverse else -1
     if not isinstance(n, int) or n <= MAX_DIRECT:
         return _direct(x, n, n, sign)
+    if n > MAX_LENGTH:
+        raise NotSupported(f"a Fourier transform of {n} numbers; at most {MAX_LENGTH} are done")
     a = _factor(n)
     if a == 1:
         return _chirped(x, n, sign)
@@ -187,4 +191,3 @@ def _chirped(x: Complex, n: int, sign: int) -> tuple[Node, Node]:
     folded = transform(product, inverse=True)
     re, im = (slice_axis(part, last, 0, n) for part in folded)
     return _times((re, im), chirp)
-

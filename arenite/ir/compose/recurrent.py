@@ -69,8 +69,8 @@ def lstm(
 ) -> tuple[Node, Node, Node]:
     """(all h stacked over time, the last h, the last c).
 
-    `functions` are those of the gates, of the new cell and of the output; `limit` bounds what they
-    are given. With `coupled` the forget gate is 1 - i.
+    `functions` are those of the gates, of the new cell and of the output; `limit` bounds what the
+    first two are given. With `coupled` the forget gate is 1 - i.
     """
     width = _width("lstm", x, w, r, 4)
     _need("lstm", "the bias", bias, (4 * width,), x)
@@ -78,7 +78,8 @@ def lstm(
     state = (x.shape[1], width)
     initial = [_initial("lstm", "h", hidden, state, x), _initial("lstm", "c", cell, state, x)]
     inputs = _projected(x, w, bias)
-    of_gate, of_cell, of_output = (_limited(function, limit) for function in functions)
+    *inner, of_output = functions
+    of_gate, of_cell = (_limited(function, limit) for function in inner)
 
     def step(given: Node, h: Node, c: Node) -> tuple[Node, Node]:
         summed = add(given, _product(h, r))

@@ -159,5 +159,3 @@ def _corners(
         weight = mul(*(rests[k] if up else sub(1.0, rests[k]) for k, up in enumerate(is_high)))
         terms.append(mul(value, where(outside, 0.0, cast(weight, x.dtype))))
     return terms
-
-

@@ -76,7 +76,7 @@ def sample(
         high = sub(count, 1.0 if align_corners else 0.5)
         if mode == "nearest":
             at = unary("round", at)
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # whose weights go on behind the border
             at = clip(at, 0.0, sub(count, 1.0))
         elif padding == "reflection":
             at = reflected(at, low, high)
@@ -112,9 +112,7 @@ def _taps(t: Node, mode: str) -> list[tuple[int, Node | None]]:
     return list(zip((-1, 0, 1, 2), cubic_weights(t), strict=True))
 
 
-def _element(
-    at: Node, size: Dim, padding: str, low: float, high: Node
-) -> tuple[Node, Node | None]:
+def _element(at: Node, size: Dim, padding: str, low: float, high: Node) -> tuple[Node, Node | None]:
     """The place of an element, and whether it is one."""
     last = sub(size_like(size, at), 1.0)
     inside = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product as places
 
 from arenite.frontends.onnx.call import Call
@@ -27,10 +28,15 @@ from arenite.ir.compose.basic import (
     mul,
     pad,
     reshape,
+    size_like,
     slice_all,
     slice_axis,
+    sub,
 )
 from arenite.ir.compose.sampling import linear_sample
+
+#: Elements of a block of Col2Im, each of which is a piece of the graph.
+MAX_TAPS = 1024
 
 
 def _kernel(call: Call, w: Node) -> tuple[Dim, ...]:
@@ -134,6 +140,8 @@ def col2im(call: Call) -> Result:
     n = len(block)
     strides, dilations = per_axis(call, "strides", n, 1), per_axis(call, "dilations", n, 1)
     pads = pads_of(call, n)
+    if any(one < 1 for one in block) or math.prod(block) > MAX_TAPS:
+        call.refuse(f"blocks of {block}; at most {MAX_TAPS} elements in one are put together")
     if x.ndim != 3 or len(image) != n or x.shape[1] % product(block) != 0:
         call.fail(f"blocks of {block} for an image of {image} do not fit shape {x.shape}")
     reach = Windows(tuple(block), strides, dilations, ()).reach
@@ -192,7 +200,7 @@ def deform_conv(call: Call) -> Result:
         at = slice_axis(offsets, 2 + n, k, k + 1)
         at = reshape(at, (batch, sets, *kernel, 1, *counts))
         start = mul(iota(counts[k], x.dtype), float(windows.strides[k]))
-        start = add(start, -float(windows.padding[k][0]))
+        start = sub(start, size_like(windows.padding[k][0], start))
         tap = mul(iota(kernel[k], x.dtype), float(windows.dilations[k]))
         fixed = add(along(tap, 2 + k, rank), along(start, 3 + n + k, rank))
         positions.append(reshape(add(at, fixed), (batch * sets, product((*kernel, *counts)))))
@@ -207,4 +215,6 @@ def deform_conv(call: Call) -> Result:
     rows = reshape(w, (1, groups, w.shape[0] // groups, depth))
     result = make("matmul", rows, columns, transpose_a=False, transpose_b=False)
     result = reshape(cast(result, x.dtype), (batch, w.shape[0], *counts))
-    return result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
+    return (
+        result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
+    )

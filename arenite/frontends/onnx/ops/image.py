@@ -11,7 +11,7 @@ from arenite.dtype import BY_NAME, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Node, constant, make, product
+from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose import roi
 from arenite.ir.compose.basic import (
     add,
@@ -184,14 +184,14 @@ def affine_grid(call: Call) -> Result:
         steps = iota(sizes[k], wide.dtype)
         size = size_like(sizes[k], steps)
         if corners:
-            away = make("maximum", sub(size, 1.0), cast(constant(np.float32(1.0)), wide.dtype))
+            away = make("maximum", sub(size, 1.0), full((), 1.0, wide.dtype))
             at = sub(div(mul(steps, 2.0), away), 1.0)
         else:
             at = sub(div(add(mul(steps, 2.0), 1.0), size), 1.0)
         shape: list[Dim] = [1] * n
         shape[k] = sizes[k]
         rows.append(broadcast_to(reshape(at, (*shape, 1)), (*sizes, 1)))
-    ones = broadcast_to(cast(constant(np.float32(1.0)), wide.dtype), (*sizes, 1))
+    ones = full((*sizes, 1), 1.0, wide.dtype)
     points = reshape(concat([*rows, ones], n), (1, product(sizes), n + 1))
     made = make("matmul", points, wide, transpose_a=False, transpose_b=True)
     return cast(reshape(made, (batch, *sizes, n)), theta.dtype)
@@ -233,7 +233,7 @@ def image_decoder(call: Call) -> Result:
         if form == "Grayscale":
             return Value.of_known(np.asarray(image.convert("L"), np.uint8)[..., None])
         pixels = np.asarray(image.convert("RGB"), np.uint8)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         call.fail(f"the image cannot be decoded: {error}")
     if form not in ("RGB", "BGR"):
         call.fail(f"pixel_format is {form!r}, not RGB, BGR or Grayscale")

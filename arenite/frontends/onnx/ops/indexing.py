@@ -54,7 +54,26 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 def gather(call: Call) -> Result:
     x = call.node(0)
     axis = call.axis(call.attr("axis", 0), x.ndim)
-    return make("gather", x, places(call, 1, x.shape[axis], axis), axis=axis)
+    size = x.shape[axis]
+    start = _start_of_run(call.value(1), size)
+    if start is None:
+        return make("gather", x, places(call, 1, size, axis), axis=axis)
+    shape = call.value(1).shape
+    taken = slice_axis(x, axis, start, start + product(shape))
+    return reshape(taken, (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
+
+
+def _start_of_run(indices: Value, size: Dim) -> Dim | None:
+    """Where places begin that are known to follow each other within an axis: a slice of it."""
+    if indices.ndim > 1 or indices.known is None:
+        return None
+    found = [int(one) for one in indices.known.reshape(-1)]
+    if not found or found != list(range(found[0], found[0] + len(found))):
+        return None
+    start, last = found[0], found[-1]
+    if start < 0:
+        return size + start if last < 0 and known_le(-start, size) else None
+    return start if known_le(last + 1, size) else None
 
 
 @operator("GatherElements", since=11)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from arenite.dtype import BY_NAME
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import TRAINING, Result, operator
@@ -84,7 +86,7 @@ def _number(node: Node, like: Node) -> Node:
     return cast(reshape(node, ()), like.dtype)
 
 
-def _in_order(made: list[tuple[Node, ...]]) -> tuple[Node, ...]:
+def _in_order(made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
     return tuple(one for kind in zip(*made, strict=True) for one in kind)
 
 

@@ -90,8 +90,8 @@ def layer_normalization(call: Call) -> Result:
     stash, eps = _stash(call, x), call.attr("epsilon", 1e-5)
     parameters = [one for one in (scale, bias) if one is not None]
     if call.n_outputs == 1 and all(one.shape == x.shape[axis:] for one in parameters):
-        made = neural.layer_norm(cast(x, stash), x.ndim - axis, *(
-            None if one is None else cast(one, stash) for one in (scale, bias)), eps)  # fmt: skip
+        shift = None if bias is None else cast(bias, stash)
+        made = neural.layer_norm(cast(x, stash), x.ndim - axis, cast(scale, stash), shift, eps)
         return cast(made, x.dtype)
     made, average, factor = _normalized(cast(x, stash), range(axis, x.ndim), eps)
     made = mul(made, _spread(call, scale, stash, x))
@@ -125,7 +125,8 @@ def group_normalization(call: Call) -> Result:
     x, scale, bias = (call.node(k) for k in range(3))
     wide = cast(x, _stash(call, x))
     groups, eps = call.need_attr("num_groups"), call.attr("epsilon", 1e-5)
-    made = neural.group_norm(wide, groups, *(cast(p, wide.dtype) for p in (scale, bias)), eps)
+    factor, shift = (cast(p, wide.dtype) for p in (scale, bias))
+    made = neural.group_norm(wide, groups, factor, shift, eps)
     return cast(made, x.dtype)
 
 
@@ -143,7 +144,8 @@ def group_normalization_18(call: Call) -> Result:
         for k in (1, 2)
     ]  # fmt: skip
     wide = computing(x)
-    made = neural.group_norm(wide, groups, *(cast(p, wide.dtype) for p in rows), eps)
+    factor, shift = (cast(p, wide.dtype) for p in rows)
+    made = neural.group_norm(wide, groups, factor, shift, eps)
     return cast(made, x.dtype)
 
 

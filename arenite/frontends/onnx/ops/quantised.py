@@ -12,8 +12,9 @@ from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.casts import numbers
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.types import dtype_of
-from arenite.ir import Dim, Node, make
+from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose.basic import (
+    Operand,
     add,
     along,
     binary,
@@ -30,6 +31,7 @@ from arenite.ir.compose.basic import (
 from arenite.ir.compose.convolution import pairs
 from arenite.ir.compose.linear import matmul
 from arenite.ir.compose.reductions import reduce
+from arenite.ir.element import widened
 from arenite.ir.ops.define import INT32, INTEGER
 
 FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
@@ -44,14 +46,19 @@ def quantized(x: Node, zero: Node | None, dtype: DType, saturate: bool = True) -
         return numbers(x if zero is None else add(x, cast(zero, x.dtype)), dtype, saturate)
     whole = cast(unary("round", x), FLOAT32 if x.dtype.bits < 32 else x.dtype)
     if zero is not None:
-        whole = add(whole, cast(zero, whole.dtype))
+        whole = add(whole, _operand(zero, whole.dtype))
     return cast(whole, dtype)  # which keeps within the range
 
 
 def shifted(x: Node, zero: Node | None) -> Node:
     """Integers less their zero point."""
     wide = cast(x, INT32)
-    return wide if zero is None else sub(wide, cast(zero, INT32))
+    return wide if zero is None else sub(wide, _operand(zero, INT32))
+
+
+def _operand(zero: Node, dtype: DType) -> Operand:
+    """A zero point in another type; one number as that."""
+    return zero.attr("value") if zero.op == "full" else cast(zero, dtype)
 
 
 def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
@@ -66,12 +73,17 @@ def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
 
 
 def zero_point(call: Call, index: int) -> Node | None:
-    """A zero point, unless it is known to be 0 everywhere."""
+    """A zero point, unless it is known to be 0 everywhere; one number that is known as that."""
     if not call.has(index):
         return None
     value = call.value(index)
     known = value.known
-    return None if known is not None and not known.astype("float32").any() else value.node
+    if known is None:
+        return value.node
+    wide = widened(known, value.dtype)
+    if not wide.any():
+        return None
+    return full((), wide.item(), value.dtype) if wide.size == 1 else value.node
 
 
 def _spread(call: Call, given: Node, x: Node) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arenite.frontends.onnx.call import Call
@@ -152,12 +152,10 @@ def _state(call: Call, number: int, index: int) -> Node | None:
     return _of_direction(state, index)
 
 
-def _stacked(call: Call, made: list[tuple[Node, ...]]) -> tuple[Node, ...]:
+def _stacked(call: Call, made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
     """Outputs of both directions: all h as [time, direction, batch, hidden], then last states."""
     outputs = concat([expand_dims(one[0], 1) for one in made], 1)
-    last = [
-        concat([expand_dims(one[k], 0) for one in made], 0) for k in range(1, len(made[0]))
-    ]
+    last = [concat([expand_dims(one[k], 0) for one in made], 0) for k in range(1, len(made[0]))]
     if call.attr("layout", 0):
         outputs = permute(outputs, (2, 0, 1, 3))
         last = [permute(one, (1, 0, 2)) for one in last]
@@ -244,4 +242,3 @@ def rnn(call: Call) -> Result:
         for one in _directions(call, 1, ["Tanh"])
     ]
     return _stacked(call, made)
-

@@ -59,15 +59,15 @@ def _dft(call: Call, given: int) -> Node:
     if bounds(n)[0] < 1:
         call.fail(f"a transform of length {n}")
     last = x.ndim - 2
-    re, im = (None if part is None else swap_axes(part, axis, last) for part in (re, im))
-    assert re is not None
+    re = swap_axes(re, axis, last)
+    im = None if im is None else swap_axes(im, axis, last)
     if inverse and onesided:
         if im is None:
             call.fail("the inverse of a one-sided transform is of complex numbers")
         parts: list[Node] = [fourier.real_inverse(re, im, n)]
     else:
-        re, im = (None if part is None else fourier.fitted(part, last, n) for part in (re, im))
-        assert re is not None
+        re = fourier.fitted(re, last, n)
+        im = None if im is None else fourier.fitted(im, last, n)
         parts = list(_transformed(call, re, im, inverse, onesided))
         if inverse:
             parts = [div(part, size_like(n, part)) for part in parts]
@@ -114,15 +114,13 @@ def stft(call: Call) -> Result:
         call.fail(f"frames of length {length}, {step} apart")
     if window is not None and window.shape != (length,):
         call.fail(f"a window of shape {window.shape} for frames of length {length}")
-    frames = []
-    for part in _parts(x):
-        if part is None:
-            frames.append(None)
-            continue
+
+    def framed(part: Node) -> Node:
         seen = make("window", part, axes=(1,), sizes=(length,), strides=(step,), dilations=(1,))
-        frames.append(seen if window is None else mul(seen, cast(window, seen.dtype)))
-    re, im = frames
-    assert re is not None
+        return seen if window is None else mul(seen, cast(window, seen.dtype))
+
+    re, im = _parts(x)
+    re, im = framed(re), None if im is None else framed(im)
     made = _transformed(call, re, im, False, bool(call.attr("onesided", 1)))
     return cast(concat([expand_dims(part, 3) for part in made], 3), x.dtype)
 

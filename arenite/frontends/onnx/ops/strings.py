@@ -9,13 +9,14 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.regex import Pattern
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Array, Value
 from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic
 from arenite.ir.element import numpy_dtype
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import INT64, broadcast
+from arenite.ir.ops.define import BOOL, INT64, broadcast
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import arange
 
@@ -205,3 +206,16 @@ def cast_from_string(call: Call, value: Value, dtype: DType) -> Node:
 
     made = on_host(read, [value.node], value.shape, dtype if dtype.has_numpy else FLOAT32)
     return made if dtype.has_numpy else basic.cast(made, dtype)
+
+
+@operator("RegexFullMatch", since=20)
+def regex_full_match(call: Call) -> Result:
+    value = _string(call, 0)
+    pattern = Pattern(call.need_attr("pattern"))
+    strings = call.translator.source.strings
+
+    def matched(places: Array) -> Array:
+        texts = strings.texts(places).reshape(-1).tolist()
+        return np.asarray([pattern.matches(one) for one in texts], bool).reshape(places.shape)
+
+    return on_host(matched, [value.node], value.shape, BOOL)
