@@ -115,7 +115,7 @@ def _numbers_of(weights: Node, inside: set[Node]) -> Node:
     is_nan, zero, value = weights.inputs
     if is_nan.op != "isnan" or is_nan.inputs[0] is not value or _number(zero) != 0:
         return weights
-    inside |= {weights, is_nan, zero}
+    inside |= {weights, is_nan}
     return _behind_casts(value, inside)
 
 
