@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from arenite.errors import AreniteError, InvalidArgument
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.call import StructureNeeded
+from arenite.frontends.onnx.checks import check, functions_of, versions_of
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import Translator, versions_of
+from arenite.frontends.onnx.translate import Translator
 from arenite.frontends.onnx.types import ValueType, type_of
 from arenite.frontends.stored import quoted
 from arenite.model.arguments import Signature, Structure, array_of
@@ -46,7 +47,7 @@ class Model:
     def __init__(self, file: OnnxFile) -> None:
         self.file = file
         operators.load()
-        operators.check_all_known(file, versions_of(file.model.opset_import))
+        check(file, functions_of(file))
         self._names = SizeNames()
         graph = file.model.graph
         values = [
