@@ -1,16 +1,16 @@
 """The form of sizes that a model works for: found by translating it, again where that fails.
 
 Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32,
-or at least 48, or that one of them can have one value only. Where translating fails, more is
-assumed about the sizes, step by step, as long as that gets past more nodes: what is assumed least
-is tried first, and all that is assumed holds for the call at hand.
+or at least 48, or at most 512, or that one of them can have one value only. Where translating
+fails, more is assumed about the sizes, step by step, as long as that gets past more nodes: what is
+assumed least is tried first, and all that is assumed holds for the call at hand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.call import StructureNeeded
@@ -21,6 +21,8 @@ from arenite.model.sizes import Form, Size
 
 #: What sizes are taken for multiples of.
 FACTORS = (4, 32, 64)
+#: What they are taken to be at most.
+MOST = (8192, 2048, 1024, 512, 128)
 #: Pairs of sizes that are tried to be equal.
 MAX_PAIRS = 64
 #: Translations until numbers are taken.
@@ -37,8 +39,11 @@ class FormSearch:
         self._n_attempts = 0
 
     def general(self, form: Form) -> tuple[Form, Translated] | None:
-        """A form that holds for all calls but for sizes that must be equal; None: there is none."""
-        return self._found(form, lambda form: self._equal(form, None))
+        """A form that holds for all calls, but for sizes that must be equal, or have a largest
+        value; None: there is none."""
+        return self._found(
+            form, lambda form: chain(self._equal(form, None), self._at_most(form, None))
+        )
 
     def for_sizes(self, form: Form, sizes: Mapping[str, int]) -> tuple[Form, Translated] | None:
         """The most general form that these sizes are of; None: numbers alone may do."""
@@ -75,6 +80,7 @@ class FormSearch:
     def _narrower(self, form: Form, sizes: Mapping[str, int]) -> Iterator[Form]:
         """Forms that assume more, that which assumes least first."""
         yield from self._equal(form, sizes)
+        yield from self._at_most(form, sizes)
         rows = {leaf.type.shape[0] for leaf in self._structure.leaves if leaf.type.shape}
         values = form.values(sizes)
         assert values is not None
@@ -87,6 +93,16 @@ class FormSearch:
             one = form.variable(root)
             number = one.factor * values[one.name]
             yield form.changed({root: Size("", 1, number, number)})
+
+    def _at_most(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
+        """Sizes are not very large: as where a table has a row for each place."""
+        values = None if sizes is None else form.values(sizes)
+        for most in MOST:
+            for root in form.roots:
+                one = form.variable(root)
+                least = one.low if values is None else max(one.low, values[one.name])
+                if one.factor == 1 and least <= most < one.high:
+                    yield form.changed({root: replace(one, high=most)})
 
     def _equal(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
         """Sizes are one: those of an axis, of each axis, any two; and only such as are equal."""

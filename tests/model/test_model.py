@@ -460,3 +460,25 @@ def _sequence(name: str) -> Any:
 
     kind = helper.make_tensor_type_proto(1, None)
     return helper.make_value_info(name, helper.make_sequence_type_proto(kind))
+
+
+def test_a_largest_size_is_found() -> None:
+    """A table with a row for each place says how many places there may be."""
+    proto = made(
+        [
+            node("Shape", "x", "s", start=1),
+            node("Slice", "table zero s zero", "t"),
+            node("Add", "x t", "y"),
+        ],
+        [tensor("x", ["batch", "places"])],
+        [tensor("y", None)],
+        {"table": weights(512), "zero": np.array([0], np.int64)},
+    )
+    model = model_of(proto)
+    with model.compile() as program:
+        assert "places 1..512" in str(program.variants)
+        for n in (1, 7, 512):
+            check(proto, {"x": weights(2, n)}, program)
+        assert program.variants.n_compiled == 1
+        with pytest.raises(ShapeMismatch, match="do not broadcast"):
+            program(weights(2, 513))
