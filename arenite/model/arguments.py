@@ -27,6 +27,9 @@ from arenite.model.sizes import Form, SizeNames
 
 Array: TypeAlias = NDArray[Any]
 
+#: Elements of a value that decides structure which it is shown by.
+_SHOWN = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -87,6 +90,26 @@ def _given(part: Part, form: Form, known: Mapping[str, Array]) -> Given:
         return known[part.path]
     shape = tuple(form.dim(one) if isinstance(one, str) else one for one in part.type.shape or ())
     return Argument(shape, part.type.dtype, part.type.is_string)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Values of inputs that decide structure, by path."""
+
+    arrays: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        """Text that tells values apart."""
+        return ", ".join(f"{path} = {_text(one)}" for path, one in self.arrays.items())
+
+
+def _text(array: Array) -> str:
+    if array.size <= _SHOWN and array.dtype.kind in "biu":
+        return f"{array.tolist()} {array.dtype}"
+    import hashlib
+
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return f"{array.dtype}{list(array.shape)} {digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import Translated, Translator
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe
-from arenite.model.arguments import Call, Signature, Structure
+from arenite.model.arguments import Call, Known, Signature, Structure, array_of
 from arenite.model.forms import FormSearch
 from arenite.model.sizes import N_TIERS, Form
 from arenite.pipeline import plan_graph
@@ -42,8 +42,6 @@ Array = NDArray[Any]
 
 _log = logging.getLogger("arenite.model")
 
-#: Elements of a value that decides structure which its program is shown by.
-_SHOWN = 16
 #: Sets of sizes that are known to fit a budget.
 _MAX_FITTING = 1024
 
@@ -58,26 +56,6 @@ class Source:
     options: Options
     threads: int | None
     on_progress: OnProgress | None = None  # hears of kernels that are compiled
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Values of inputs that decide structure, by path."""
-
-    arrays: Mapping[str, Array]
-
-    def __repr__(self) -> str:
-        """Text that tells values apart."""
-        return ", ".join(f"{path} = {_text(one)}" for path, one in self.arrays.items())
-
-
-def _text(array: Array) -> str:
-    if array.size <= _SHOWN and array.dtype.kind in "biu":
-        return f"{array.tolist()} {array.dtype}"
-    import hashlib
-
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-    return f"{array.dtype}{list(array.shape)} {digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +157,6 @@ class CompiledModel(Closing):
         if structure is None:
             return
         arrays = {leaf.path: leaf for leaf in structure.leaves}
-        from arenite.model.arguments import array_of
-
         known = {
             name: array_of(name, arrays[name].type, value)
             for name, value in values.items()
@@ -288,7 +264,7 @@ class CompiledModel(Closing):
         numbers = Request(structure, Form.of_numbers(sizes), known)
         if sizes and all(sizes.values()) and not self._cache.has((numbers,)):
             wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
-            found = FormSearch(self._file, structure, known.arrays).for_sizes(wide, sizes)
+            found = FormSearch(self._file, structure, known).for_sizes(wide, sizes)
             if found is not None and found[0].is_open:
                 self._translated = {repr(Request(structure, found[0], known)): found[1]}
                 variant = self._of_form(structure, found[0], known, sizes)
@@ -325,7 +301,7 @@ class CompiledModel(Closing):
         names, fixed = structure.sizes(known.arrays), self._source.bounds
         if not names:
             return None
-        search = FormSearch(self._file, structure, known.arrays)
+        search = FormSearch(self._file, structure, known)
         for tier in range(N_TIERS):
             found = search.general(Form.of_bounds(names, fixed, tier))
             if found is None:

@@ -9,10 +9,11 @@ sizes that are equal, multiples of a number.
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, TypeAlias
 
 from arenite.errors import BoundsError, InvalidArgument
@@ -146,6 +147,17 @@ class Form:
         for name in names:
             low, most = given.get(name, (1, high))
             made.append((name, Size("" if low == most else name, 1, low, most)))
+        return Form(tuple(made))
+
+    def to_json(self) -> str:
+        return json.dumps([[name, *astuple(one)] for name, one in self.sizes])
+
+    @staticmethod
+    def from_json(text: str) -> Form:
+        """ValueError, or TypeError, where it is none."""
+        made = []
+        for name, root, factor, low, high in json.loads(text):
+            made.append((str(name), Size(str(root), int(factor), int(low), int(high))))
         return Form(tuple(made))
 
     @property

@@ -482,3 +482,38 @@ def test_a_largest_size_is_found() -> None:
         assert program.variants.n_compiled == 1
         with pytest.raises(ShapeMismatch, match="do not broadcast"):
             program(weights(2, 513))
+
+
+def test_what_a_search_found_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second start translates once; one that finds something else in the cache searches anew."""
+    from arenite.model import forms
+    from arenite.program import cache
+
+    proto = made(
+        [node("Add", "a b", "y")],
+        [tensor("a", ["p"]), tensor("b", ["q"])],
+        [tensor("y", None)],
+    )
+    path = tmp_path / "add.onnx"
+    path.write_bytes(proto.SerializeToString())
+    n_attempts: list[int] = []
+    attempt = forms.FormSearch._attempt
+
+    def counted(search: Any, form: Any) -> Any:
+        n_attempts[-1] += 1
+        return attempt(search, form)
+
+    monkeypatch.setattr(forms.FormSearch, "_attempt", counted)
+    keys: list[str] = []
+    put = cache.default().put
+    monkeypatch.setattr(
+        cache.default(), "put", lambda key, sections: (keys.append(key), put(key, sections))
+    )
+    for _ in range(3):
+        n_attempts.append(0)
+        with Model.open(path).compile() as program:
+            check(proto, {"a": weights(3), "b": weights(3)}, program)
+        if len(n_attempts) == 2:
+            [key] = keys
+            put(key, {"form": b"nonsense"})
+    assert n_attempts == [2, 1, 2]
