@@ -506,9 +506,12 @@ def test_what_a_search_found_is_remembered(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(forms.FormSearch, "_attempt", counted)
     keys: list[str] = []
     put = cache.default().put
-    monkeypatch.setattr(
-        cache.default(), "put", lambda key, sections: (keys.append(key), put(key, sections))
-    )
+
+    def recorded(key: str, sections: Any, machine: int = 0) -> None:
+        keys.extend([key] * ("form" in sections))
+        put(key, sections, machine)
+
+    monkeypatch.setattr(cache.default(), "put", recorded)
     for _ in range(3):
         n_attempts.append(0)
         with Model.open(path).compile() as program:
