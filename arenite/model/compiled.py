@@ -30,7 +30,7 @@ from arenite.pipeline.program import compile_program, is_cut
 from arenite.program.closing import Closing
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
-from arenite.tensor.variants import MAX_VARIANTS, Variant, VariantCache, Variants
+from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
@@ -138,7 +138,7 @@ class CompiledModel(Closing):
         self._memory = source.options.memory
         self._has_strings = _has_strings(source)
         self._lock = locks.reentrant()
-        self._cache = VariantCache(self._compile, MAX_VARIANTS if self._memory is None else 1)
+        self._cache = VariantCache(self._compile, None if self._memory is None else 1)
         #: Paths of inputs whose values decide structure, by structure.
         self._deciding: dict[str, list[str]] = {}
         #: Forms of sizes that programs were made for, by structure and values.

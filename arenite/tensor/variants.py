@@ -82,8 +82,9 @@ class VariantCache:
     """Variants by value. One compile for a value, however many threads bring it."""
 
     def __init__(
-        self, compile_for: Callable[[tuple[Any, ...]], Variant], most: int = MAX_VARIANTS
+        self, compile_for: Callable[[tuple[Any, ...]], Variant], most: int | None = None
     ) -> None:
+        """`most` of them are kept, where not as many as usual are."""
         self._compile_for = compile_for
         self._most = most
         self._kept: dict[str, Variant] = {}
@@ -157,8 +158,9 @@ class VariantCache:
 
     def _make_room(self) -> None:
         """For one more: before it is compiled, so that not even for a moment there are too many."""
+        most = MAX_VARIANTS if self._most is None else self._most
         with self._lock:
-            while len(self._kept) >= self._most:
+            while len(self._kept) >= most:
                 # Not closed: another thread may be about to run it. It goes with its last user.
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].last_use)]
                 self._n_dropped += 1
