@@ -27,9 +27,10 @@ REFUSED = ROOT / "tests" / "frontends" / "onnx" / "refused.json"
 
 HEAD = """# ONNX operators
 
-Operator sets 7 to {newest}. Every node case of the suite in onnx {version} is compiled and run by the tests: **{passed} of {total} pass, {refused}
-are refused with the reason below, none is wrong**. An operator that nobody handles is refused when a model is loaded, with all others of the file.
-"how" says whether an operator has code of its own here or is read as the function by which the standard defines it.
+Operator sets 7 to {newest}. Every node case of the suite in onnx {version} is compiled and run by
+the tests: **{passed} of {total} pass, {refused} are refused, none is wrong**. An operator that nobody
+handles is refused when a model is loaded, together with all others of the file. "how" says whether
+an operator has code of its own here, or is read as the function by which the standard defines it.
 
 | operator | domain | how | cases | passed |
 |---|---|---|--:|--:|
