@@ -136,6 +136,20 @@ class Call:
         reached = topological([self.node(index)])
         return any(one.op in ("parameter", "state", "cut", "arange") for one in reached)
 
+    def size(self, index: int) -> Dim:
+        """An input that is one size."""
+        sizes = self.sizes(index)
+        if len(sizes) != 1:
+            self.fail(f"input {index} is one number, not {len(sizes)}")
+        return sizes[0]
+
+    def integer(self, index: int) -> int:
+        """An input that is one integer which decides structure."""
+        integers = self.integers(index)
+        if len(integers) != 1:
+            self.fail(f"input {index} is one number, not {len(integers)}")
+        return integers[0]
+
     # Attributes.
 
     def attr(self, name: str, default: Any = None) -> Any:
