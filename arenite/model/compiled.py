@@ -8,7 +8,7 @@ outside of what the programs assume. The 16 programs used last are kept; under a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -262,7 +262,8 @@ class CompiledModel(Closing):
                 if variant is not None:
                     return variant
         numbers = Request(structure, Form.of_numbers(sizes), known)
-        if sizes and all(sizes.values()) and not self._cache.has((numbers,)):
+        is_open = self._may_be_open(sizes) and all(sizes.values())
+        if sizes and is_open and not self._cache.has((numbers,)):
             wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
             found = FormSearch(self._file, structure, known).for_sizes(wide, sizes)
             if found is not None and found[0].is_open:
@@ -272,6 +273,13 @@ class CompiledModel(Closing):
                     self._forms(structure, known).append(found[0])
                     return variant
         return self._cache.obtain((numbers,))
+
+    def _may_be_open(self, names: Collection[str]) -> bool:
+        """Whether a program may leave sizes open: on the CPU memory grows with what calls bring,
+        elsewhere it is that of the bounds, and needs some."""
+        return self._source.options.device == "cpu" or all(
+            name in self._source.bounds for name in names
+        )
 
     def _of_form(
         self, structure: Structure, form: Form, known: Known, sizes: Mapping[str, int]
@@ -299,7 +307,7 @@ class CompiledModel(Closing):
     def _general(self, structure: Structure, known: Known) -> Form | None:
         """The form that holds for all calls, compiled."""
         names, fixed = structure.sizes(known.arrays), self._source.bounds
-        if not names:
+        if not names or not self._may_be_open(names):
             return None
         search = FormSearch(self._file, structure, known)
         for tier in range(N_TIERS):

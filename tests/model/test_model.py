@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -520,3 +523,38 @@ def test_what_a_search_found_is_remembered(tmp_path: Path, monkeypatch: pytest.M
             [key] = keys
             put(key, {"form": b"nonsense"})
     assert n_attempts == [2, 1, 2]
+
+
+def test_memory_does_not_grow_over_runs_of_changing_shapes(tmp_path: Path) -> None:
+    """In a process of its own: after the largest shape a thousand runs take no more."""
+    path = tmp_path / "network.onnx"
+    path.write_bytes(network().SerializeToString())
+    program = (
+        "import sys, numpy as np, arenite\n"
+        "def held():\n"
+        "    text = open('/proc/self/status').read()\n"
+        "    return int(text.split('RssAnon:')[1].split()[0]) * 1024\n"
+        "shapes = np.random.default_rng(0).integers(1, 2000, 1200).tolist()\n"
+        "with arenite.load(sys.argv[1]).compile(threads=1) as program:\n"
+        "    program(np.ones((2000, 8), np.float32))\n"
+        "    for k, n in enumerate(shapes):\n"
+        "        program(np.ones((n, 8), np.float32))\n"
+        "        if k == 200:\n"
+        "            before = held()\n"
+        "    print(held() - before)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(run.stdout) < 2 * 2**20
+
+
+def test_threads_may_call_at_once() -> None:
+    proto = network()
+    with model_of(proto).compile(threads=1) as program:
+        feeds = [{"x": weights(n, 8, seed=n)} for n in range(1, 9)]
+        wanted = [judged(proto, feed)["y"] for feed in feeds]
+        with ThreadPoolExecutor(4) as pool:
+            for found, one in zip(pool.map(program, feeds * 8), wanted * 8, strict=True):
+                np.testing.assert_allclose(found["y"], one, rtol=1e-4, atol=1e-5)
+        assert program.variants.n_compiled == 1
