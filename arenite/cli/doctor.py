@@ -16,7 +16,7 @@ from arenite.cli import manner
 from arenite.device.allocator import readable_nbytes
 
 #: What a plain install brings along.
-PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "tokenizers", "jinja2", "typer", "rich")
+PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "onnx", "tokenizers", "jinja2", "typer", "rich")
 
 
 def doctor(

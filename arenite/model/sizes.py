@@ -22,6 +22,9 @@ from arenite.ir import Dim, Var
 #: What a caller says of a size: 4, "4", "1..8" or (1, 8).
 GivenSize: TypeAlias = "int | str | tuple[int, int]"
 
+#: More than any axis has.
+MAX_SIZE = 2**31
+
 _RANGE = re.compile(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?")
 #: Names that mean something else in calls of `plan` and `compile`.
 _TAKEN = frozenset({"self", "memory", "threads", "plan", "device", "values", "on_progress"})
@@ -92,6 +95,8 @@ def bounds_of(name: str, given: Any) -> tuple[int, int]:
         raise InvalidArgument(f"size {name!r} is a number or a range such as '1..8', not {given!r}")
     if not 0 <= pair[0] <= pair[1]:
         raise BoundsError(f"size {name!r} is to be {pair[0]}..{pair[1]}, which has no value")
+    if pair[1] > MAX_SIZE:
+        raise BoundsError(f"size {name!r} is to be {pair[1]}, and no size is above {MAX_SIZE}")
     return pair
 
 

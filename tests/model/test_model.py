@@ -127,6 +127,8 @@ def test_a_size_is_a_number_or_a_range(given: Any) -> None:
         model_of(network()).plan(batch=given)
     with pytest.raises(BoundsError, match=r"8\.\.1, which has no value"):
         model_of(network()).plan(batch="8..1")
+    with pytest.raises(BoundsError, match="no size is above"):
+        model_of(network()).plan(batch=10**15)
 
 
 def test_a_budget_is_refused_before_anything_is_compiled() -> None:
