@@ -1,5 +1,6 @@
 """Arenite: a model becomes one native program over one planned block of memory.
 
+    model = arenite.load("model.onnx")                              # any ONNX model
     lm = arenite.load("model.gguf", memory="1GiB")                  # a language model that talks
     program = arenite.compile(function, arenite.spec((64, 784)))    # a function of tensors
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
         hazards as hazards,
         ir as ir,
         memory as memory,
+        model as model,
+        onnxruntime as onnxruntime,
         passes as passes,
         pipeline as pipeline,
         runtime as runtime,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from arenite.generate import LanguageModel as LanguageModel
     from arenite.ir import Var as Var
     from arenite.loading import load as load
+    from arenite.model import Model as Model
     from arenite.tensor import *  # noqa: F403
     from arenite.tensor.compile import compile as compile  # noqa: A004
     from arenite.tensor.tune import tune as tune
@@ -43,8 +47,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = (
-    "codegen device dtype errors fetch frontends generate hazards ir memory passes pipeline "
-    "runtime schedule tensor"
+    "codegen device dtype errors fetch frontends generate hazards ir memory model onnxruntime "
+    "passes pipeline runtime schedule tensor"
 ).split()
 #: What a user reaches for first, and the module it lives in;
 #: what is here from `tensor` is all that it offers.
@@ -55,6 +59,7 @@ _NAMES = {
         "ir": "Var",
         "exporting": "export",
         "loading": "load",
+        "model": "Model",
         "tensor": (
             "Generator State Tensor TensorSpec abs add all allclose any any_size arange "
             "arccos arcsin arctan argmax argmin argsort array_equal asarray broadcast_arrays "
