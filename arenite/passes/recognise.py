@@ -4,7 +4,8 @@
 
 Scales are numbers, on the scores or on q and k; the mask is added, or hides with -inf. Nothing else
 may look at what lies between. Equal but for rounding, and for queries that see nothing: their
-weights are 0 / 0 where they are spelled out, and their results zeros here.
+weights are 0 / 0 where they are spelled out, and their results zeros here. PyTorch exports weights
+with zeros for NaN, for these queries: that is what the op does, and is taken in.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _spelled(node: Node) -> _Spelled | None:
     if node.op != "matmul" or node.attr("transpose_a"):
         return None
     inside: set[Node] = set()
-    weights = _behind_casts(node.inputs[0], inside)
+    weights = _behind_casts(_unguarded(node.inputs[0], inside), inside)
     if weights.op != "div":
         return None
     raised, total = weights.inputs
@@ -131,6 +132,16 @@ def _scores(node: Node, inside: set[Node]) -> _Scores | None:
         return None
     inside |= {*passed, node}
     return _Scores(node, scale)
+
+
+def _unguarded(node: Node, inside: set[Node]) -> Node:
+    """Weights before those that are NaN became zeros."""
+    if node.op == "where":
+        is_nan, zero, weights = node.inputs
+        if is_nan.op == "isnan" and is_nan.inputs == (weights,) and _number(zero) == 0:
+            inside |= {node, is_nan}
+            return weights
+    return node
 
 
 def _behind_casts(node: Node, passed: set[Node]) -> Node:

@@ -47,13 +47,17 @@ def split(node: Node) -> Node:
 
 
 def _is_lopsided(node: Node) -> bool:
-    """Whether much is to be read and few tiles could share the work."""
+    """Whether much is to be read and few tiles could share the work, at the same sizes."""
     [x] = node.inputs
     axes = node.attr("axes")
-    if bounds(product(x.shape))[1] < SPLIT_FROM:
-        return False
     outer = [size for axis, size in enumerate(x.shape) if axis not in axes]
-    if outer and x.ndim - 1 not in axes:
+    in_columns = bool(outer) and x.ndim - 1 not in axes
+    # Sizes may be open: what few tiles have at the most, however long the other axes can be.
+    longest = bounds(product(x.shape[axis] for axis in axes))[1] * (FEW_TILES - 1)
+    most = min(bounds(product(x.shape))[1], longest * (_TILE_COLUMNS if in_columns else 1))
+    if most < SPLIT_FROM:
+        return False
+    if in_columns:
         outer[-1] = ceildiv(outer[-1], _TILE_COLUMNS)
     return bounds(product(outer))[0] < FEW_TILES
 

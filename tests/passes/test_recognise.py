@@ -70,6 +70,10 @@ def keys_last(k: Tensor) -> Tensor:
     return k.swapaxes(-1, -2)
 
 
+def without_nan(weights: Tensor, instead: float = 0.0) -> Tensor:
+    return where(weights.isnan(), instead, weights)
+
+
 SPELLED: dict[str, Callable[[], Tensor]] = {
     "plain": lambda: (Q @ keys_last(K)).softmax() @ V,
     "scaled": lambda: (Q @ keys_last(K) * 0.25).softmax() @ V,
@@ -79,6 +83,9 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     "mask first": lambda: (MASK + Q @ keys_last(K) / 4.0).softmax() @ V,
     "hidden": lambda: where(SEEN, Q @ keys_last(K), float("-inf")).softmax() @ V,
     "shown": lambda: where(SEEN, float("-inf"), Q @ keys_last(K)).softmax() @ V,
+    "no weight is NaN": lambda: (
+        without_nan(where(SEEN, Q @ keys_last(K), float("-inf")).softmax()) @ V
+    ),
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
 
@@ -124,6 +131,7 @@ KEPT: dict[str, Callable[[], Tensor]] = {
     "a scale for each head": lambda: (Q @ keys_last(K) * given(3, 4, 1, 1)).softmax() @ V,
     "heads that are stretched": lambda: (Q @ keys_last(given(1, 1, 1, 12, 16))).softmax() @ V,
     "hidden by a number": lambda: where(SEEN, Q @ keys_last(K), -3.0).softmax() @ V,
+    "ones for NaN": lambda: without_nan((Q @ keys_last(K)).softmax(), 1.0) @ V,
     "too wide": lambda: (
         (given(0, 1, 1, 3, 300) @ keys_last(given(1, 1, 1, 4, 300))).softmax()
         @ given(2, 1, 1, 4, 8)
