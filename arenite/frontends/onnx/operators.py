@@ -47,6 +47,8 @@ MODULES = (
     "random",
     "classical",
     "contrib",
+    "contrib_attention",
+    "contrib_products",
 )
 
 
