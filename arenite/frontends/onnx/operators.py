@@ -48,6 +48,7 @@ MODULES = (
     "classical",
     "contrib",
     "contrib_attention",
+    "contrib_cache",
     "contrib_products",
 )
 

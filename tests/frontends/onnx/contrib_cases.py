@@ -135,7 +135,7 @@ def masked(n: Numbers) -> dict[str, Case]:
     added = n(1, heads, length, length)
     one = {"num_heads": heads}
     both = ("y", "present")
-    made = {
+    made: dict[str, tuple[list[Array | None], dict[str, Any], tuple[str, ...]]] = {
         "plain": ([x, weights, bias], one, ("y",)),
         "scale": ([x, weights, bias], {**one, "scale": 0.7}, ("y",)),
         "mask_2d": ([x, weights, bias, raw], one, ("y",)),

@@ -1,12 +1,12 @@
-"""Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding.
+"""Attention of com.microsoft: Attention, MultiHeadAttention, RotaryEmbedding.
 
-Masks of the first two are numbers that are added: `mask_filter_value` where nothing is to be seen,
-so that a query whose keys are all hidden still weighs them. GroupQueryAttention keeps keys and
-values in a cache: how long it is for each of a batch comes as a tensor, `seqlens_k`.
+Masks are numbers that are added: `mask_filter_value` where nothing is to be seen, so that a query
+whose keys are all hidden still weighs them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Node, make, maximum
+from arenite.ir import Dim, Node
 from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
     INT64,
@@ -26,20 +26,14 @@ from arenite.ir.compose.basic import (
     cast,
     computing,
     concat,
-    div,
     expand_dims,
     iota,
     mul,
     permute,
     reshape,
-    size_like,
     slice_axis,
-    sub,
-    unary,
     where,
 )
-from arenite.ir.compose.indexing import linear_places
-from arenite.ir.compose.reductions import reduce
 
 FLOAT32 = BY_NAME["float32"]
 
@@ -56,21 +50,22 @@ def joined_heads(x: Node) -> Node:
     return reshape(permute(x, (0, 2, 1, 3)), (batch, length, heads * width))
 
 
-def _scale(call: Call, q: Node) -> float:
+def scale_of(call: Call, q: Node) -> float:
     scale = float(call.attr("scale", 0.0))
     width = q.shape[-1]
     if scale:
         return scale
     if not isinstance(width, int) or width == 0:
         call.refuse(f"queries of width {width} without a scale")
-    return width**-0.5
+    return 1 / math.sqrt(width)
 
 
-def _parts(call: Call, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Node]:
+def parts_of(call: Call, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Node]:
     """Pieces of an axis, one after the other."""
     if sum(sizes[1:], sizes[0]) != x.shape[axis]:
         call.fail(f"axis {axis} of shape {x.shape} is not {' + '.join(map(str, sizes))} long")
-    parts, start = [], 0
+    parts: list[Node] = []
+    start: Dim = 0
     for size in sizes:
         parts.append(slice_axis(x, axis, start, start + size))
         start = start + size
@@ -136,7 +131,7 @@ def _attended(call: Call, heads: Heads, mask_at: int, bias_at: int) -> Node:
         k,
         v,
         added,
-        scale=_scale(call, q),
+        scale=scale_of(call, q),
         causal=bool(call.attr("unidirectional", 0)),
         offset=heads.past,
     )
@@ -160,7 +155,7 @@ def attention(call: Call) -> Result:
     sizes = call.attr("qkv_hidden_sizes") or [width // 3] * 3
     if len(sizes) != 3:
         call.fail(f"qkv_hidden_sizes are three, not {sizes}")
-    q, k, v = (split_heads(call, part, heads) for part in _parts(call, projected, 2, sizes))
+    q, k, v = (split_heads(call, part, heads) for part in parts_of(call, projected, 2, sizes))
     past: Dim = 0
     if call.has(4):
         before = call.node(4)
@@ -216,7 +211,7 @@ def _three(call: Call) -> tuple[Node, Node, Node]:
             part = slice_axis(bias, 0, 0, q.shape[2])
             parts[0] = cast(add(computing(q), computing(part)), q.dtype)
         else:
-            pieces = _parts(call, bias, 0, [part.shape[2] for part in parts])
+            pieces = parts_of(call, bias, 0, [part.shape[2] for part in parts])
             parts = [
                 cast(add(computing(part), computing(piece)), part.dtype)
                 for part, piece in zip(parts, pieces, strict=True)
@@ -264,131 +259,3 @@ def rotated(
     }
     inputs = [Value.of(x), cos, sin, Value.of(places)]
     return only(standard(call, "RotaryEmbedding", 23, inputs, attrs, ["y"]))
-
-
-# With a cache.
-
-
-@operator("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(call: Call) -> Result:
-    _refuse_caches(call)
-    q, k, v = _three_of_groups(call)
-    batch, _, length, _ = q.shape
-    # Of each of the batch: keys that are there already.
-    ends = reshape(cast(call.node(5), INT64), (batch,))
-    first = binary("maximum", sub(add(ends, 1), size_like(length, ends)), 0)
-    if call.attr("do_rotary", 0):
-        places = add(expand_dims(first, 1), along(iota(length), 1, 2))
-        if call.has(9):
-            places = reshape(cast(call.node(9), INT64), (batch, length))
-        q, k = (rotated(call, one, places, (7, 8), 0, "rotary_interleaved") for one in (q, k))
-    if call.has(3) != call.has(4):
-        call.fail("past_key and past_value come together")
-    [total] = call.sizes(6)
-    if call.has(3):
-        keys = maximum(total, call.node(3).shape[2])
-        k, v = (_appended(call.node(at), new, first, keys) for at, new in ((3, k), (4, v)))
-    seen = _seen(call, first, ends, length, k.shape[2])
-    return joined_heads(_weighed(call, q, k, v, seen)), k, v
-
-
-def _refuse_caches(call: Call) -> None:
-    if any(
-        call.attr(name, "NONE") not in ("", "NONE") for name in ("k_quant_type", "v_quant_type")
-    ):
-        call.refuse("a quantised cache")
-    if call.attr("sliding_window_cache", 0):
-        call.refuse("a cache as long as the window")
-    if call.attr("qk_output", 0) or call.wants(3):
-        call.refuse("the scores as an output")
-
-
-def _three_of_groups(call: Call) -> tuple[Node, Node, Node]:
-    heads, groups = call.need_attr("num_heads"), call.need_attr("kv_num_heads")
-    if heads < 1 or groups < 1 or heads % groups:
-        call.fail(f"{heads} heads in {groups} groups")
-    q = call.node(0)
-    if call.has(1) and call.has(2):
-        parts = [q, call.node(1), call.node(2)]
-    else:
-        width = q.shape[-1] // (heads + 2 * groups)
-        parts = _parts(call, q, 2, [heads * width, groups * width, groups * width])
-    counts = (heads, groups, groups)
-    q, k, v = (split_heads(call, one, n) for one, n in zip(parts, counts, strict=True))
-    if call.has(14) != call.has(15):
-        call.fail("q_norm_weight and k_norm_weight come together")
-    if call.has(14):
-        eps = float(call.attr("qk_norm_epsilon", 1e-6))
-        q, k = (neural.rms_norm(x, 1, call.node(at), eps) for x, at in ((q, 14), (k, 15)))
-    return q, k, v
-
-
-def _appended(past: Node, new: Node, first: Node, keys: Dim) -> Node:
-    """The cache with new rows from `first` on, for each of the batch; behind them there are zeros.
-
-    Rows are taken from both by their places.
-    """
-    batch, groups, length, width = new.shape
-    room, whole = past.shape[2], concat([past, new], 2)
-    at, start = along(iota(keys), 2, 3), reshape(first, (batch, 1, 1))
-    inserted = add(sub(at, start), size_like(room, at))
-    rows = where(binary("ge", at, start), inserted, at)
-    is_there = binary("lt", at, add(start, size_like(length, start)))
-    numbers = [along(iota(batch), 0, 3), along(iota(groups), 1, 3), where(is_there, rows, 0)]
-    places = linear_places(numbers, whole.shape[:3], (batch, groups, keys))
-    flat = reshape(whole, (batch * groups * (room + length), width))
-    return where(expand_dims(is_there, 3), make("gather", flat, places, axis=0), 0.0)
-
-
-def _seen(call: Call, first: Node, ends: Node, length: Dim, keys: Dim) -> Node:
-    """[batch, 1, queries, keys]; where a query stands for nothing, it sees what is there."""
-    window, at = call.attr("local_window_size", -1), along(iota(keys), 3, 4)
-    batch = first.shape[0]
-    own = add(reshape(first, (batch, 1, 1, 1)), along(iota(length), 2, 4))
-    is_there = binary("le", at, reshape(ends, (batch, 1, 1, 1)))
-    if not call.attr("causal", 1):
-        if window != -1:
-            call.fail("a window of keys that is not causal")
-        return is_there
-    behind = sub(own, at)
-    seen = binary("and", is_there, binary("ge", behind, 0))
-    return seen if window < 0 else make("and", seen, binary("lt", behind, window))
-
-
-def _weighed(call: Call, q: Node, k: Node, v: Node, seen: Node) -> Node:
-    softcap, bias = float(call.attr("softcap", 0.0)), call.optional(10)
-    added = None if bias is None else computing(bias)
-    if k.dtype != q.dtype:
-        k, v = cast(k, q.dtype), cast(v, q.dtype)
-    if not softcap and not call.attr("smooth_softmax", 0) and not call.has(11):
-        mask = seen if added is None else where(seen, added, float("-inf"))
-        return neural.attention(q, k, v, mask, scale=_scale(call, q))
-    batch, heads, length, width = q.shape
-    groups, keys = k.shape[1:3]
-    grouped = reshape(computing(q), (batch, groups, heads // groups, length, width))
-    scores = _times(grouped, expand_dims(computing(k), 2), transpose_b=True)
-    scores = mul(reshape(scores, (batch, heads, length, keys)), _scale(call, q))
-    if softcap:
-        scores = mul(unary("tanh", div(scores, softcap)), softcap)
-    if added is not None:
-        scores = add(scores, added)
-    scores = where(seen, scores, float("-inf"))
-    highest = reduce("max", scores, [3], keep=True)
-    sink = None
-    if call.has(11):
-        sink = reshape(computing(call.node(11)), (1, heads, 1, 1))
-    elif call.attr("smooth_softmax", 0):
-        sink = mul(highest, 0.0)
-    if sink is not None:
-        highest = binary("maximum", highest, broadcast_to(sink, highest.shape))
-    raised = unary("exp", sub(scores, highest))
-    total = reduce("sum", raised, [3], keep=True)
-    if sink is not None:
-        total = add(total, unary("exp", sub(broadcast_to(sink, highest.shape), highest)))
-    weights = reshape(div(raised, total), (batch, groups, heads // groups, length, keys))
-    made = _times(weights, expand_dims(computing(v), 2), transpose_b=False)
-    return cast(reshape(made, (batch, heads, length, v.shape[3])), q.dtype)
-
-
-def _times(a: Node, b: Node, *, transpose_b: bool) -> Node:
-    return make("matmul", a, b, transpose_a=False, transpose_b=transpose_b)

@@ -208,7 +208,7 @@ def _product(x: Node, rows: Node) -> Node:
     return reshape(made, (*x.shape[:-1], rows.shape[0]))
 
 
-def _of_size(call: Call, index: int, shape: tuple[int, ...]) -> Node:
+def _of_size(call: Call, index: int, shape: tuple[Dim, ...]) -> Node:
     """An input of so many elements."""
     node = call.node(index)
     if product(node.shape) != product(shape):
@@ -216,7 +216,7 @@ def _of_size(call: Call, index: int, shape: tuple[int, ...]) -> Node:
     return reshape(node, shape)
 
 
-def _zeros(call: Call, bits: int, width: int, n_blocks: int) -> Node:
+def _zeros(call: Call, bits: int, width: int, n_blocks: Dim) -> Node:
     """The zero point of each block, in float32."""
     if not call.has(3):
         middle = np.full((1, 1), 1 << bits - 1, np.float32)
