@@ -40,8 +40,6 @@ MAX_LOOKED_AT = 1 << 16
 #: How far a bias may be from the scale of the sums it is added to.
 TOLERANCE = 1e-5
 
-MOVES = frozenset({"reshape", "permute", "slice", "expand"})
-
 _numbers: WeakKeyDictionary[Node, NDArray[np.float32] | None] = WeakKeyDictionary()
 
 
@@ -76,7 +74,7 @@ def quantised(node: Node) -> Node:
         return _with_bias(node)
     if node.op == "div" and node.dtype == FLOAT32:
         return _in_units(node)
-    if node.op in MOVES and node.dtype == FLOAT32:
+    if node.op in ("reshape", "permute", "slice", "expand") and node.dtype == FLOAT32:
         return _moved(node)
     if node.op == "max" and node.dtype == FLOAT32:
         return _greatest(node)
@@ -272,7 +270,7 @@ def _moved(node: Node) -> Node:
         return node
     attrs = dict(node.attrs)
     zero, scale = _same_everywhere(byte, scaled, node.shape)
-    if node.op == "permute":
+    if scale is None and node.op == "permute":
         zero = None if byte.zero is None else make("permute", byte.zero, **attrs)
         scale = make("permute", scaled.scale, **attrs)
     if scale is None:

@@ -70,8 +70,9 @@ def keys_last(k: Tensor) -> Tensor:
     return k.swapaxes(-1, -2)
 
 
-def without_nan(weights: Tensor, instead: float = 0.0) -> Tensor:
-    return where(weights.isnan(), instead, weights)
+def numbers(weights: Tensor) -> Tensor:
+    """As PyTorch writes the weights of queries that may see nothing."""
+    return where(weights.isnan(), 0.0, weights)
 
 
 SPELLED: dict[str, Callable[[], Tensor]] = {
@@ -83,9 +84,13 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     "mask first": lambda: (MASK + Q @ keys_last(K) / 4.0).softmax() @ V,
     "hidden": lambda: where(SEEN, Q @ keys_last(K), float("-inf")).softmax() @ V,
     "shown": lambda: where(SEEN, float("-inf"), Q @ keys_last(K)).softmax() @ V,
-    "no weight is NaN": lambda: (
-        without_nan(where(SEEN, Q @ keys_last(K), float("-inf")).softmax()) @ V
+    "hidden by the least number": lambda: (
+        where(SEEN, Q @ keys_last(K) / 4.0, float(np.finfo(np.float32).min)).softmax() @ V
     ),
+    "shown but for the least number": lambda: (
+        where(SEEN, float(np.finfo(np.float32).min), Q @ keys_last(K)).softmax() @ V
+    ),
+    "no number where nothing is seen": lambda: numbers((Q @ keys_last(K) + MASK).softmax()) @ V,
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
 
@@ -95,6 +100,20 @@ def test_becomes_the_op(name: str) -> None:
     ops = ops_of(check(SPELLED[name]()))
     assert ops.count("attention") == 1
     assert not {"matmul", "exp", "div", "max"} & {*ops}
+
+
+def test_who_sees_nothing_but_the_least_number_sees_all_alike() -> None:
+    seen = given(3, 2, 1, 1, 12, dtype="bool")
+    lowest = float(np.finfo(np.float32).min)
+    made = spelled_attentions(
+        Graph.of([(where(seen, Q @ keys_last(K), lowest).softmax() @ V).node])
+    )
+    assert "attention" in ops_of(made)
+    q, k, v, mask = arrays_of(made)
+    with compile_graph(made) as program:
+        [got] = program(q, k, v, np.zeros_like(mask))
+    want = np.broadcast_to(v.mean(2, keepdims=True), got.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_layer_after_layer() -> None:
@@ -131,7 +150,6 @@ KEPT: dict[str, Callable[[], Tensor]] = {
     "a scale for each head": lambda: (Q @ keys_last(K) * given(3, 4, 1, 1)).softmax() @ V,
     "heads that are stretched": lambda: (Q @ keys_last(given(1, 1, 1, 12, 16))).softmax() @ V,
     "hidden by a number": lambda: where(SEEN, Q @ keys_last(K), -3.0).softmax() @ V,
-    "ones for NaN": lambda: without_nan((Q @ keys_last(K)).softmax(), 1.0) @ V,
     "too wide": lambda: (
         (given(0, 1, 1, 3, 300) @ keys_last(given(1, 1, 1, 4, 300))).softmax()
         @ given(2, 1, 1, 4, 8)

@@ -10,7 +10,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
-from arenite.ir import Dim, Expr, Node
+from arenite.ir import Dim, Expr, Node, topological
 from arenite.ir.dim import Var
 
 if TYPE_CHECKING:
@@ -118,6 +118,13 @@ class Call:
         if sizes is None:
             raise Unknown(self, index)
         return [one if isinstance(one, Expr) else int(one) for one in sizes.reshape(-1)]
+
+    def is_found_in_run(self, index: int) -> bool:
+        """Whether an input is known neither now nor once those of the model are."""
+        if not self.has(index) or self.value(index).sizes is not None:
+            return False
+        reached = topological([self.node(index)])
+        return any(one.op in ("parameter", "state", "cut", "arange") for one in reached)
 
     # Attributes.
 

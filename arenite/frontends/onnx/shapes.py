@@ -5,16 +5,18 @@ Each function gets arrays of objects, sizes, and returns one, or None where the 
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import Kind
+from arenite.dtype import DType, Kind
 from arenite.frontends.onnx.values import MAX_FOLDED, Array, Value
 from arenite.ir import Dim, bounds, maximum, minimum, product
 from arenite.ir.dim import Expr
-from arenite.ir.ops.define import INT64
+from arenite.ir.ops.define import BOOL, INT64
 
 if TYPE_CHECKING:
     from arenite.frontends.onnx.call import Call
@@ -42,14 +44,24 @@ def folded_sizes(call: Call) -> Value | None:
         return None
     if not any(one.is_symbolic for one in values):
         return None
-    sizes = [one.sizes for one in values]
+    sizes = [one.known if one.dtype == BOOL else one.sizes for one in values]
     if any(one is None for one in sizes):
         return None
     made = fold(call, sizes)  # type: ignore[arg-type]
-    if made is None or made.size > MAX_FOLDED:
+    if made is None:
         return None
-    dtype = call.dtype_attr("to") if call.op == "Cast" else values[0].dtype
-    return Value.of_sizes(made, dtype)
+    made = np.asarray(made, object)  # of arrays without axes NumPy makes the object itself
+    if made.size > MAX_FOLDED:
+        return None
+    return Value.of_sizes(made, _dtype(call, values))
+
+
+def _dtype(call: Call, values: list[Value]) -> DType:
+    if call.op == "Cast":
+        return call.dtype_attr("to")
+    if call.op in COMPARISONS:
+        return BOOL
+    return values[1 if call.op == "Where" else 0].dtype
 
 
 def _shape(call: Call) -> Value:
@@ -76,15 +88,45 @@ def _elementwise(function: Callable[[Dim, Dim], Dim]) -> Fold:
     return fold
 
 
-def _divided(call: Call, sizes: list[Array]) -> Array | None:
-    """Towards zero, as integers are; sizes that may be negative are left to the run."""
-    a, b = np.broadcast_arrays(*sizes)
-    flat = []
-    for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True):
-        if bounds(x)[0] < 0 or bounds(y)[0] < 1:
-            return None
-        flat.append(x // y)
-    return _objects(flat).reshape(a.shape)
+def _pairwise(function: Callable[[Dim, Dim], Dim | None]) -> Fold:
+    """None where it is not known of some pair."""
+
+    def fold(call: Call, sizes: list[Array]) -> Array | None:
+        a, b = np.broadcast_arrays(*sizes)
+        flat = [function(x, y) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+        return None if any(one is None for one in flat) else _objects(flat).reshape(a.shape)
+
+    return fold
+
+
+def _are_positive(x: Dim, y: Dim) -> bool:
+    """Whether a division rounds down, and not towards zero from below."""
+    return bounds(x)[0] >= 0 and bounds(y)[0] >= 1
+
+
+def _compared(holds: Callable[[int, int], bool]) -> Fold:
+    """`holds(difference, 0)`, where all differences that there may be agree."""
+
+    def compare(x: Dim, y: Dim) -> bool | None:
+        low, high = bounds(x - y)
+        if low <= 0 <= high:
+            answers = {holds(one, 0) for one in {low, 0, high}}
+        else:
+            answers = {holds(low, 0), holds(high, 0)}
+        return answers.pop() if len(answers) == 1 else None
+
+    return _pairwise(compare)
+
+
+def _chosen(call: Call, sizes: list[Array]) -> Array | None:
+    return np.where(*np.broadcast_arrays(*sizes))
+
+
+def _expanded(call: Call, sizes: list[Array]) -> Array | None:
+    shape = _integers(sizes[1])
+    if shape is None or math.prod(shape) > MAX_FOLDED:
+        return None
+    return sizes[0] * np.ones(shape, object)
 
 
 def _gathered(call: Call, sizes: list[Array]) -> Array | None:
@@ -100,9 +142,10 @@ def _gathered(call: Call, sizes: list[Array]) -> Array | None:
 
 
 def _sliced(call: Call, sizes: list[Array]) -> Array | None:
-    if call.version < 10:
-        return None
     data, *rest = sizes
+    if call.version < 10:
+        starts, ends = call.need_attr("starts"), call.need_attr("ends")
+        rest = [np.asarray(one) for one in (starts, ends, call.attr("axes", range(len(starts))))]
     plain = [_integers(one) for one in rest]
     if any(one is None for one in plain):
         return None
@@ -165,13 +208,28 @@ def _cast(call: Call, sizes: list[Array]) -> Array | None:
     return sizes[0] if is_integer and call.dtype_attr("to").bits >= 32 else None
 
 
+#: Comparisons of sizes, by what they ask of a difference and 0.
+COMPARISONS = {
+    "Equal": operator.eq,
+    "Greater": operator.gt,
+    "GreaterOrEqual": operator.ge,
+    "Less": operator.lt,
+    "LessOrEqual": operator.le,
+}
+
 FOLDS: dict[str, Fold] = {
+    **{name: _compared(holds) for name, holds in COMPARISONS.items()},
     "Add": _elementwise(lambda a, b: a + b),
     "Sub": _elementwise(lambda a, b: a - b),
     "Mul": _elementwise(lambda a, b: a * b),
     "Max": _elementwise(maximum),
     "Min": _elementwise(minimum),
-    "Div": _divided,
+    "Sum": _elementwise(lambda a, b: a + b),
+    "Div": _pairwise(lambda a, b: a // b if _are_positive(a, b) else None),
+    "Mod": _pairwise(lambda a, b: a % b if _are_positive(a, b) else None),
+    "Neg": lambda call, sizes: -sizes[0],
+    "Where": _chosen,
+    "Expand": _expanded,
     "Gather": _gathered,
     "Slice": _sliced,
     "Concat": _concatenated,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from arenite.dtype import DType
+from arenite.errors import NotSupported
 from arenite.ir.compose.basic import (
     add,
     along,
@@ -42,6 +43,8 @@ Complex: TypeAlias = tuple[Node, Node | None]
 
 #: Lengths up to this are one product.
 MAX_DIRECT = 128
+#: And up to this, made of shorter ones.
+MAX_LENGTH = 1 << 22
 #: Of real numbers of which half the result is wanted, which one product does well.
 MAX_DIRECT_REAL = 1024
 
@@ -52,6 +55,8 @@ def transform(x: Complex, inverse: bool = False) -> tuple[Node, Node]:
     sign = 1 if inverse else -1
     if not isinstance(n, int) or n <= MAX_DIRECT:
         return _direct(x, n, n, sign)
+    if n > MAX_LENGTH:
+        raise NotSupported(f"a Fourier transform of {n} numbers; at most {MAX_LENGTH} are done")
     a = _factor(n)
     if a == 1:
         return _chirped(x, n, sign)

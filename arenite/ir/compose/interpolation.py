@@ -32,13 +32,21 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.neural import clip
 from arenite.ir.compose.sampling import CUBIC, cubic_weights
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds, product
+from arenite.ir.element import limits, numpy_dtype
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
 
 FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
+
+#: Elements of places and weights that become constants.
+MAX_FOLDED = 1 << 20
+#: Scales of open sizes by which elements are only repeated.
+MAX_TIMES = 8
+#: Weights of a filter, which is held as a matrix.
+MAX_FILTER = 1 << 26
 
 COORDINATES = (
     "half_pixel",
@@ -91,13 +99,12 @@ def resize(x: Node, axes: list[Axis], method: Method) -> Node:
     wide = x
     if method.mode != "nearest" or method.coordinates == "tf_crop_and_resize":
         wide = computing(x) if is_float else cast(x, FLOAT32)
-    for one in axes:
+    # Elements side by side first: later rows are copied whole.
+    for one in sorted(axes, key=lambda one: -one.axis):
         wide = _along(wide, one, method)
     if wide.dtype == x.dtype:
         return wide
     if not is_float:
-        from arenite.ir.element import limits
-
         low, high = limits(x.dtype)
         wide = clip(unary("round", wide), float(low), float(high))
     return cast(wide, x.dtype)
@@ -112,9 +119,9 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
         shape = (*x.shape[: one.axis], one.size, *x.shape[one.axis + 1 :])
         return full(shape, 0 if x.dtype.kind.value != "float" else 0.0, x.dtype)
     if method.mode == "nearest":
-        times = _repeats(x, one, method)
+        times = _repeats(size, one, method)
         if times is not None:
-            return _repeated(x, one.axis, times)
+            return make("gather", x, binary("floordiv", iota(one.size), times), axis=one.axis)
     at = _positions(size, one, method)
     if method.mode == "nearest":
         found = _gathered(x, one.axis, _nearest(at, size, method.rounding))
@@ -132,8 +139,8 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
 
 
 def folded(node: Node) -> Node:
-    """A constant, where a node follows from numbers alone."""
-    if any(one.op not in _PLAIN or not _is_fixed(one) for one in topological([node])):
+    """A constant, where a node follows from numbers alone and has not too many elements."""
+    if any(one.op not in _PLAIN or not _is_small(one) for one in topological([node])):
         return node
     [array] = evaluate(Graph.of([node]))
     return constant(np.asarray(array), node.dtype)
@@ -145,8 +152,10 @@ _PLAIN = frozenset(
 )
 
 
-def _is_fixed(node: Node) -> bool:
-    return all(isinstance(size, int) for size in node.shape)
+def _is_small(node: Node) -> bool:
+    return bounds(product(node.shape))[1] <= MAX_FOLDED and all(
+        isinstance(size, int) for size in node.shape
+    )
 
 
 def _positions(size: Dim, one: Axis, method: Method) -> Node:
@@ -233,10 +242,20 @@ def _weighted(x: Node, axis: int, at: Node, method: Method) -> Node:
 
 def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     """A filter as wide as the elements of the result are in the source, as a product."""
-    size, places = x.shape[one.axis], folded(at)
-    if not isinstance(size, int) or not isinstance(one.size, int) or places.op != "constant":
-        raise NotSupported(f"resize: antialias needs sizes that are numbers, not {size}")
+    size = x.shape[one.axis]
+    if not isinstance(size, int) or not isinstance(one.size, int):
+        raise NotSupported(
+            f"resize: antialias needs sizes that are numbers, not {size} and {one.size}"
+        )
     scale = min(one.size / size if one.scale is None else one.scale, 1.0)
+    if one.size * max(size, 4 / scale) > MAX_FILTER:
+        raise NotSupported(
+            f"resize: a filter from {size} to {one.size} elements at a scale of {scale} has more "
+            f"than {MAX_FILTER} weights"
+        )
+    places = folded(at)
+    if places.op != "constant":
+        raise NotSupported("resize: antialias needs a part of the image that is known")
     centres = np.asarray(places.attr("data").array, np.float64)
     reach = math.ceil((1 if method.mode == "linear" else 2) / scale) + 1
     taps = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
@@ -254,8 +273,6 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     matrix = np.zeros((one.size, size))
     rows = np.broadcast_to(np.arange(one.size)[:, None], taps.shape)
     np.add.at(matrix, (rows, np.clip(taps, 0, size - 1).astype(np.int64)), weights)
-    from arenite.ir.element import numpy_dtype
-
     factor = constant(matrix.astype(numpy_dtype(x.dtype)), x.dtype)
     if one.axis == x.ndim - 1:
         if x.ndim == 1:
@@ -264,35 +281,21 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
             return reshape(made, (one.size,))
         return make("matmul", x, factor, transpose_a=False, transpose_b=True)
     before, after = x.shape[: one.axis], x.shape[one.axis + 1 :]
-    columns: Dim = 1
-    for count in after:
-        columns = columns * count
-    flat = reshape(x, (*before, size, columns))
+    flat = reshape(x, (*before, size, product(after)))
     made = make("matmul", factor, flat, transpose_a=False, transpose_b=False)
     return reshape(made, (*before, one.size, *after))
 
 
-def _repeats(x: Node, one: Axis, method: Method) -> int | None:
-    """How often each element comes, side by side, where that is all."""
-    size = x.shape[one.axis]
-    if method.coordinates not in ("half_pixel", "pytorch_half_pixel", "asymmetric"):
+def _repeats(size: Dim, one: Axis, method: Method) -> int | None:
+    """How often each element comes, side by side, where that is all and sizes are open."""
+    is_even = method.coordinates in ("half_pixel", "pytorch_half_pixel", "asymmetric")
+    if not is_even or isinstance(size, int):
         return None
-    if isinstance(size, int) and isinstance(one.size, int):
-        times = one.size // size
-    else:
-        times = round(one.scale) if one.scale is not None else 0
-        if times == 0:
-            times = next((k for k in range(2, 9) if one.size == size * k), 0)
-    if times < 2 or one.size != size * times or one.scale not in (None, float(times)):
+    times = next((k for k in range(2, MAX_TIMES + 1) if one.size == size * k), 0)
+    if times == 0 or one.scale not in (None, float(times)):
         return None
     # All elements are as those of a short axis.
     short = Axis(0, 16 * times, float(times))
     found = folded(_nearest(_positions(16, short, method), 16, method.rounding))
     is_plain = np.array_equal(found.attr("data").array, np.arange(16 * times) // times)
     return times if is_plain else None
-
-
-def _repeated(x: Node, axis: int, times: int) -> Node:
-    before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
-    wide = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
-    return reshape(wide, (*x.shape[:axis], x.shape[axis] * times, *after))

@@ -24,7 +24,7 @@ from arenite.ir.compose.basic import (
     sub,
     where,
 )
-from arenite.ir.compose.found import positions_on_axes
+from arenite.ir.compose.found import nonzero, positions_on_axes
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.node import Node
@@ -49,8 +49,24 @@ def suppressed(
     height). `scores` are [image, class, box]; only those above `least` count. `count` boxes are
     kept of a class at the most; those that overlap one by more than `overlap` are out.
     """
+    trips = minimum(count, scores.shape[2])
+    if least is not None:
+        # Most boxes are no candidates of any class: what is left of them is found first.
+        above = reduce("any", binary("gt", scores, least), [0, 1])
+        candidates = nonzero(above)
+        boxes = make("gather", boxes, candidates, axis=1)
+        scores = make("gather", scores, candidates, axis=2)
+        kept = _chosen(boxes, scores, trips, overlap, least, centred)
+        own = [slice_axis(kept, 1, k, k + 1) for k in range(3)]
+        own[2] = make("gather", candidates, own[2], axis=0)
+        return make("concat", *own, axis=1)
+    return _chosen(boxes, scores, trips, overlap, None, centred)
+
+
+def _chosen(
+    boxes: Node, scores: Node, trips: Dim, overlap: Node, least: Node | None, centred: bool
+) -> Node:
     images, classes, n = scores.shape
-    trips = minimum(count, n)
     low, high = _corners(boxes, centred)
     area = mul(*(sub(b, a) for a, b in zip(low, high, strict=True)))
     shape = (images, classes, n)

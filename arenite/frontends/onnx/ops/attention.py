@@ -112,7 +112,7 @@ def _mask(call: Call, keys: Dim) -> Node | None:
     if length == keys or length == 1:
         return mask
     if not known_le(length, keys):
-        call.fail(f"a mask for {length} keys, of which there are {keys}")
+        call.refuse(f"a mask for {length} keys, of which there are {keys}: not known to be as many")
     hidden = False if mask.dtype.name == "bool" else -math.inf
     return pad(mask, [(0, 0), (0, 0), (0, 0), (0, keys - length)], hidden)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product as places
 
 from arenite.frontends.onnx.call import Call
@@ -33,6 +34,9 @@ from arenite.ir.compose.basic import (
     sub,
 )
 from arenite.ir.compose.sampling import linear_sample
+
+#: Elements of a block of Col2Im, each of which is a piece of the graph.
+MAX_TAPS = 1024
 
 
 def _kernel(call: Call, w: Node) -> tuple[Dim, ...]:
@@ -136,6 +140,8 @@ def col2im(call: Call) -> Result:
     n = len(block)
     strides, dilations = per_axis(call, "strides", n, 1), per_axis(call, "dilations", n, 1)
     pads = pads_of(call, n)
+    if any(one < 1 for one in block) or math.prod(block) > MAX_TAPS:
+        call.refuse(f"blocks of {block}; at most {MAX_TAPS} elements in one are put together")
     if x.ndim != 3 or len(image) != n or x.shape[1] % product(block) != 0:
         call.fail(f"blocks of {block} for an image of {image} do not fit shape {x.shape}")
     reach = Windows(tuple(block), strides, dilations, ()).reach

@@ -13,7 +13,19 @@ from arenite.frontends.onnx.registry import Handler, Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
-from arenite.ir.compose.basic import add, binary, cast, computing, div, mul, reshape, sub, where
+from arenite.ir.compose.basic import (
+    Operand,
+    add,
+    binary,
+    cast,
+    computing,
+    div,
+    mul,
+    reshape,
+    sub,
+    where,
+)
+from arenite.ir.element import widened
 from arenite.ir.ops.define import BOOL, INT64, INTEGER
 
 FLOAT64 = BY_NAME["float64"]
@@ -249,18 +261,21 @@ def clip_by_attributes(call: Call) -> Result:
 @operator("Clip", since=11)
 def clip(call: Call) -> Result:
     """Bounds are numbers; the upper one wins where they cross."""
-    x = call.node(0)
-    bounds = [_scalar(call, k) for k in (1, 2)]
-    return neural.clip(x, *bounds)
+    return neural.clip(call.node(0), _scalar(call, 1), _scalar(call, 2))
 
 
-def _scalar(call: Call, index: int) -> Node | None:
-    node = call.optional(index)
-    if node is None or node.ndim == 0:
-        return node
-    if any(size != 1 for size in node.shape):
-        call.fail(f"input {index} is one number, not of shape {node.shape}")
-    return reshape(node, ())
+def _scalar(call: Call, index: int) -> Operand | None:
+    """A number, if it is known."""
+    if not call.has(index):
+        return None
+    value = call.value(index)
+    if any(size != 1 for size in value.shape):
+        call.fail(f"input {index} is one number, not of shape {value.shape}")
+    known = value.known
+    if known is None:
+        return reshape(value.node, ())
+    number: int | float = widened(known, value.dtype).reshape(()).item()
+    return number
 
 
 @operator("Elu", "Celu", "Selu")

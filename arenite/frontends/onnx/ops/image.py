@@ -233,7 +233,7 @@ def image_decoder(call: Call) -> Result:
         if form == "Grayscale":
             return Value.of_known(np.asarray(image.convert("L"), np.uint8)[..., None])
         pixels = np.asarray(image.convert("RGB"), np.uint8)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         call.fail(f"the image cannot be decoded: {error}")
     if form not in ("RGB", "BGR"):
         call.fail(f"pixel_format is {form!r}, not RGB, BGR or Grayscale")

@@ -8,7 +8,7 @@ from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, product
+from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, product, topological
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import (
     add,
@@ -27,6 +27,7 @@ from arenite.ir.compose.basic import (
 from arenite.ir.compose.found import nonzero, positions_on_axes
 from arenite.ir.compose.indexing import counted_from_front, linear_places, resolved
 from arenite.ir.compose.unique import groups
+from arenite.ir.ops.control import cut
 from arenite.ir.ops.define import BOOL, INT64, INTEGER
 
 #: Rows whose columns decide which are equal are sorted by one column after the other.
@@ -54,7 +55,26 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 def gather(call: Call) -> Result:
     x = call.node(0)
     axis = call.axis(call.attr("axis", 0), x.ndim)
-    return make("gather", x, places(call, 1, x.shape[axis], axis), axis=axis)
+    size = x.shape[axis]
+    start = _start_of_run(call.value(1), size)
+    if start is None:
+        return make("gather", x, places(call, 1, size, axis), axis=axis)
+    shape = call.value(1).shape
+    taken = slice_axis(x, axis, start, start + product(shape))
+    return reshape(taken, (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
+
+
+def _start_of_run(indices: Value, size: Dim) -> Dim | None:
+    """Where places begin that are known to follow each other within an axis: a slice of it."""
+    if indices.ndim > 1 or indices.known is None:
+        return None
+    found = [int(one) for one in indices.known.reshape(-1)]
+    if not found or found != list(range(found[0], found[0] + len(found))):
+        return None
+    start, last = found[0], found[-1]
+    if start < 0:
+        return size + start if last < 0 and known_le(-start, size) else None
+    return start if known_le(last + 1, size) else None
 
 
 @operator("GatherElements", since=11)
@@ -220,10 +240,67 @@ def slice_by_attributes(call: Call) -> Result:
 @operator("Slice", since=10)
 @moves
 def slice_by_inputs(call: Call) -> Result:
+    if any(call.is_found_in_run(index) for index in (1, 2)):
+        return _found_slice(call)
     starts, ends = call.sizes(1), call.sizes(2)
     axes = call.integers(3) if call.has(3) else list(range(len(starts)))
     steps = call.integers(4) if call.has(4) else [1] * len(starts)
     return _sliced(call, starts, ends, axes, steps)
+
+
+def _found_slice(call: Call) -> Node:
+    """A slice whose ends only a run knows: planned for the whole axis, and as long as found."""
+    x = call.node(0)
+    [count] = call.value(1).shape
+    if not isinstance(count, int):
+        call.refuse("how many axes it slices is only found while running")
+    axes = call.integers(3) if call.has(3) else list(range(count))
+    steps = call.integers(4) if call.has(4) else [1] * count
+    if any(step != 1 for step in steps):
+        call.refuse(f"steps of {steps} between ends that are only found while running")
+    for k, axis in enumerate(call.axes(axes, x.ndim)):
+        size = x.shape[axis]
+        first, last = (
+            reshape(slice_axis(cast(call.node(index), INT64), 0, k, k + 1), ()) for index in (1, 2)
+        )
+        (base, shift), (other, further) = _distance(first), _distance(last)
+        if base is other and shift < further:
+            # As i:i+1 in a loop: a length that is known, so that places outside are an error.
+            places = add(iota(further - shift), first)
+        else:
+            start, end = _within(first, size), _within(last, size)
+            length = binary("maximum", binary("sub", end, start), 0)
+            places = add(cut(iota(size), length), start)
+        x = make("gather", x, places, axis=axis)
+    return x
+
+
+def _within(place: Node, size: Dim) -> Node:
+    """An end of a slice, within 0..size."""
+    most = size_like(size, place)
+    place = where(binary("lt", place, 0), add(place, most), place)
+    return binary("minimum", binary("maximum", place, 0), most)
+
+
+def _distance(node: Node) -> tuple[Node, int]:
+    """A number as another one and a known distance from it."""
+    distance = 0
+    while True:
+        if node.op in ("reshape", "cast", "slice", "expand") and product(node.inputs[0].shape) == 1:
+            node = node.inputs[0]
+            continue
+        known = [one for one in node.inputs if _is_made_up(one)]
+        if node.op != "add" or len(known) != 1:
+            return node, distance
+        [step] = known
+        number = Value.of(step, is_constant=True).known
+        assert number is not None
+        distance += int(number.reshape(-1)[0])
+        node = next(one for one in node.inputs if one is not step)
+
+
+def _is_made_up(node: Node) -> bool:
+    return all(one.op in ("constant", "full", "reshape", "expand") for one in topological([node]))
 
 
 def _sliced(
