@@ -1,5 +1,6 @@
 """Arenite: a model becomes one native program over one planned block of memory.
 
+    model = arenite.load("model.onnx")                              # any ONNX model
     lm = arenite.load("model.gguf", memory="1GiB")                  # a language model that talks
     program = arenite.compile(function, arenite.spec((64, 784)))    # a function of tensors
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         hazards,
         ir,
         memory,
+        model,
+        onnxruntime,
         passes,
         pipeline,
         runtime,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from arenite.generate import LanguageModel
     from arenite.ir import Var
     from arenite.loading import load
+    from arenite.model import Model
     from arenite.tensor import (
         Generator,
         State,
@@ -170,8 +174,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = (
-    "codegen device dtype errors fetch frontends generate hazards ir memory passes pipeline "
-    "runtime schedule tensor"
+    "codegen device dtype errors fetch frontends generate hazards ir memory model onnxruntime "
+    "passes pipeline runtime schedule tensor"
 ).split()
 #: What a user reaches for first, and the module it lives in; the imports above say the same to
 #: those who read the types.
@@ -182,6 +186,7 @@ _NAMES = {
         "ir": "Var",
         "exporting": "export",
         "loading": "load",
+        "model": "Model",
         "tensor": (
             "Generator State Tensor TensorSpec abs add all allclose any any_size arange "
             "arccos arcsin arctan argmax argmin argsort array_equal asarray broadcast_arrays "
@@ -205,6 +210,7 @@ _NAMES = {
 __all__ = [
     "Generator",
     "LanguageModel",
+    "Model",
     "State",
     "Tensor",
     "TensorSpec",
@@ -295,6 +301,7 @@ __all__ = [
     "meshgrid",
     "min",
     "minimum",
+    "model",
     "moveaxis",
     "multiply",
     "nan_to_num",
@@ -302,6 +309,7 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "onnxruntime",
     "outer",
     "pad",
     "passes",

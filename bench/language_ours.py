@@ -18,4 +18,4 @@ def prepare(case: str, threads: int) -> Callable[[], None]:
 
 @lru_cache(maxsize=1)
 def _session(file: str, threads: int) -> Session:
-    return load(path_of(file), context=CONTEXT, threads=threads).session()
+    return load(path_of(file), kind="language", context=CONTEXT, threads=threads).session()

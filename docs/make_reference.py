@@ -301,7 +301,7 @@ _MODEL_NAMES = "load LanguageModel"
 
 
 def _tensor_functions() -> dict[str, Names]:
-    elsewhere = {*_COMPILE_NAMES.split(), *_MODEL_NAMES.split(), "Tensor", "Generator"}
+    elsewhere = {*_COMPILE_NAMES.split(), *_MODEL_NAMES.split(), "Tensor", "Generator", "Model"}
     listed = {name for names in _FUNCTIONS.values() for name in names.split()}
     others = [name for name in top_names() if name not in listed | elsewhere]
     functions = {**_FUNCTIONS, "Elementwise": " ".join(others)}
@@ -316,12 +316,15 @@ def pages() -> dict[str, Page]:
         "program.options.Options program.launch.Launch runtime.profile.Profile "
         "runtime.state.States runtime.state.HeldState pipeline.export.Exported"
     )
+    models = top("Model") | public_of("model")
+    del models["model.Model"]
     texts = public_of("generate")
     del texts["generate.LanguageModel"]
     dtypes = {f"dtype.{k}": v for k, v in named("dtype.of dtype.DType dtype.Kind").items()}
     return {
         "compiling": {"Functions": top(_COMPILE_NAMES), "What they return": results},
         "tensors": {"Classes": top("Tensor Generator"), **_tensor_functions()},
+        "onnx": {"Models": models, "The stand-in for ONNX Runtime": public_of("onnxruntime")},
         "language-models": {
             "Loading": top(_MODEL_NAMES),
             "Texts": texts,
@@ -373,6 +376,8 @@ _ROOMS_WITH_PAGES = (
     "generate",
     "hazards",
     "memory",
+    "model",
+    "onnxruntime",
     "tensor",
 )
 

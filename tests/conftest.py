@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,23 +69,32 @@ def own_choices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def smollm2(cache_folder: Path) -> Path:
-    """SmolLM2-135M-Instruct in Q4_1, from the user's own models, fetched where it is not there
-    (94 MB); it is in the private folder too, so that it has its short name there."""
+def catalogue_model(cache_folder: Path) -> Callable[[str], Path]:
+    """Models by their short names, from the user's own, fetched where they are not there; they are
+    in the private folder too, so that they have their short names there."""
     from arenite.errors import AreniteError
     from arenite.fetch import obtain
 
-    with pytest.MonkeyPatch.context() as patch:
-        if USERS_FOLDER is None:
-            patch.delenv("ARENITE_CACHE_DIR")
-        else:
-            patch.setenv("ARENITE_CACHE_DIR", USERS_FOLDER)
-        try:
-            path = obtain(MODEL)
-        except AreniteError as error:
-            pytest.fail(f"this test needs a download of 94 MB, `arenite pull {MODEL}`: {error}")
-    link = cache_folder / "models" / MODEL
-    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with contextlib.suppress(FileExistsError):  # another worker was here
-        link.symlink_to(path.parent, target_is_directory=True)
-    return path
+    def find(name: str) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            if USERS_FOLDER is None:
+                patch.delenv("ARENITE_CACHE_DIR")
+            else:
+                patch.setenv("ARENITE_CACHE_DIR", USERS_FOLDER)
+            try:
+                path = obtain(name)
+            except AreniteError as error:
+                pytest.fail(f"this test needs a download, `arenite pull {name}`: {error}")
+        link = cache_folder / "models" / name
+        link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):  # another worker was here
+            link.symlink_to(path.parent, target_is_directory=True)
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def smollm2(catalogue_model: Callable[[str], Path]) -> Path:
+    """SmolLM2-135M-Instruct in Q4_1, 94 MB."""
+    return catalogue_model(MODEL)

@@ -111,7 +111,7 @@ def typed_calls(lm: arenite.LanguageModel) -> None:
     lm.generate("text", temperature=0.5, stop="end", max_tokens=3)
     lm.generate("text", temprature=0.5)  # type: ignore[call-arg]
     lm.session().chat([], seed="one")  # type: ignore[arg-type]
-    arenite.load("model.gguf", contxt=3)  # type: ignore[call-arg]
+    arenite.load("model.gguf", contxt=3)  # type: ignore[call-overload]
     arenite.zeroes((3,))  # type: ignore[attr-defined]
     arenite.compile(3)  # type: ignore[arg-type]
     arenite.device.get(3)  # type: ignore[arg-type]

@@ -10,16 +10,19 @@ import typer
 
 from arenite import __version__
 from arenite.cli import (
+    bench,
     cache,
     chat,
     doctor,
     embed,
     export,
     generate,
+    info,
     manner,
     models,
     pack,
     plan,
+    run,
     tune,
 )
 from arenite.cli.help import Command, Group
@@ -44,7 +47,11 @@ COMMANDS: dict[Callable[..., int], str] = {
     chat.chat: "Talk with a model.",
     generate.generate: "Go on from a prompt.",
     embed.embed: "Make vectors of texts.",
+    run.run: "Run an ONNX model.",
+    info.info: "Say what a model is.",
     plan.plan: "Say what a model needs.",
+    run.profile: "Say where time goes.",
+    bench.bench: "Time a model.",
     pack.pack: "Place values in memory.",
     models.pull: "Fetch a model.",
     models.models: "List models.",

@@ -55,7 +55,11 @@ def title(model: str | None, path: Path) -> str:
 
 def _check_kind(path: Path, name: str, wanted: Wanted) -> None:
     from arenite.frontends.language import LanguageFile
+    from arenite.loading import kind_of
 
+    if kind_of(path) == "onnx":
+        what = "writes no text" if wanted == "text" else "makes no vectors of texts"
+        raise NotSupported(f"{name} is an ONNX model and {what}; `arenite run` runs it")
     try:
         is_embedding = LanguageFile.open(path).is_embedding
     except AreniteError:

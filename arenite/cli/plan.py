@@ -6,16 +6,17 @@ import logging
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arenite.cli import language, manner
-from arenite.cli.options import AnyModelName, Planning, spread
+from arenite.cli import language, manner, onnx
+from arenite.cli.options import AnyModelName, Planning, option, spread
 from arenite.device.allocator import readable_nbytes
+from arenite.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +54,7 @@ def plan(
         int | None,
         typer.Option(min=1, metavar="TEXTS", help="Texts whose keys and values are kept at once."),
     ] = None,
+    dim: onnx.Dims = None,
     svg: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the plan: what fills memory, and when."),
@@ -61,9 +63,17 @@ def plan(
 ) -> int:
     """Say what a model needs: weights, keys and values, work, in all. No weight is read.
 
+    Of an ONNX model sizes that are open are 1, or what --dim says; a range is planned at its bound.
     With --memory and without --context it finds the longest context that fits; where even the
     shortest does not fit, it says what is needed and exits with 1.
     """
+    path = language.obtain(model, planning.offline)
+    if onnx.is_onnx(path):
+        options = planning.given("offline", "memory") | {"block": block, "sessions": sessions}
+        _refuse(path, options)
+        return _plan_onnx(path, language.title(model, path), planning.memory, dim, svg, json)
+    if dim:
+        raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
     settings = language.settings(model, planning, block=block, sessions=sessions)
     title = language.title(model, Path(settings.file.path))
     with language.showing_steps(title) as on_progress:
@@ -83,6 +93,53 @@ def plan(
         manner.print_json("plan", _fields(settings, made))
     else:
         _print_tables(settings, made, title)
+    return manner.EXIT_DONE
+
+
+def _refuse(path: Path, options: Mapping[str, object]) -> None:
+    given = [option(name) for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidArgument(f"{', '.join(given)} are for language models, and {path} is none")
+
+
+def _plan_onnx(
+    path: Path,
+    title: str,
+    memory: str | None,
+    dims: Sequence[str] | None,
+    svg: Path | None,
+    json: bool,
+) -> int:
+    from arenite.model import Model
+    from arenite.program.options import parse_nbytes
+
+    given = onnx.sizes_of(dims)
+    with language.showing_steps(title) as on_progress:
+        model = Model.open(path)
+        if on_progress is not None:
+            on_progress("planning", 0, None)
+        made = model.plan(memory=memory, **given)  # type: ignore[arg-type]
+    sizes = dict.fromkeys(model.sizes, "1") | {model.size_name(n): one for n, one in given.items()}
+    if svg is not None:
+        manner.write_file(svg, made.to_svg())
+    if json:
+        fields = {
+            "file": str(path),
+            "sizes": sizes,
+            "memory": parse_nbytes(memory),
+            "total_nbytes": made.total_nbytes,
+            "regions": _sizes(made),
+            "file_nbytes": path.stat().st_size,
+            "largest": [asdict(group) for group in _largest(made)],
+        }
+        manner.print_json("plan", fields)
+        return manner.EXIT_DONE
+    missing = set(model.sizes) - {model.size_name(name) for name in given}
+    shown = [f"{n} {one}{' (not given)' * (n in missing)}" for n, one in sizes.items()]
+    facts = {"file": str(path), "kind": f"ONNX, {len(model.file.model.graph.node)} nodes"}
+    manner.print_pairs(title, facts | ({"sizes": ", ".join(shown)} if shown else {}))
+    manner.out.print()
+    print_memory(manner.out, made, parse_nbytes(memory))
     return manner.EXIT_DONE
 
 

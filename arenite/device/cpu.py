@@ -208,6 +208,16 @@ def use_small_pages(address: int, nbytes: int) -> None:
         )
 
 
+def drop_pages_at(address: int, nbytes: int) -> None:
+    """The system has the whole pages of memory that nobody reads any more."""
+    first = -(-address // PAGE_NBYTES) * PAGE_NBYTES
+    last = (address + nbytes) // PAGE_NBYTES * PAGE_NBYTES
+    if first < last and hasattr(mmap, "MADV_DONTNEED"):
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED
+        )
+
+
 def give_back_heap() -> None:
     """Let the system have what the C library was given back and keeps for later."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none

@@ -5,6 +5,7 @@ Each was made by others and is inside a wheel. Sizes and SHA-256 are those of th
 
 from __future__ import annotations
 
+from arenite.fetch.onnx_models import ONNX_MODELS
 from arenite.fetch.source import Kind, ModelFile, Source
 
 #: The model that commands take where none is named.
@@ -86,5 +87,6 @@ CATALOGUE: dict[str, Source] = {
             about="sentence embeddings, BERT architecture, float32",
             download_nbytes=83_506_384,
         ),
+        *ONNX_MODELS,
     )
 }

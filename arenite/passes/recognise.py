@@ -5,7 +5,8 @@
 Scales are numbers, on the scores or on q and k; the mask is added, or hides with -inf, or with a
 number so low that no score beside it counts. Nothing else may look at what lies between. Equal but
 for rounding, and for queries that see nothing: their weights are 0 / 0 where they are spelled out,
-and their results zeros here.
+and their results zeros here. A choice of 0 for weights that are no numbers is taken in too; beyond
+such queries it hides what is no number in q and k, which comes through here.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _spelled(node: Node) -> _Spelled | None:
     if node.op != "matmul" or node.attr("transpose_a"):
         return None
     inside: set[Node] = set()
-    weights = _numbers_of(_behind_casts(node.inputs[0], inside), inside)
+    weights = _guarded(_behind_casts(node.inputs[0], inside), inside)
     if weights.op != "div":
         return None
     raised, total = weights.inputs
@@ -108,15 +109,16 @@ def _spelled(node: Node) -> _Spelled | None:
     return None
 
 
-def _numbers_of(weights: Node, inside: set[Node]) -> Node:
-    """Weights behind a choice of 0 where they are no numbers: of queries that see nothing."""
-    if weights.op != "where":
+def _guarded(weights: Node, inside: set[Node]) -> Node:
+    """Weights behind a choice of 0 where they are no numbers, as exporters write it for queries
+    that see nothing."""
+    if weights.op != "where" or weights.inputs[0].op != "isnan":
         return weights
-    is_nan, zero, value = weights.inputs
-    if is_nan.op != "isnan" or is_nan.inputs[0] is not value or _number(zero) != 0:
+    is_nan, zero, own = weights.inputs
+    if is_nan.inputs[0] is not own or _number(zero) != 0:
         return weights
-    inside |= {weights, is_nan, zero}
-    return _behind_casts(value, inside)
+    inside |= {weights, is_nan}
+    return _behind_casts(own, inside)
 
 
 def _masked(seen: Node) -> list[tuple[int | None, int | None, bool, float]]:
@@ -196,18 +198,18 @@ def _number(node: Node) -> float | None:
 def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | None:
     """The op, or None where it does not take these shapes."""
     product, scale = spelled.scores.product, spelled.scores.scale
-    q, q_scale = _unscaled(product.inputs[0])
-    k, k_scale = _unscaled(product.inputs[1])
-    v = node.inputs[1]
+    q, q_scale = _unscaled(product.inputs[0], new)
+    k, k_scale = _unscaled(product.inputs[1], new)
+    v = new[node.inputs[1]]
     heads = product.shape[:-2]
     if not (q.dtype == k.dtype == v.dtype == node.dtype and q.ndim >= 3 and node.ndim == q.ndim):
         return None
     if not (q.shape[:-2] == k.shape[:-2] == v.shape[:-2] == heads):
         return None
     operands = [
-        new[q],
-        new[k] if product.attr("transpose_b") else _turned(new[k]),
-        _turned(new[v]) if node.attr("transpose_b") else new[v],
+        q,
+        k if product.attr("transpose_b") else _turned(k),
+        _turned(v) if node.attr("transpose_b") else v,
     ]
     if spelled.mask is not None:
         operands.append(_mask(new[spelled.mask], spelled, q))
@@ -215,14 +217,22 @@ def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | Non
     return make("attention", *operands, scale=factor, causal=False, offset=0, window=0)
 
 
-def _unscaled(node: Node) -> tuple[Node, float]:
-    """A value without the number that it is multiplied with."""
-    if node.op == "mul":
-        for a, b in (node.inputs, node.inputs[::-1]):
+def _unscaled(node: Node, new: Mapping[Node, Node]) -> tuple[Node, float]:
+    """What a value becomes without the number that it is multiplied with, also behind views."""
+    views: list[Node] = []
+    inner = node
+    while inner.op in ("reshape", "permute"):
+        views.append(inner)
+        [inner] = inner.inputs
+    if inner.op == "mul":
+        for a, b in (inner.inputs, inner.inputs[::-1]):
             number = _number(b)
-            if number is not None and a.shape == node.shape:
-                return a, number
-    return node, 1.0
+            if number is not None and a.shape == inner.shape:
+                made = new[a]
+                for view in reversed(views):
+                    made = make(view.op, made, **dict(view.attrs))
+                return made, number
+    return new[node], 1.0
 
 
 def _turned(node: Node) -> Node:
@@ -230,6 +240,14 @@ def _turned(node: Node) -> Node:
     axes = (*range(last - 1), last, last - 1)
     if node.op == "permute" and node.attr("axes") == axes:
         return node.inputs[0]
+    if node.op == "reshape" and node.inputs[0].op == "permute":
+        # Turned with fewer axes before: these are all of the same matrices.
+        [turned] = node.inputs
+        [source] = turned.inputs
+        end = source.ndim - 1
+        is_matrices = turned.shape[-2:] == node.shape[-2:]
+        if end > 0 and is_matrices and turned.attr("axes") == (*range(end - 1), end, end - 1):
+            return make("reshape", source, shape=(*node.shape[:-2], *source.shape[-2:]))
     return make("permute", node, axes=axes)
 
 

@@ -13,18 +13,29 @@ if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.ir.node import Node
     from arenite.pipeline.segmented import SegmentedExecutable
+    from arenite.program.backend import OnCompiled
     from arenite.runtime.executable import Executable
 
 
 def compile_program(
-    graph: Graph, options: Options = USUAL, *, threads: int | None = None
+    graph: Graph,
+    options: Options = USUAL,
+    *,
+    threads: int | None = None,
+    on_progress: OnCompiled | None = None,
 ) -> Executable | SegmentedExecutable:
-    """An Executable for this machine, or one in segments where no plan can be made before a run."""
-    if _cutting(graph) is not None:
+    """An Executable for this machine, or one in segments where no plan can be made before a run.
+    `on_progress(done, total)` hears of kernels, but for those of segments."""
+    if is_cut(graph):
         from arenite.pipeline.segmented import SegmentedExecutable
 
         return SegmentedExecutable(graph, options, threads)
-    return compile_graph(graph, options, threads=threads)
+    return compile_graph(graph, options, threads=threads, on_progress=on_progress)
+
+
+def is_cut(graph: Graph) -> bool:
+    """Whether only a program in segments can run a graph."""
+    return _cutting(graph) is not None
 
 
 def refuse_cut(graph: Graph, to_do: str) -> None:

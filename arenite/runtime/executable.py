@@ -22,6 +22,7 @@ from arenite.program.arguments import Arguments, check_targets
 from arenite.program.backend import backend_of
 from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
+from arenite.program.places import Resizer
 from arenite.program.threads import chosen_n_threads
 from arenite.runtime.state import HeldState, States
 
@@ -73,6 +74,14 @@ class Executable(Closing):
     def plan(self) -> MemoryPlan:
         """Where every value lives, with sizes at their largest."""
         return self.compiled.plan
+
+    def plan_for(self, sizes: Mapping[str, int]) -> MemoryPlan:
+        """Where every value lives with these values of the sizes that are variables."""
+        return self._resizer.plan_for(sizes) if self._outline.vars else self.plan
+
+    @cached_property
+    def _resizer(self) -> Resizer:
+        return Resizer(self.compiled.frame, self.plan, self.compiled.pointers)
 
     @property
     def kernels(self) -> Kernels:

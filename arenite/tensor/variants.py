@@ -81,8 +81,12 @@ class Variants(Sequence[Variant]):
 class VariantCache:
     """Variants by value. One compile for a value, however many threads bring it."""
 
-    def __init__(self, compile_for: Callable[[tuple[Any, ...]], Variant]) -> None:
+    def __init__(
+        self, compile_for: Callable[[tuple[Any, ...]], Variant], most: int | None = None
+    ) -> None:
+        """`most` of them are kept, where not as many as usual are."""
         self._compile_for = compile_for
+        self._most = most
         self._kept: dict[str, Variant] = {}
         self._n_uses = self._n_compiled = self._n_dropped = 0
         self._is_closed = False
@@ -99,8 +103,14 @@ class VariantCache:
             with self._compiling:
                 found = self._find(key)
                 if found is None:
+                    self._make_room()
                     found = self._keep(key, self._compile_for(values))
         return found
+
+    def has(self, values: tuple[Any, ...]) -> bool:
+        """Whether there is a variant for these values now."""
+        with self._lock:
+            return repr(values) in self._kept
 
     def snapshot(self) -> Variants:
         with self._lock:
@@ -144,8 +154,13 @@ class VariantCache:
             made.last_use = self._n_uses
             self._kept[key] = made
             self._n_compiled += 1
-            if len(self._kept) > MAX_VARIANTS:
+        return made
+
+    def _make_room(self) -> None:
+        """For one more: before it is compiled, so that not even for a moment there are too many."""
+        most = MAX_VARIANTS if self._most is None else self._most
+        with self._lock:
+            while len(self._kept) >= most:
                 # Not closed: another thread may be about to run it. It goes with its last user.
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].last_use)]
                 self._n_dropped += 1
-        return made

@@ -60,7 +60,8 @@ def written(name: str, folder: Path) -> Path:
 
 
 def loaded(name: str, folder: Path, threads: int = 1, kv: str = "float16") -> LanguageModel:
-    return load(written(name, folder), context=128, threads=threads, kv=kv)
+    path = written(name, folder)
+    return load(path, kind="language", context=128, threads=threads, kv=kv)
 
 
 def prefix_logits(model: LanguageModel) -> NDArray[np.float32]:

@@ -68,7 +68,7 @@ def written(folder: Path, name: str, shape: Shape) -> Path:
 
 
 def loaded(path: Path) -> LanguageModel:
-    return load(path, context=64, block=16, kv="float32", threads=2)
+    return load(path, kind="language", context=64, block=16, kv="float32", threads=2)
 
 
 def check(path: Path) -> None:

@@ -92,6 +92,15 @@ def test_what_is_quantised_next_is_scaled_once() -> None:
     assert all(node.shape == (1, 1) for node in after.nodes if node.op == "div" and node.ndim)
 
 
+def test_a_scale_that_constants_make_is_a_constant() -> None:
+    sums = bytes_in(3, 5).astype(np.int32) @ weights(5, 6).astype(np.int32)
+    unit = Tensor((RNG.random(6) + 0.1).astype(np.float32)) * Tensor(np.float32(0.3)) / 0.7
+    [last] = rewritten(sums.astype(np.float32) * unit).outputs
+    scale = next(one for one in last.inputs if one.op == "expand").inputs[0]
+    assert scale.op == "constant"
+    assert dtypes(rewritten(sums.astype(np.float32) * unit), "div") == []
+
+
 @pytest.mark.parametrize(
     "move",
     [

@@ -70,8 +70,7 @@ def keys_last(k: Tensor) -> Tensor:
     return k.swapaxes(-1, -2)
 
 
-def numbers(weights: Tensor) -> Tensor:
-    """As PyTorch writes the weights of queries that may see nothing."""
+def without_nan(weights: Tensor) -> Tensor:
     return where(weights.isnan(), 0.0, weights)
 
 
@@ -90,7 +89,10 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     "shown but for the least number": lambda: (
         where(SEEN, float(np.finfo(np.float32).min), Q @ keys_last(K)).softmax() @ V
     ),
-    "no number where nothing is seen": lambda: numbers((Q @ keys_last(K) + MASK).softmax()) @ V,
+    "zeros for no numbers": lambda: without_nan((Q @ keys_last(K)).softmax()) @ V,
+    "turned in one batch, scaled in it": lambda: (
+        ((Q * 0.5) @ (keys_last(K.reshape(8, 12, 16)) * 0.5).reshape(2, 4, 16, 12)).softmax() @ V
+    ),
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
 

@@ -128,6 +128,7 @@ class CpuProgram:
         if not sizes and self.binder.bound:
             binding = next(iter(self.binder.bound.values()))
         else:
+            self.quick = None  # its addresses go with an arena that grows
             self._load_step.run(self._threads, self._check_outcome)
             binding = self.binder.obtain(sizes)
         return binding, self._handover.packed(arrays)

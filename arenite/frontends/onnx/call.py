@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from arenite.dtype import DType
-from arenite.errors import InvalidFile, NotSupported
+from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
 from arenite.ir import Dim, Expr, Node, topological
 from arenite.ir.dim import Var
@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 class Unknown(Exception):
     """Structure was asked for that only a run knows."""
 
-    def __init__(self, call: Call, index: int) -> None:
+    def __init__(self, call: Call, index: int, because: AreniteError | None = None) -> None:
         super().__init__()
         self.call = call
         self.index = index
+        #: What is wrong as long as it is not known.
+        self.because = because
+
+
+class StructureNeeded(AreniteError):
+    """Inputs decide structure, so that their numbers are needed to make a graph."""
+
+    def __init__(self, names: Sequence[str], reason: str) -> None:
+        super().__init__(reason)
+        self.names = tuple(names)
 
 
 class Call:
@@ -125,6 +135,20 @@ class Call:
             return False
         reached = topological([self.node(index)])
         return any(one.op in ("parameter", "state", "cut", "arange") for one in reached)
+
+    def size(self, index: int) -> Dim:
+        """An input that is one size."""
+        sizes = self.sizes(index)
+        if len(sizes) != 1:
+            self.fail(f"input {index} is one number, not {len(sizes)}")
+        return sizes[0]
+
+    def integer(self, index: int) -> int:
+        """An input that is one integer which decides structure."""
+        integers = self.integers(index)
+        if len(integers) != 1:
+            self.fail(f"input {index} is one number, not {len(integers)}")
+        return integers[0]
 
     # Attributes.
 

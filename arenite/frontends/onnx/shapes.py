@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from arenite.dtype import DType, Kind
+from arenite.frontends.onnx.ratios import ROUNDINGS, folded_ratios
 from arenite.frontends.onnx.values import MAX_FOLDED, Array, Value
 from arenite.ir import Dim, bounds, maximum, minimum, product
 from arenite.ir.dim import Expr
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Operators that are known when sizes are, whatever their input.
 ALWAYS_FOLDED = ("Shape", "Size")
+
+#: Operators that leave elements as they are.
+MOVES = ("Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze")
 
 Fold: TypeAlias = Callable[["Call", list[Array]], "Array | None"]
 
@@ -37,23 +41,30 @@ def folded_sizes(call: Call) -> Value | None:
         value = call.value(0)
         return Value.of_sizes(np.asarray(product(value.shape), object))
     fold = FOLDS.get(call.op)
-    if fold is None or not call.inputs:
+    if (fold is None and call.op not in ROUNDINGS) or not call.inputs:
         return None
     values = [one for one in call.inputs if isinstance(one, Value)]
     if len(values) != len([one for one in call.inputs if one is not None]):
         return None
     if not any(one.is_symbolic for one in values):
         return None
+    if call.op not in MOVES and _has_floats(call, values):
+        return folded_ratios(call, values)
     sizes = [one.known if one.dtype == BOOL else one.sizes for one in values]
     if any(one is None for one in sizes):
         return None
-    made = fold(call, sizes)  # type: ignore[arg-type]
+    made = None if fold is None else fold(call, sizes)  # type: ignore[arg-type]
     if made is None:
         return None
     made = np.asarray(made, object)  # of arrays without axes NumPy makes the object itself
     if made.size > MAX_FOLDED:
         return None
     return Value.of_sizes(made, _dtype(call, values))
+
+
+def _has_floats(call: Call, values: list[Value]) -> bool:
+    to_float = call.op == "Cast" and call.dtype_attr("to").kind is Kind.FLOAT
+    return to_float or any(one.dtype.kind is Kind.FLOAT for one in values)
 
 
 def _dtype(call: Call, values: list[Value]) -> DType:

@@ -20,6 +20,7 @@ from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.attributes import attributes
 from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
 from arenite.frontends.onnx.checks import (
     MAX_NODES,
     check,
@@ -58,14 +59,6 @@ class Absent:
 
 #: What an input is: numbers that are known decide structure, a tuple is a sequence.
 Given: TypeAlias = "Argument | Array | Absent | tuple[Given, ...]"
-
-
-class StructureNeeded(AreniteError):
-    """Inputs decide structure, so that their numbers are needed to make a graph."""
-
-    def __init__(self, names: Sequence[str], reason: str) -> None:
-        super().__init__(reason)
-        self.names = tuple(names)
 
 
 class Source(Protocol):
@@ -122,7 +115,8 @@ class Translator:
         self.functions = functions_of(source)
         self._versions = versions_of(source.model.opset_import)
         self._scopes: list[Scope] = []
-        self._n_nodes = 0
+        #: Nodes that were met so far, of functions and subgraphs too.
+        self.n_nodes = 0
         #: Random operators each have a number of their own.
         self.n_random = 0
 
@@ -195,8 +189,8 @@ class Translator:
 
     def _nodes(self, protos: Sequence[NodeProto]) -> None:
         for proto in protos:
-            self._n_nodes += 1
-            if self._n_nodes > MAX_NODES:
+            self.n_nodes += 1
+            if self.n_nodes > MAX_NODES:
                 raise InvalidFile(
                     f"{self.source.path} becomes more than {MAX_NODES} nodes, its functions and "
                     "subgraphs counted each time they are used"
@@ -276,6 +270,8 @@ class Translator:
         what = f"{call.where}: its input {index} decides structure"
         if len(names) == len(roots) and names:
             return StructureNeeded(names, f"{what}, and follows from {', '.join(names)}")
+        if unknown.because is not None:
+            return unknown.because
         return NotSupported(f"{what} and is only found while running, which is not supported here")
 
     def _function(self, function: FunctionProto, call: Call) -> list[AnyValue | None]:

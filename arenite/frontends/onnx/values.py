@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
 from arenite.ir import Dim, Expr, Node, constant, evaluate, make, size
-from arenite.ir.compose.basic import reshape
+from arenite.ir.compose.basic import mul, reshape
 from arenite.ir.element import held_dtype, numpy_dtype
 from arenite.ir.graph import Graph
 from arenite.ir.ops.define import INT64
@@ -132,10 +132,24 @@ def _count(node: Node) -> int:
     return prod(one if isinstance(one, int) else MAX_BETWEEN + 1 for one in node.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A size over a power of two: an element of a tensor of floats that follows from shapes."""
+
+    numerator: Dim
+    denominator: int
+
+
 def _node_of_sizes(sizes: Array, dtype: DType) -> Node:
-    nodes = [reshape(size(_dim(one), dtype), (1,)) for one in sizes.reshape(-1)]
+    nodes = [reshape(_node_of_size(one, dtype), (1,)) for one in sizes.reshape(-1)]
     joined = nodes[0] if len(nodes) == 1 else make("concat", *nodes, axis=0)
     return reshape(joined, sizes.shape)
+
+
+def _node_of_size(one: Any, dtype: DType) -> Node:
+    if isinstance(one, Ratio):
+        return mul(size(one.numerator, dtype), 1 / one.denominator)
+    return size(_dim(one), dtype)
 
 
 def _dim(one: Any) -> Dim:

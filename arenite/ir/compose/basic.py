@@ -78,6 +78,8 @@ def insert_axes(x: Node, axes: Sequence[int]) -> Node:
 
 def along(x: Node, axis: int, ndim: int) -> Node:
     """A vector laid along one of `ndim` axes."""
+    if x.ndim != 1 or not 0 <= axis < ndim:
+        raise ShapeMismatch(f"{typed(x.shape, x.dtype)} is no vector for axis {axis} of {ndim}")
     shape: list[Dim] = [1] * ndim
     shape[axis] = x.shape[0]
     return reshape(x, shape)

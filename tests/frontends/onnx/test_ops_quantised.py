@@ -133,6 +133,21 @@ def test_integers_are_those_of_the_standard(
         np.testing.assert_allclose(made, wanted, rtol=1e-6)
 
 
+def test_an_image_quantised_in_the_run_is_convolved_in_bytes() -> None:
+    x = RNG.integers(0, 256, (1, 2, 5, 6)).astype(np.uint8)
+    w = RNG.integers(-128, 128, (3, 2, 3, 3)).astype(np.int8)
+    model, arrays = model_of(
+        "ConvInteger", [x, Const(w, np.int8), np.uint8(9)], 10, pads=[1, 1, 1, 1]
+    )
+    image = (1, 2, Var("height", 3, 99), Var("width", 3, 99))
+    graph = graph_of(model, arrays, {"x0": image})
+    ops = [node.op for node in run(graph, (*NEUTRAL, *PASSES))[0].nodes]
+    assert "conv_bytes" in ops
+    assert "conv" not in ops
+    [made], [wanted] = evaluate(graph, list(arrays.values())), judged(model, arrays)
+    np.testing.assert_array_equal(made, wanted)
+
+
 def test_what_is_zero_everywhere_is_quantised_without_a_division_by_it() -> None:
     numbers, scale, zero = ran("DynamicQuantizeLinear", [np.zeros(3, np.float32)], 11, 3)
     assert ((numbers - zero) * scale == 0).all()

@@ -122,3 +122,43 @@ def test_sizes_are_divided_and_what_is_left_is_counted() -> None:
     )
     assert computed(graph).shape == (3,)
     assert evaluate(graph, [np.repeat(X, 2, 1)])[0].shape == (6,)
+
+
+@pytest.mark.parametrize(
+    ("op", "number", "rounding", "wanted"),
+    [
+        ("Mul", 2.0, None, lambda n: 2 * n),
+        ("Mul", 0.5, "Floor", lambda n: n // 2),
+        ("Mul", 0.5, "Ceil", lambda n: -(-n // 2)),
+        ("Mul", 1.5, None, lambda n: 3 * n // 2),
+        ("Div", 4.0, "Ceil", lambda n: -(-n // 4)),
+    ],
+)
+def test_sizes_times_numbers_are_sizes(op: str, number: float, rounding: Any, wanted: Any) -> None:
+    nodes: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("Shape", "x", "shape", {}),
+        ("Cast", "shape", "reals", {"to": TensorProto.FLOAT}),
+        ("Slice", "reals one two", "real", {}),
+        (op, "real number", "more", {}),
+        (rounding or "Identity", "more", "whole", {}),
+        ("Cast", "whole", "size", {"to": TensorProto.INT64}),
+        ("ConstantOfShape", "size", "y", {}),
+    ]
+    graph = graph_with(nodes, one=np.array([1]), two=np.array([2]), number=np.float32(number))
+    for n in (1, 2, 3, 7):
+        assert evaluate(graph, [np.zeros((1, n, 4), np.float32)])[0].shape == (wanted(n),)
+
+
+def test_sizes_as_floats_are_numbers_of_the_run_too() -> None:
+    graph = graph_with(
+        [
+            ("Shape", "x", "shape", {}),
+            ("Gather", "shape one", "length", {}),
+            ("Cast", "length", "real", {"to": TensorProto.FLOAT}),
+            ("Mul", "real number", "more", {}),
+            ("Div", "x more", "y", {}),
+        ],
+        one=np.int64(1),
+        number=np.float32(0.25),
+    )
+    np.testing.assert_array_equal(computed(graph), X / np.float32(0.75))

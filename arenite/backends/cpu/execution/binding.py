@@ -23,7 +23,7 @@ from arenite.backends.cpu.driver.native import BoundTable
 from arenite.backends.cpu.execution.arrays import Results, address_of
 from arenite.backends.cpu.execution.quick import QuickCall
 from arenite.device import Buffer
-from arenite.device.cpu import use_small_pages
+from arenite.device.cpu import drop_pages_at, use_small_pages
 from arenite.device.disk import DiskAllocator
 from arenite.ir.data import BufferSource
 from arenite.ir.dim import evaluate, found_in
@@ -46,6 +46,11 @@ Array = NDArray[Any]
 TOUCHED_NBYTES = 2**16
 #: Bindings of variables whose tables are kept.
 MAX_BOUND = 16
+#: Bytes of an arena that is made at once for the largest sizes; a larger one grows with the sizes
+#: that come.
+AT_ONCE_NBYTES = 64 * 2**20
+#: Bytes that are copied at a time when it grows; the pages they came from are given back.
+MOVED_NBYTES = 4 * 2**20
 
 
 @dataclass(slots=True)
@@ -115,6 +120,7 @@ class Binder:
         self.n_binds += 1
         if self._variables:
             plan = self._resizer.plan_for(sizes)
+            self._make_room(plan)
         places = self.places(plan)
         bound = self.bound_to(self.assembly, places, sizes)
         results = [
@@ -183,15 +189,47 @@ class Binder:
             places.offset[self.state_numbers] = self._state_offsets[state_set]
         return places
 
+    @cached_property
+    def load_plan(self) -> MemoryPlan:
+        """The plan by which the load step runs: that of the least sizes, where the arena grows."""
+        if not self._variables or self.plan.peak_nbytes <= AT_ONCE_NBYTES:
+            return self.plan
+        return self._resizer.plan_for({var.name: var.low for var in self._variables})
+
     def arena_base(self) -> int:
         """The address of the arena, which is there from now on."""
         if self.arena is None:
-            # States are zero at first. Of a long context much may never be used.
-            self.arena = Arena.from_plan("cpu", self.plan, zeroed=bool(self.state_numbers))
-            state = self.plan.regions.get("state")
-            if state is not None:
-                use_small_pages(self.arena.buffer.raw_ptr + state.base, state.nbytes)
+            self._make_room(self.load_plan)
+        assert self.arena is not None
         return self.arena.buffer.raw_ptr
+
+    def _make_room(self, plan: MemoryPlan) -> None:
+        """Have an arena that is large enough for a plan; a new one has what the old one kept."""
+        old, needed = self.arena, plan.peak_nbytes
+        have = 0 if old is None else old.nbytes
+        if old is not None and needed <= have:
+            return
+        most = self.plan.peak_nbytes
+        nbytes = most if most <= AT_ONCE_NBYTES else min(most, max(needed, 2 * have))
+        # States are zero at first. Of a long context much may never be used.
+        is_zeroed = bool(self.state_numbers)
+        self.arena = Arena.from_plan("cpu", plan, nbytes - needed, zeroed=is_zeroed)
+        state = plan.regions.get("state")
+        if state is not None:
+            use_small_pages(self.arena.buffer.raw_ptr + state.base, state.nbytes)
+        if old is not None:
+            self._move(old, self.arena)
+
+    def _move(self, old: Arena, new: Arena) -> None:
+        """Packed values and states go along, a part at a time; tables have addresses of old."""
+        kept = (old.plan.regions.get(name) for name in ("packed", "state"))
+        end = max((one.base + one.nbytes for one in kept if one is not None), default=0)
+        source, target = old.buffer.as_host_bytes(), new.buffer.as_host_bytes_mut()
+        for start in range(0, end, MOVED_NBYTES):
+            stop = min(start + MOVED_NBYTES, end)
+            target[start:stop] = source[start:stop]
+            drop_pages_at(old.buffer.raw_ptr + start, stop - start)
+        self.bound.clear()
 
     def state_bytes(self, number: int) -> NDArray[np.uint8]:
         """Those of a state in the set that is used, in the arena."""

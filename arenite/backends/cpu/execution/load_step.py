@@ -62,7 +62,7 @@ class LoadStep:
 
     def _run(self, threads: int, check: Check, tell: OnPacked) -> None:
         binder, assembly = self._binder, self._assembly
-        self._running = running = binder.bound_to(assembly, binder.places(binder.plan), {})
+        self._running = running = binder.bound_to(assembly, binder.places(binder.load_plan), {})
         n_done, n_parts = 0, int((running.table.entries["op"] == Op.SEGMENT).sum())
         is_over = False
         while not is_over:

@@ -37,6 +37,9 @@ from arenite.ir.compose.reductions import reduce
 
 FLOAT32 = BY_NAME["float32"]
 
+#: Keys that any memory holds: a wider window is none.
+MAX_WINDOW = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class Band:
@@ -64,6 +67,8 @@ def attention(call: Call) -> Result:
     lengths = cast(call.node(6), INT64) if call.has(6) else None
     if lengths is not None and call.has(4):
         call.fail("nonpad_kv_seqlen says where a cache outside ends, and a past is given too")
+    if lengths is not None and lengths.shape != q.shape[:1]:
+        call.fail(f"nonpad_kv_seqlen has shape {lengths.shape}, not one number for each sample")
     band = _band(call)
     mask = _mask(call, k.shape[2])
     scale = call.attr("scale")
@@ -97,7 +102,8 @@ def _band(call: Call) -> Band:
         call.fail(f"windows of {left} and {right} keys; -1 is no window")
     if call.attr("is_causal", 0):
         right = 0
-    return Band(None if left < 0 else left, None if right < 0 else right)
+    ends = (None if one < 0 or one > MAX_WINDOW else one for one in (left, right))
+    return Band(*ends)
 
 
 def _mask(call: Call, keys: Dim) -> Node | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arenite.frontends.onnx.call import Call, Unknown
+from arenite.errors import AreniteError
+from arenite.frontends.onnx.call import Call, StructureNeeded, Unknown
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Dim, Node, full, make, size
@@ -33,8 +34,14 @@ def if_(call: Call) -> Result:
     if condition.known is not None:
         taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
         return call.translator.graph(call.subgraph(taken), {})
-    then = call.translator.graph(call.subgraph("then_branch"), {})
-    otherwise = call.translator.graph(call.subgraph("else_branch"), {})
+    try:
+        then = call.translator.graph(call.subgraph("then_branch"), {})
+        otherwise = call.translator.graph(call.subgraph("else_branch"), {})
+    except StructureNeeded:
+        raise
+    except AreniteError as error:
+        # The way that is not taken need not make sense for the shapes at hand.
+        raise Unknown(call, 0, error) from None
     if len(then) != len(otherwise):
         call.fail(f"its branches give {len(then)} and {len(otherwise)} values")
     is_true = _truth(call, condition)

@@ -66,6 +66,8 @@ def conv(call: Call) -> Result:
 def conv_transpose(call: Call) -> Result:
     x, w, bias = call.node(0), call.node(1), call.optional(2)
     n = x.ndim - 2
+    if n < 1 or w.ndim != x.ndim:
+        call.fail(f"an input of shape {x.shape} for weights of shape {w.shape}")
     kernel = _kernel(call, w)
     strides, dilations = per_axis(call, "strides", n, 1), per_axis(call, "dilations", n, 1)
     more = per_axis(call, "output_padding", n, 0)
@@ -107,6 +109,8 @@ def _wanted(call: Call, x: Node, strides: tuple[int, ...]) -> list[Dim] | None:
     """Sizes of the result, where they decide the padding."""
     shape = call.attr("output_shape")
     if shape:
+        if len(shape) < len(strides):
+            call.fail(f"output_shape {list(shape)} for {len(strides)} spatial axes")
         return list(shape[len(shape) - len(strides) :])
     if auto_pad(call) in ("SAME_UPPER", "SAME_LOWER"):
         return [size * stride for size, stride in zip(x.shape[2:], strides, strict=True)]

@@ -16,7 +16,7 @@ def non_max_suppression(call: Call) -> Result:
         call.fail(f"boxes of shape {boxes.shape} and scores of shape {scores.shape}")
     if boxes.shape[:2] != (scores.shape[0], scores.shape[2]):
         call.fail(f"boxes of shape {boxes.shape} for scores of shape {scores.shape}")
-    count = call.sizes(2)[0] if call.has(2) else 0
+    count = call.size(2) if call.has(2) else 0
     if isinstance(count, int) and count < 1:
         return full((0, 3), 0, INT64)
     overlap = call.optional(3)

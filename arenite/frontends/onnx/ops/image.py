@@ -172,10 +172,13 @@ def _wide(x: Node) -> DType:
 @operator("AffineGrid", since=20)
 def affine_grid(call: Call) -> Result:
     theta = call.node(0)
-    batch, _, *sizes = call.sizes(1)
+    given = call.sizes(1)
+    sizes = given[2:]
     n = len(sizes)
     if n not in (2, 3) or theta.shape[1:] != (n, n + 1):
         call.fail(f"matrices of shape {theta.shape} for an image of {n} axes")
+    if theta.ndim != 3 or theta.shape[0] != given[0]:
+        call.fail(f"{theta.shape[0]} matrices for {given[0]} images")
     wide = theta if theta.dtype.bits >= 32 else cast(theta, BY_NAME["float32"])
     corners = bool(call.attr("align_corners", 0))
     # Coordinates in the order x, y, z: the last axis first; then 1.
@@ -194,7 +197,7 @@ def affine_grid(call: Call) -> Result:
     ones = full((*sizes, 1), 1.0, wide.dtype)
     points = reshape(concat([*rows, ones], n), (1, product(sizes), n + 1))
     made = make("matmul", points, wide, transpose_a=False, transpose_b=True)
-    return cast(reshape(made, (batch, *sizes, n)), theta.dtype)
+    return cast(reshape(made, (given[0], *sizes, n)), theta.dtype)
 
 
 @operator("RoiAlign", since=10)

@@ -61,13 +61,13 @@ def linear_attention(call: Call) -> Result:
 
     held = state
     if decays:
-        decay = call.node(4)
+        decay = _packed(call, 4)
         kept = groups if decay.shape[2] == groups else groups * width
         inner = (groups, kept // groups, 1)
         held = mul(held, unary("exp", now(_by_time(call, decay, inner))))
     key, value = now(keys), now(values)
     if corrects:
-        beta = call.node(5)
+        beta = _packed(call, 5)
         rate = _by_time(call, beta, (groups if beta.shape[2] == groups else 1, 1, 1))
         found = make("matmul", key, held, transpose_a=True, transpose_b=False)
         value = mul(now(rate), sub(value, found))
@@ -77,6 +77,13 @@ def linear_attention(call: Call) -> Result:
     made = permute(mul(rows, scale), (1, 0, 2, 3, 4))
     result = reshape(made, (batch, time, heads * v_width))
     return cast(result, q.dtype), cast(last, q.dtype if past is None else past.dtype)
+
+
+def _packed(call: Call, index: int) -> Node:
+    x = call.node(index)
+    if x.ndim != 3:
+        call.fail(f"input {index} has shape {x.shape}, not [batch, time, heads * width]")
+    return x
 
 
 def _by_time(call: Call, x: Node, inner: tuple[Dim, ...]) -> Node:

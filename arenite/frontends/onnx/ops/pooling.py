@@ -107,13 +107,20 @@ def average_pool(call: Call) -> Result:
 
 @operator("LpPool")
 def lp_pool(call: Call) -> Result:
-    x, p = call.node(0), call.attr("p", 2)
+    x, p = call.node(0), _p(call)
     windows = _windows(call, x)
     raised = _power(unary("abs", computing(x)), p)
     view = neural.windows(
         raised, _sizes(call), windows.strides, windows.padding, windows.dilations, 0.0
     )
     return cast(_root(reduce("sum", view, range(x.ndim, view.ndim)), p), x.dtype)
+
+
+def _p(call: Call) -> int:
+    p: int = call.attr("p", 2)
+    if p < 1:
+        call.fail(f"p is {p}, and a norm's is at least 1")
+    return p
 
 
 def _power(x: Node, p: float) -> Node:
@@ -146,7 +153,7 @@ def global_average_pool(call: Call) -> Result:
 
 @operator("GlobalLpPool")
 def global_lp_pool(call: Call) -> Result:
-    x, p = call.node(0), call.attr("p", 2)
+    x, p = call.node(0), _p(call)
     raised = _power(unary("abs", computing(x)), p)
     return cast(_root(reduce("sum", raised, _spatial(x), keep=True), p), x.dtype)
 
@@ -156,6 +163,8 @@ def max_unpool(call: Call) -> Result:
     x, indices = call.node(0), call.node(1)
     n = x.ndim - 2
     kernel, strides, pads = _sizes(call), per_axis(call, "strides", n, 1), pads_of(call, n)
+    if len(kernel) != n or indices.shape != x.shape:
+        call.fail(f"a kernel of {kernel} and indices {indices.shape} for shape {x.shape}")
     inner = [
         (size - 1) * stride - before - after + k
         for size, stride, (before, after), k in zip(x.shape[2:], strides, pads, kernel, strict=True)

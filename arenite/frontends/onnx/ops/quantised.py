@@ -30,6 +30,7 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.convolution import pairs
 from arenite.ir.compose.linear import matmul
+from arenite.ir.compose.padding import filled
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.element import widened
 from arenite.ir.ops.define import INT32, INTEGER
@@ -243,8 +244,14 @@ def sums_of_conv(call: Call, x: Node, zx: Node | None, w: Node, zw: Node | None)
     strides, dilations = call.attr("strides", [1] * n), call.attr("dilations", [1] * n)
     if not len(strides) == len(dilations) == n:
         call.fail(f"strides {strides} and dilations {dilations} for {n} axes")
+    padding = _padding(call, x, w, strides, dilations)
     if zx is not None:
         zx = reshape(zx, ())
+        if zx.op != "full":
+            # Around the image is its zero point. Products of bytes take one that is a number; one
+            # that a run finds is put there before.
+            x = filled(x, [(0, 0), (0, 0), *padding], zx)
+            padding = ((0, 0),) * n
     if zw is not None:
         zw = along(zw, 0, w.ndim) if zw.ndim == 1 and zw.shape[0] != 1 else reshape(zw, ())
     return make(
@@ -252,7 +259,7 @@ def sums_of_conv(call: Call, x: Node, zx: Node | None, w: Node, zw: Node | None)
         shifted(x, zx),
         shifted(w, zw),
         strides=tuple(strides),
-        padding=_padding(call, x, w, strides, dilations),
+        padding=padding,
         dilations=tuple(dilations),
         groups=call.attr("group", 1),
     )

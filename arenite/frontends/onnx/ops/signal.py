@@ -35,7 +35,7 @@ FLOAT64 = BY_NAME["float64"]
 
 @operator("DFT", since=20)
 def dft(call: Call) -> Result:
-    axis = call.integers(2)[0] if call.has(2) else -2
+    axis = call.integer(2) if call.has(2) else -2
     return _dft(call, axis)
 
 
@@ -53,7 +53,7 @@ def _dft(call: Call, given: int) -> Node:
                   "real and the imaginary part")  # fmt: skip
     re, im = _parts(x)
     if call.has(1):
-        n = call.sizes(1)[0]
+        n = call.size(1)
     else:
         n = 2 * (x.shape[axis] - 1) if inverse and onesided else x.shape[axis]
     if bounds(n)[0] < 1:
@@ -103,12 +103,14 @@ def stft(call: Call) -> Result:
         x = expand_dims(x, 2)
     if x.ndim != 3 or x.shape[2] not in (1, 2):
         call.fail(f"a signal of shape {x.shape}, not [batch, length, 1 or 2]")
-    [step] = call.integers(1)
+    step = call.integer(1)
     window = call.optional(2)
     length: Dim = x.shape[1]
     if call.has(3):
-        [length] = call.integers(3)
+        length = call.integer(3)
     elif window is not None:
+        if window.ndim != 1:
+            call.fail(f"a window of shape {window.shape} is no vector")
         [length] = window.shape
     if not isinstance(length, int) or length < 1 or step < 1:
         call.fail(f"frames of length {length}, {step} apart")
@@ -129,7 +131,7 @@ def _window(formula: Callable[[Node], Node]) -> Callable[[Call], Result]:
     """A window as a function of an angle that goes once around."""
 
     def handler(call: Call) -> Result:
-        [size] = call.sizes(0)
+        size = call.size(0)
         if bounds(size)[0] < 0:
             call.fail(f"a window of size {size}")
         n = iota(size, FLOAT64)
@@ -163,8 +165,13 @@ MAX_MEL = 1 << 24
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(call: Call) -> Result:
-    bins, length, rate = (call.integers(k)[0] for k in range(3))
-    low, high = (float(call.known(k).reshape(-1)[0]) for k in (3, 4))
+    bins, length, rate = (call.integer(k) for k in range(3))
+    edges_given = [call.known(k).reshape(-1) for k in (3, 4)]
+    if any(one.size != 1 for one in edges_given):
+        call.fail("an edge in hertz is one number")
+    low, high = (float(one[0]) for one in edges_given)
+    if not -700 < low <= high < math.inf:
+        call.fail(f"mel bins from {low} to {high} hertz")
     rows = length // 2 + 1
     if bins < 1 or length < 1 or rate < 1 or rows * bins > MAX_MEL:
         call.fail(f"{bins} mel bins of a transform of length {length} at {rate} samples a second")

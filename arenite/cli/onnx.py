@@ -1,0 +1,81 @@
+"""What commands about ONNX models share: opening one, its sizes, compiling it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from arenite.cli import language
+from arenite.errors import InvalidArgument, NotSupported
+
+if TYPE_CHECKING:
+    from arenite.model import CompiledModel, Model
+
+Dims: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=SIZE", help="A named size: batch=4, or a range, batch=1..8."
+    ),
+]
+Memory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The most memory to use, 256MiB say; refused if too little."),
+]
+Offline: TypeAlias = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
+
+
+def is_onnx(path: Path) -> bool:
+    """Whether a file is an ONNX model; other things may be."""
+    from arenite.loading import kind_of
+
+    return kind_of(path) == "onnx"
+
+
+def opened(model: str, *, offline: bool, command: str) -> tuple[Model, str]:
+    """A model, and what a person calls it; NotSupported for one that is made of or for text."""
+    from arenite.model import Model
+
+    path = language.obtain(model, offline)
+    title = language.title(model, path)
+    if not is_onnx(path):
+        raise NotSupported(
+            f"{title} is a language model: `arenite {command}` is for ONNX models; "
+            "`arenite chat`, `generate` and `embed` are for those"
+        )
+    return Model.open(path), title
+
+
+def sizes_of(dims: Sequence[str] | None) -> dict[str, str]:
+    """Sizes by name, of texts such as batch=1..8."""
+    sizes: dict[str, str] = {}
+    for text in dims or ():
+        name, is_there, size = text.rpartition("=")
+        if not is_there or not name or not size:
+            raise InvalidArgument(f"--dim {text}: write NAME=SIZE, batch=4 or batch=1..8 say")
+        if name in sizes:
+            raise InvalidArgument(f"--dim {name} was given twice")
+        sizes[name] = size
+    return sizes
+
+
+def compiled(
+    model: Model,
+    title: str,
+    *,
+    memory: str | None,
+    threads: int | None,
+    sizes: dict[str, str],
+    plan: str = "memory",
+) -> tuple[CompiledModel, float]:
+    """The program, and the seconds it took to have it; a terminal sees that it is being made."""
+    began = time.perf_counter()
+    with language.showing_steps(title) as on_progress:
+        given: dict[str, Any] = {**sizes}
+        made = model.compile(
+            memory=memory, threads=threads, plan=plan, on_progress=on_progress, **given
+        )
+    return made, time.perf_counter() - began

@@ -1,0 +1,213 @@
+"""The form of sizes that a model works for: found by translating it, again where that fails.
+
+Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32,
+or at least 48, or at most 512, or that one of them can have one value only. Where translating
+fails, more is assumed about the sizes, step by step, as long as that gets past more nodes: what is
+assumed least is tried first, and all that is assumed holds for the call at hand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, combinations
+
+from arenite.errors import AreniteError
+from arenite.frontends.onnx.call import StructureNeeded
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.translate import Translated, Translator
+from arenite.model.arguments import Known, Structure
+from arenite.model.sizes import Form, Size
+from arenite.pipeline.identity import graph_sources
+from arenite.program import cache
+
+#: Of the search: what others have found is of no use.
+VERSION = 1
+#: What sizes are taken for multiples of.
+FACTORS = (4, 32, 64)
+#: What they are taken to be at most.
+MOST = (8192, 2048, 1024, 512, 128)
+#: Pairs of sizes that are tried to be equal.
+MAX_PAIRS = 64
+#: Translations until numbers are taken.
+MAX_ATTEMPTS = 96
+
+
+def file_key(path: str) -> str | None:
+    """What tells a file from others, and from what it was; None for a model that came as bytes."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return f"{state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
+
+
+class FormSearch:
+    """Looks for forms that a file can be translated for, given values that decide structure."""
+
+    def __init__(self, file: OnnxFile, structure: Structure, known: Known) -> None:
+        self._file = file
+        self._file_key = file_key(file.path)
+        self._structure = structure
+        self._known = known.arrays
+        self._known_text = repr(known)
+        self._n_attempts = 0
+
+    def general(self, form: Form) -> tuple[Form, Translated] | None:
+        """A form that holds for all calls, but for sizes that must be equal, or have a largest
+        value; None: there is none."""
+        return self._remembered(
+            form, (), lambda form: chain(self._equal(form, None), self._at_most(form, None))
+        )
+
+    def for_sizes(self, form: Form, sizes: Mapping[str, int]) -> tuple[Form, Translated] | None:
+        """The most general form that these sizes are of; None: numbers alone may do."""
+        given = tuple(sizes.items())
+        return self._remembered(form, given, lambda form: self._narrower(form, sizes))
+
+    def _remembered(
+        self,
+        form: Form,
+        sizes: tuple[tuple[str, int], ...],
+        narrower: Callable[[Form], Iterator[Form]],
+    ) -> tuple[Form, Translated] | None:
+        """What a search has found, kept in the cache: where that was right for another file, it is
+        looked for again."""
+        if self._file_key is None:
+            return self._found(form, narrower)
+        key = cache.key_of(
+            *("form", str(VERSION), graph_sources(), self._file_key, self._structure.key),
+            *(self._known_text, str(form), repr(sizes)),
+        )
+        store = cache.default()
+        sections = store.get(key)
+        if sections is not None:
+            with suppress(AreniteError, LookupError, TypeError, ValueError):
+                text = bytes(sections["form"]).decode()
+                if not text:
+                    return None
+                kept = Form.from_json(text)
+                made = self._attempt(kept)
+                if isinstance(made, Translated):
+                    return kept, made
+            store.drop(key)
+        found = self._found(form, narrower)
+        store.put(key, {"form": b"" if found is None else found[0].to_json().encode()})
+        return found
+
+    def _found(
+        self, form: Form, narrower: Callable[[Form], Iterator[Form]]
+    ) -> tuple[Form, Translated] | None:
+        self._n_attempts = 0
+        made = self._attempt(form)
+        while not isinstance(made, Translated):
+            for candidate in narrower(form):
+                if self._n_attempts >= MAX_ATTEMPTS:
+                    return None
+                result = self._attempt(candidate)
+                if isinstance(result, Translated) or result > made:
+                    form, made = candidate, result
+                    break
+            else:
+                return None
+        return form, made
+
+    def _attempt(self, form: Form) -> Translated | int:
+        """What a form is translated to; or how many nodes that came past."""
+        self._n_attempts += 1
+        translator = Translator(self._file)
+        try:
+            return translator.translate(self._structure.given(form, self._known))
+        except StructureNeeded:
+            raise
+        except AreniteError:
+            return translator.n_nodes
+
+    def _narrower(self, form: Form, sizes: Mapping[str, int]) -> Iterator[Form]:
+        """Forms that assume more, that which assumes least first."""
+        yield from self._equal(form, sizes)
+        yield from self._at_most(form, sizes)
+        rows = {leaf.type.shape[0] for leaf in self._structure.leaves if leaf.type.shape}
+        values = form.values(sizes)
+        assert values is not None
+        inner = {root: form.variable(root) for root in form.roots if root not in rows}
+        for changed in _changes(inner, {root: values[one.name] for root, one in inner.items()}):
+            different = {root: one for root, one in changed.items() if one != inner[root]}
+            if different:
+                yield form.changed(different)
+        for root in sorted(form.roots, key=lambda root: root in rows):
+            one = form.variable(root)
+            number = one.factor * values[one.name]
+            yield form.changed({root: Size("", 1, number, number)})
+
+    def _at_most(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
+        """Sizes are not very large: as where a table has a row for each place."""
+        values = None if sizes is None else form.values(sizes)
+        for most in MOST:
+            for root in form.roots:
+                one = form.variable(root)
+                least = one.low if values is None else max(one.low, values[one.name])
+                if one.factor == 1 and least <= most < one.high:
+                    yield form.changed({root: replace(one, high=most)})
+
+    def _equal(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
+        """Sizes are one: those of an axis, of each axis, any two; and only such as are equal."""
+        values = None if sizes is None else form.values(sizes)
+        axes: dict[int, list[str]] = {}
+        for leaf in self._structure.leaves:
+            for axis, name in enumerate(leaf.type.shape or ()):
+                if name in form.roots and name not in axes.setdefault(axis, []):
+                    axes[axis].append(str(name))
+
+        def are_equal(a: str, b: str) -> bool:
+            one, other = form.variable(a), form.variable(b)
+            is_so = values is None or values[one.name] == values[other.name]
+            return one.factor == other.factor and is_so
+
+        joined = form
+        for roots in axes.values():
+            found = [root for root in roots if root in joined.roots]
+            others = [root for root in found[1:] if are_equal(found[0], root)]
+            one = form
+            for other in others:
+                one, joined = one.equal(found[0], other), joined.equal(found[0], other)
+            if others:
+                yield one
+        if joined != form:
+            yield joined
+        pairs = [pair for pair in combinations(form.roots, 2) if are_equal(*pair)]
+        for a, b in pairs[:MAX_PAIRS]:
+            yield form.equal(a, b)
+
+
+def _changes(inner: Mapping[str, Size], values: Mapping[str, int]) -> Iterator[dict[str, Size]]:
+    """Variables with more assumed of them: that they are not very small, at least as large as now,
+    or multiples."""
+    some = {root: _at_least(one, _about(values[root])) for root, one in inner.items()}
+    now = {root: _at_least(one, values[root]) for root, one in inner.items()}
+    yield some
+    for root in inner:
+        yield some | {root: now[root]}
+    yield now
+    for factor in FACTORS:
+        multiples = {root: _multiple(one, values[root], factor) for root, one in inner.items()}
+        for root in inner:
+            yield {root: multiples[root]}
+        yield multiples
+
+
+def _about(value: int) -> int:
+    """A power of two from an eighth to a quarter of a number."""
+    return 1 << max(value.bit_length() - 3, 0)
+
+
+def _at_least(one: Size, value: int) -> Size:
+    return replace(one, low=max(one.low, value))
+
+
+def _multiple(one: Size, value: int, factor: int) -> Size:
+    if one.factor > 1 or value % factor or not value:
+        return one
+    return Size(one.root, factor, -(-one.low // factor), one.high // factor)

@@ -1,0 +1,224 @@
+"""Model: an ONNX file; its plan is made before any weight is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from arenite.errors import AreniteError, InvalidArgument
+from arenite.frontends.onnx import operators
+from arenite.frontends.onnx.call import StructureNeeded
+from arenite.frontends.onnx.checks import check, functions_of, versions_of
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.translate import Translator
+from arenite.frontends.onnx.types import ValueType, type_of
+from arenite.frontends.stored import quoted
+from arenite.model.arguments import Signature, Structure, array_of
+from arenite.model.compiled import CompiledModel, Source
+from arenite.model.interface import Interface, ValueInfo, open_sizes, with_names
+from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
+from arenite.program.options import Options, parse_nbytes
+
+if TYPE_CHECKING:
+    from arenite.fetch.source import OnProgress
+    from arenite.memory import MemoryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a file says about itself."""
+
+    producer: str
+    domain: str
+    graph: str
+    version: int
+    description: str
+    operator_sets: Mapping[str, int]  # versions by domain
+    more: Mapping[str, str]  # whatever else its maker wrote
+
+
+class Model:
+    """An ONNX model. `arenite.load` makes one."""
+
+    def __init__(self, file: OnnxFile) -> None:
+        self.file = file
+        operators.load()
+        check(file, functions_of(file))
+        self._names = SizeNames()
+        graph = file.model.graph
+        values = [
+            ValueInfo(one.name, with_names(self._input_type(one), one.name, self._names),
+                      is_required=one.name in file.inputs)
+            for one in graph.input
+        ]  # fmt: skip
+        #: What goes in: those that a call must bring first.
+        self.inputs = Interface(sorted(values, key=lambda one: not one.is_required))
+        self.outputs = Interface([ValueInfo(one.name, self._output_type(one))
+                                  for one in graph.output])  # fmt: skip
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Model:
+        """Map a file; no weight is read."""
+        return cls(OnnxFile.open(path))
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Model:
+        """A model that is in memory."""
+        return cls(OnnxFile.of_bytes(data))
+
+    def _input_type(self, one: Any) -> ValueType:
+        return type_of(one.type, f"{self.file.path}: input {quoted(one.name)}")
+
+    def _output_type(self, one: Any) -> ValueType:
+        return type_of(one.type, f"{self.file.path}: output {quoted(one.name)}")
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self.file.path
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the sizes that come with a call, which `plan` and `compile` take."""
+        return tuple(
+            dict.fromkeys(
+                name for one in self.inputs if one.is_required for name in open_sizes(one.type)
+            )
+        )
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What the file says about itself."""
+        model = self.file.model
+        producer = " ".join(one for one in (model.producer_name, model.producer_version) if one)
+        return Metadata(
+            producer=producer,
+            domain=model.domain,
+            graph=model.graph.name,
+            version=model.model_version,
+            description=model.doc_string or model.graph.doc_string,
+            operator_sets=versions_of(model.opset_import),
+            more={one.key: one.value for one in model.metadata_props},
+        )
+
+    # What it needs, and what it becomes.
+
+    def plan(
+        self,
+        *,
+        memory: int | str | None = None,
+        plan: str = "memory",
+        device: str = "cpu",
+        values: Mapping[str, Any] | None = None,
+        **sizes: GivenSize,
+    ) -> MemoryPlan:
+        """Where every value of a run will live, and what it takes in all. No weight is read.
+
+        `sizes` are those of the inputs by name: a number, or a range such as "1..8", which is
+        planned at its bound; what is not given is 1. `memory` is the most bytes it may take:
+        DoesNotFit names the least that would do. `values` has inputs that decide structure.
+        """
+        from arenite.pipeline import plan_graph
+
+        bounds = self._bounds(sizes)
+        structure = self._structure("planned")
+        known = self._known(structure, values or {})
+        options = Options(parse_nbytes(memory), plan, device=device)
+        names = structure.sizes(known)
+        asked = Form.of_bounds(names, dict.fromkeys(names, (1, 1)) | bounds)
+        forms = [asked, Form.of_numbers(asked.largest())] if asked.is_open else [asked]
+        for form in forms:
+            try:
+                made = Translator(self.file).translate(structure.given(form, known))
+                return plan_graph(made.graph, options)
+            except StructureNeeded as needed:
+                raise _needing(needed) from None
+            except AreniteError as error:
+                if form is forms[-1]:
+                    raise self._explained(error, bounds) from None
+        raise AssertionError("there is a form")
+
+    def compile(
+        self,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        plan: str = "memory",
+        device: str = "cpu",
+        values: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
+        **sizes: GivenSize,
+    ) -> CompiledModel:
+        """Compile; what comes back is called with arrays.
+
+        `sizes` are those of the inputs by name: a number, or a range such as "1..8", for whose
+        bound memory is planned. One that is not given may be anything; memory is what the largest
+        so far needs. `memory` is the most bytes it may take in all, and is honoured or refused with
+        DoesNotFit before anything runs. `values` has inputs that decide structure, which are
+        otherwise compiled for when a call brings them. `on_progress(what, done, total)` hears of
+        long work.
+        """
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise InvalidArgument(f"threads is a whole number from 1, not {threads!r}")
+        bounds = self._bounds(sizes)
+        for name in values or {}:
+            _ = self.inputs[name]
+        options = Options(parse_nbytes(memory), plan, device=device)
+        signature = Signature(self.inputs, self._names, bounds)
+        source = Source(self.file, signature, bounds, options, threads, on_progress)
+        return CompiledModel(source, values or {})
+
+    def size_name(self, given: str) -> str:
+        """The name of a size as `sizes` has it; the file's own is taken too."""
+        return self._names.find(given, self.sizes)
+
+    def _bounds(self, sizes: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        return {self.size_name(name): bounds_of(name, one) for name, one in sizes.items()}
+
+    def _structure(self, to_be: str) -> Structure:
+        usual = Signature(self.inputs, self._names, {}).usual
+        if usual is None:
+            kinds = ", ".join(str(one) for one in self.inputs if one.shape is None)
+            raise InvalidArgument(
+                f"{self.path} can't be {to_be} before a call: what is in {kinds} comes with it; "
+                "compile it, call it, and look at the plan of what was compiled"
+            )
+        return usual
+
+    def _known(self, structure: Structure, values: Mapping[str, Any]) -> dict[str, Any]:
+        leaves = {leaf.path: leaf for leaf in structure.leaves}
+        return {name: array_of(name, leaves[self.inputs[name].name].type, one)
+                for name, one in values.items()}  # fmt: skip
+
+    def _explained(
+        self, error: AreniteError, bounds: Mapping[str, tuple[int, int]]
+    ) -> AreniteError:
+        """Sizes that nobody gave may be why a plan can't be made."""
+        missing = [name for name in self.sizes if name not in bounds]
+        if not missing or isinstance(error, MemoryError):
+            return error
+        return InvalidArgument(
+            f"{error}. {', '.join(missing)} {'was' if len(missing) == 1 else 'were'} taken for 1: "
+            f"say how large it is to be, {missing[-1]}=64 say"
+        )
+
+    # What it shows.
+
+    def __repr__(self) -> str:
+        return f"<Model {self.path}: {len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+
+    def __str__(self) -> str:
+        return f"{self.path}\n\ninputs\n{self.inputs}\n\noutputs\n{self.outputs}"
+
+    def _repr_html_(self) -> str:
+        tables = self.inputs._repr_html_(), self.outputs._repr_html_()
+        return f"<p>{escape(self.path)}</p>" + "".join(tables)
+
+
+def _needing(needed: StructureNeeded) -> InvalidArgument:
+    names = ", ".join(needed.names)
+    return InvalidArgument(f"{needed}; give its numbers, values={{{names!r}: ...}}")

@@ -1,0 +1,82 @@
+"""What programs ask the module about the machine, and set for the whole process."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+from arenite.errors import InvalidArgument, NotSupported
+
+#: The truth: whatever else is in the machine, sessions run on the CPU.
+PROVIDERS = ["CPUExecutionProvider"]
+#: That of ONNX Runtime whose interface this follows.
+INTERFACE_VERSION = "1.31.0"
+
+#: By ONNX Runtime's severities: verbose, info, warning, error, fatal.
+_LEVELS = (
+    logging.DEBUG,
+    logging.INFO,
+    logging.WARNING,
+    logging.ERROR,
+    logging.CRITICAL,
+)
+_told: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """A warning that a process sees once, however many sessions it opens."""
+    if message not in _told:
+        _told.add(message)
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def get_available_providers() -> list[str]:
+    """What sessions can run on."""
+    return [*PROVIDERS]
+
+
+def get_all_providers() -> list[str]:
+    """What sessions can run on; there is no other."""
+    return [*PROVIDERS]
+
+
+def get_device() -> str:
+    """What sessions run on."""
+    return "CPU"
+
+
+def get_version_string() -> str:
+    """The version of ONNX Runtime's interface that is followed."""
+    return INTERFACE_VERSION
+
+
+def get_build_info() -> str:
+    """Who runs the models."""
+    return "Arenite, with the interface of ONNX Runtime"
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """From 0, everything, to 4, what ends a run: what the logger `arenite` lets through."""
+    if type(severity) is not int or not 0 <= severity < len(_LEVELS):
+        raise InvalidArgument(f"a severity is 0 to {len(_LEVELS) - 1}, not {severity!r}")
+    logging.getLogger("arenite").setLevel(_LEVELS[severity])
+
+
+def set_default_logger_verbosity(verbosity: int) -> None:
+    """Taken, and without meaning here: severities alone decide."""
+
+
+def set_seed(seed: int) -> None:
+    """Random operators have the seeds of their files; others can't be set."""
+    raise NotSupported(
+        "random operators take their seeds from the model, so that runs can be repeated; "
+        "set_seed has nothing to set"
+    )
+
+
+def enable_telemetry_events() -> None:
+    """Nothing is ever sent."""
+
+
+def disable_telemetry_events() -> None:
+    """Nothing is ever sent."""

@@ -1,0 +1,217 @@
+"""InferenceSession: a model, compiled, with ONNX Runtime's interface."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arenite.errors import TypeMismatch
+from arenite.frontends.onnx.types import TensorType, type_of
+from arenite.model import Model
+from arenite.onnxruntime.capi.onnxruntime_pybind11_state import (
+    InvalidArgument,
+    RuntimeException,
+    translated,
+)
+from arenite.onnxruntime.environment import PROVIDERS, warn_once
+from arenite.onnxruntime.options import RunOptions, SessionOptions
+from arenite.onnxruntime.values import IOBinding, OrtValue, type_name
+
+#: What ONNX Runtime says of a model that has no version.
+_NO_VERSION = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or an output. Of sizes that a file does not know the name, or None."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    def __str__(self) -> str:
+        return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape})"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """What a file says about itself."""
+
+    custom_metadata_map: dict[str, str]
+    description: str
+    domain: str
+    graph_description: str
+    graph_name: str
+    producer_name: str
+    version: int
+
+
+class InferenceSession:
+    """A model to run: from a path, or from the bytes of a file.
+
+    `providers` and their options are taken; whatever they are, it runs on the CPU, and a provider
+    that is not here warns once.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[str, Any]]] | None = None,
+        provider_options: Sequence[dict[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        self._options = SessionOptions() if sess_options is None else sess_options
+        self._options.told()
+        for name in options:
+            warn_once(f"the option {name!r} of a session is not known to Arenite, and ignored")
+        self.set_providers(providers or (), provider_options)
+        is_data = isinstance(path_or_bytes, bytes | bytearray | memoryview)
+        if not is_data and not isinstance(path_or_bytes, str | os.PathLike):
+            raise TypeMismatch(f"a model is a path or bytes, not {type(path_or_bytes).__name__}")
+        with translated():
+            if isinstance(path_or_bytes, str | os.PathLike):
+                self._model = Model.open(path_or_bytes)
+            else:
+                self._model = Model.of_bytes(bytes(path_or_bytes))
+            sizes: dict[str, Any] = dict(self._options._sizes)
+            self._program = self._model.compile(threads=self._options.threads, **sizes)
+        self._outputs = self._model.outputs.names
+
+    # Running.
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """The outputs that are named, or all of them, in order."""
+        names = output_names or self._outputs
+        for name in names:
+            if name not in self._outputs:
+                raise InvalidArgument(
+                    f"there is no output {name!r}; there are {', '.join(self._outputs)}"
+                )
+        if run_options is not None and run_options.terminate:
+            raise RuntimeException("the run was ended before it began: terminate is set")
+        if not isinstance(input_feed, Mapping):
+            raise InvalidArgument(f"inputs are a dict by name, not {type(input_feed).__name__}")
+        with translated():
+            results = self._program(input_feed)
+        return [results[name] for name in names]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run on another thread; `callback(results, user_data, error)` hears of the end."""
+
+        def work() -> None:
+            try:
+                results: list[Any] = self.run(output_names, input_feed, run_options)
+                error = ""
+            except Exception as problem:
+                results, error = [], str(problem)
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, with OrtValues."""
+        feed = {name: value.content for name, value in input_dict_ort_values.items()}
+        return [OrtValue(one) for one in self.run(output_names, feed, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        """To bind inputs and outputs one by one."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Run on what is bound."""
+        iobinding.run()
+
+    # What it is.
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What a run needs."""
+        needed = self._model.file.inputs
+        graph = self._model.file.model.graph
+        return [self._argument(one) for one in graph.input if one.name in needed]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """What a run gives."""
+        return [self._argument(one) for one in self._model.file.model.graph.output]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Inputs that have a value in the file, and need not be given."""
+        needed = self._model.file.inputs
+        graph = self._model.file.model.graph
+        return [self._argument(one) for one in graph.input if one.name not in needed]
+
+    def _argument(self, proto: Any) -> NodeArg:
+        kind = type_of(proto.type, proto.name)
+        shape = list(kind.shape or ()) if isinstance(kind, TensorType) else []
+        return NodeArg(proto.name, type_name(kind), shape)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the file says about itself."""
+        model, facts = self._model.file.model, self._model.metadata
+        return ModelMetadata(
+            custom_metadata_map=dict(facts.more),
+            description=model.doc_string,
+            domain=facts.domain,
+            graph_description=model.graph.doc_string,
+            graph_name=facts.graph,
+            producer_name=model.producer_name,
+            version=facts.version if model.HasField("model_version") else _NO_VERSION,
+        )
+
+    def get_session_options(self) -> SessionOptions:
+        """Those it was made with."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """What it runs on."""
+        return [*PROVIDERS]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """None are needed."""
+        return {name: {} for name in PROVIDERS}
+
+    def set_providers(
+        self,
+        providers: Sequence[str | tuple[str, dict[str, Any]]],
+        provider_options: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
+        """It goes on running on the CPU; a provider that is not here warns once."""
+        for one in providers:
+            name = one if isinstance(one, str) else one[0]
+            if name not in PROVIDERS:
+                warn_once(
+                    f"Specified provider {name!r} is not in available provider names. "
+                    f"Available providers: {', '.join(PROVIDERS)!r}"
+                )
+
+    def enable_fallback(self) -> None:
+        """There is nothing to fall back from."""
+
+    def disable_fallback(self) -> None:
+        """There is nothing to fall back to."""
+
+    def end_profiling(self) -> str:
+        """The name of a file; none is written."""
+        return ""

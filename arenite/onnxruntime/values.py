@@ -1,0 +1,238 @@
+"""OrtValue and IOBinding: arrays as ONNX Runtime hands them around; here they are NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.dtype import DType
+from arenite.errors import InvalidArgument, NotSupported
+from arenite.frontends.onnx.types import NAMES, NUMBERS, OptionalType, SequenceType, ValueType
+from arenite.ir.element import held_dtype, numpy_dtype
+
+if TYPE_CHECKING:
+    from arenite.onnxruntime.session import InferenceSession
+
+Array = NDArray[Any]
+
+#: Types of elements whose names differ from ours.
+_NAMES = {"float32": "float", "float64": "double"}
+
+
+def element_name(dtype: DType) -> str:
+    """A type of elements as ONNX Runtime writes it."""
+    name = _NAMES.get(dtype.name, dtype.name)
+    return name.replace("_", "") if name.startswith(("float8", "float4")) else name
+
+
+def type_name(kind: ValueType) -> str:
+    """A type as ONNX Runtime writes it: tensor(float), seq(tensor(int64))."""
+    if isinstance(kind, SequenceType):
+        return f"seq({type_name(kind.element)})"
+    if isinstance(kind, OptionalType):
+        return f"optional({type_name(kind.element)})"
+    return f"tensor({'string' if kind.is_string else element_name(kind.dtype)})"
+
+
+class OrtDevice:
+    """Where memory is: on the CPU."""
+
+    @staticmethod
+    def cpu() -> int:
+        """The number of the CPU among kinds of devices."""
+        return 0
+
+    @staticmethod
+    def default_memory() -> int:
+        """The number of usual memory."""
+        return 0
+
+    @staticmethod
+    def make(name: str, device_id: int) -> OrtDevice:
+        """That of a name; there is the CPU."""
+        _need_cpu(name)
+        return OrtDevice()
+
+    def device_type(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    def device_id(self) -> int:
+        """There is one."""
+        return 0
+
+
+def _need_cpu(device: str) -> None:
+    if device.lower() not in ("cpu", "cpu_pinned"):
+        raise NotSupported(f"memory of {device!r} is not known here: values are on the CPU")
+
+
+class OrtValue:
+    """A tensor, or a list of them."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @staticmethod
+    def ortvalue_from_numpy(
+        numpy_obj: Array, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """Over an array, which is not copied."""
+        _need_cpu(device_type)
+        return OrtValue(np.asarray(numpy_obj))
+
+    @staticmethod
+    def ortvalue_from_shape_and_type(
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:
+        """With room for a shape; `element_type` is NumPy's, or a number of ONNX's."""
+        _need_cpu(device_type)
+        if isinstance(element_type, int):
+            from arenite.dtype import BY_NAME
+
+            element_type = numpy_dtype(BY_NAME[NAMES[element_type]])
+        return OrtValue(np.zeros(tuple(shape), element_type))
+
+    def numpy(self) -> Array:
+        """The tensor."""
+        if not self.is_tensor():
+            raise InvalidArgument("this OrtValue is a sequence; it has no array")
+        array: Array = self._value
+        return array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    @property
+    def content(self) -> Any:
+        """An array, a list of arrays, or None."""
+        return self._value
+
+    def shape(self) -> list[int]:
+        """Of the tensor."""
+        return list(self.numpy().shape)
+
+    def data_type(self) -> str:
+        """As ONNX Runtime writes it: tensor(float)."""
+        if isinstance(self._value, list):
+            inner = OrtValue(self._value[0]).data_type() if self._value else "tensor(float)"
+            return f"seq({inner})"
+        array = self.numpy()
+        name = "string" if array.dtype.kind in "OUS" else element_name(held_dtype(array.dtype))
+        return f"tensor({name})"
+
+    def element_type(self) -> int:
+        """A number of ONNX's."""
+        array = self.numpy()
+        return 8 if array.dtype.kind in "OUS" else NUMBERS[held_dtype(array.dtype).name]
+
+    def tensor_size_in_bytes(self) -> int:
+        """Of all elements."""
+        return self.numpy().nbytes
+
+    def data_ptr(self) -> int:
+        """Where the bytes begin."""
+        return int(self.numpy().ctypes.data)
+
+    def device_name(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    def has_value(self) -> bool:
+        """Whether it holds something: an optional may not."""
+        return self._value is not None
+
+    def is_tensor(self) -> bool:
+        """Whether it is one array."""
+        return isinstance(self._value, np.ndarray)
+
+    def is_tensor_sequence(self) -> bool:
+        """Whether it is a list of arrays."""
+        return isinstance(self._value, list)
+
+    def is_sparse_tensor(self) -> bool:
+        """Never: there are none."""
+        return False
+
+    def update_inplace(self, np_arr: Array) -> None:
+        """Write other numbers of the same type and shape over it."""
+        array = self.numpy()
+        if np_arr.shape != array.shape or np_arr.dtype != array.dtype:
+            raise InvalidArgument(
+                f"an array of {np_arr.dtype}{list(np_arr.shape)} can't be written over one of "
+                f"{array.dtype}{list(array.shape)}"
+            )
+        array[...] = np_arr
+
+
+class IOBinding:
+    """Inputs and outputs of a session by name, for `run_with_iobinding`."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, OrtValue | None] = {}
+        self._results: list[OrtValue] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
+        """An array is an input of the next runs."""
+        self._inputs[name] = arr_on_cpu
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """A value is an input of the next runs."""
+        self._inputs[name] = ortvalue.content
+
+    def bind_output(self, name: str, device_type: str = "cpu", *more: Any, **options: Any) -> None:
+        """A new array each run; memory of the caller's is given as an OrtValue."""
+        _need_cpu(device_type)
+        if options.get("buffer_ptr") or (len(more) > 3 and more[3]):
+            raise NotSupported("an output at an address can't be bound; use bind_ortvalue_output")
+        self._outputs[name] = None
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """An output is written over a value."""
+        self._outputs[name] = ortvalue
+
+    def clear_binding_inputs(self) -> None:
+        """Let go of all inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Let go of all outputs."""
+        self._outputs.clear()
+        self._results = []
+
+    def synchronize_inputs(self) -> None:
+        """Inputs are there."""
+
+    def synchronize_outputs(self) -> None:
+        """Outputs are there when a run returns."""
+
+    def run(self) -> None:
+        """Run the session on what is bound."""
+        names = list(self._outputs) or None
+        results = self._session.run(names, self._inputs)
+        self._results = []
+        targets = list(self._outputs.values()) or [None] * len(results)
+        for target, result in zip(targets, results, strict=True):
+            if target is not None:
+                target.update_inplace(result)
+            self._results.append(OrtValue(result) if target is None else target)
+
+    def get_outputs(self) -> list[OrtValue]:
+        """Those of the last run."""
+        return list(self._results)
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """Those of the last run, as arrays."""
+        return [one.content for one in self._results]
