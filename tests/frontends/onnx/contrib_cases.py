@@ -162,6 +162,31 @@ def masked(n: Numbers) -> dict[str, Case]:
     }
 
 
+def quantised(n: Numbers) -> dict[str, Case]:
+    x = n.whole(0, 256, 2, 5, 12, dtype="uint8")
+    weights, bias = n.whole(-128, 128, 12, 36, dtype="int8"), n(36)
+    scale, of_weights, columns = np.float32(0.02), np.float32(0.004), np.abs(n(36)) * 0.01
+    zero, raw = np.uint8(117), np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32)
+    one = {"num_heads": 3}
+    zeros = n.whole(-9, 9, 36, dtype="int8")
+
+    def case(given: list[Any], attrs: dict[str, Any], outputs: tuple[str, ...] = ("y",)) -> Case:
+        arrays = [None if one is None else np.asarray(one) for one in given]
+        return Case("QAttention", arrays, attrs, outputs, constants=(1, 2, 3, 4, 6, 7),
+                    tolerance=1e-4)  # fmt: skip
+
+    return {
+        "plain": case([x, weights, bias, scale, of_weights, None, zero, np.int8(0)], one),
+        "mask": case([x, weights, bias, scale, of_weights, raw, zero, np.int8(3)], one),
+        "columns": case([x, weights, bias, scale, columns, None, zero, zeros], one),
+        "past": case(
+            [x, weights, bias, scale, of_weights, None, zero, np.int8(0), n(2, 2, 3, 4, 4)],
+            {**one, "unidirectional": 1},
+            ("y", "present"),
+        ),
+    }
+
+
 def multi_head(n: Numbers) -> dict[str, Case]:
     q, k, v = n(2, 4, 12), n(2, 6, 12), n(2, 6, 18)
     bias, one = n(12 + 12 + 18), {"num_heads": 3}
@@ -352,7 +377,7 @@ def others(n: Numbers) -> dict[str, Case]:
 
 
 FAMILIES: tuple[Callable[[Numbers], dict[str, Case]], ...] = (
-    activations, norms, masked, multi_head, rotary, grouped, products, few_bits, others,
+    activations, norms, masked, multi_head, rotary, grouped, products, few_bits, others, quantised,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Attention of com.microsoft: Attention, MultiHeadAttention, RotaryEmbedding.
+"""Attention of com.microsoft: Attention, QAttention, MultiHeadAttention, RotaryEmbedding.
 
 Masks are numbers that are added: `mask_filter_value` where nothing is to be seen, so that a query
 whose keys are all hidden still weighs them.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from arenite.dtype import BY_NAME
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib import only, standard
+from arenite.frontends.onnx.ops.quantised import product_of, scaled, zero_point
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node
@@ -116,13 +117,22 @@ class Heads:
     past: Dim = 0
 
 
-def _attended(call: Call, heads: Heads, mask_at: int, bias_at: int) -> Node:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Which inputs of a node are what."""
+
+    mask: int
+    past: int
+    bias: int | None = None
+
+
+def _attended(call: Call, heads: Heads, places: Places) -> Node:
     """[batch, length, heads * width]"""
     q, k, v = heads.q, heads.k, heads.v
     batch, _, queries, _ = q.shape
-    seen = _mask(call, mask_at, batch, queries, k.shape[2])
+    seen = _mask(call, places.mask, batch, queries, k.shape[2])
     added = None if seen is None else _hiding(call, seen, q)
-    bias = call.optional(bias_at)
+    bias = None if places.bias is None else call.optional(places.bias)
     if bias is not None:
         bias = computing(bias)
         added = bias if added is None else add(added, bias)
@@ -141,30 +151,47 @@ def _attended(call: Call, heads: Heads, mask_at: int, bias_at: int) -> Node:
 @operator("Attention", domain=MICROSOFT)
 def attention(call: Call) -> Result:
     x, weights = call.node(0), call.node(1)
-    heads = call.need_attr("num_heads")
-    for name in ("do_rotary", "past_present_share_buffer"):
-        if call.attr(name, 0):
-            call.refuse(f"{name} is not supported")
     if x.ndim != 3 or weights.ndim != 2:
         call.fail(f"an input of shape {x.shape} and weights of shape {weights.shape}")
     projected = computing(linear.matmul(x, weights))
     if call.has(2):
         projected = add(projected, computing(call.node(2)))
-    projected = cast(projected, x.dtype)
-    width = weights.shape[1]
+    return _of_projected(call, cast(projected, x.dtype), Places(mask=3, past=4, bias=5))
+
+
+@operator("QAttention", domain=MICROSOFT)
+def quantised_attention(call: Call) -> Result:
+    """Queries, keys and values are of a product of integers; all else is of real numbers."""
+    x, weights = call.node(0), call.node(1)
+    sums = product_of(x, zero_point(call, 6), weights, zero_point(call, 7))
+    scale = mul(reshape(call.node(3), ()), _one_or_columns(call.node(4)))
+    projected = add(scaled(sums, cast(scale, FLOAT32)), computing(call.node(2)))
+    return _of_projected(call, cast(projected, call.value(3).dtype), Places(mask=5, past=8))
+
+
+def _one_or_columns(scale: Node) -> Node:
+    return reshape(scale, ()) if all(size == 1 for size in scale.shape) else scale
+
+
+def _of_projected(call: Call, projected: Node, places: Places) -> Result:
+    """Attention of queries, keys and values that stand side by side."""
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if call.attr(name, 0):
+            call.refuse(f"{name} is not supported")
+    heads, width = call.need_attr("num_heads"), projected.shape[2]
     sizes = call.attr("qkv_hidden_sizes") or [width // 3] * 3
     if len(sizes) != 3:
         call.fail(f"qkv_hidden_sizes are three, not {sizes}")
     q, k, v = (split_heads(call, part, heads) for part in parts_of(call, projected, 2, sizes))
-    past: Dim = 0
-    if call.has(4):
-        before = call.node(4)
+    n_past: Dim = 0
+    if call.has(places.past):
+        before = call.node(places.past)
         if before.ndim != 5:
             call.fail(f"a past of shape {before.shape} does not have five axes")
-        past = before.shape[3]
+        n_past = before.shape[3]
         old = [reshape(slice_axis(before, 0, at, at + 1), before.shape[1:]) for at in range(2)]
         k, v = concat([old[0], k], 2), concat([old[1], v], 2)
-    made = _attended(call, Heads(q, k, v, past), 3, 5)
+    made = _attended(call, Heads(q, k, v, n_past), places)
     if not call.wants(1):
         return made
     return made, concat([expand_dims(k, 0), expand_dims(v, 0)], 0)
@@ -183,7 +210,7 @@ def multi_head_attention(call: Call) -> Result:
     if call.has(6):
         past = call.node(6).shape[2]
         k, v = concat([call.node(6), k], 2), concat([call.node(7), v], 2)
-    return _attended(call, Heads(q, k, v, past), 4, 5), k, v
+    return _attended(call, Heads(q, k, v, past), Places(mask=4, past=6, bias=5)), k, v
 
 
 def _three(call: Call) -> tuple[Node, Node, Node]:
