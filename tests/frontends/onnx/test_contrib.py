@@ -18,7 +18,8 @@ from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import Argument, translate
 from arenite.ir import Dim, Graph, Var, evaluate
 from arenite.pipeline.program import compile_program
-from tests.frontends.onnx.contrib_cases import Case, Numbers, fed, model_of, stored
+from tests.frontends.onnx.contrib_cases import stored
+from tests.frontends.onnx.contrib_node import Case, Numbers, fed, model_of
 
 Array = NDArray[Any]
 CASES = stored()
