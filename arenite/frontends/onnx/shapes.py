@@ -149,7 +149,7 @@ def _gathered(call: Call, sizes: list[Array]) -> Array | None:
     size = data.shape[axis]
     if ((indices < -size) | (indices >= size)).any():
         call.fail(f"an index is outside of an axis of size {size}")
-    return np.asarray(np.take(data, indices, axis), object)  # of one index it is no array
+    return np.take(data, indices, axis)
 
 
 def _sliced(call: Call, sizes: list[Array]) -> Array | None:
