@@ -47,6 +47,9 @@ MODULES = (
     "random",
     "classical",
     "contrib",
+    "contrib_attention",
+    "contrib_cache",
+    "contrib_products",
 )
 
 

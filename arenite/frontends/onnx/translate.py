@@ -28,6 +28,7 @@ from arenite.frontends.onnx.checks import (
     functions_of,
     versions_of,
 )
+from arenite.frontends.onnx.order import in_order
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
@@ -188,7 +189,7 @@ class Translator:
         return value
 
     def _nodes(self, protos: Sequence[NodeProto]) -> None:
-        for proto in protos:
+        for proto in in_order(protos):
             self.n_nodes += 1
             if self.n_nodes > MAX_NODES:
                 raise InvalidFile(

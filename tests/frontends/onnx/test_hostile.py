@@ -62,8 +62,8 @@ def nested(depth: int) -> ModelProto:
         node = helper.make_node("If", ["yes"], [f"z{k}"], then_branch=inner, else_branch=short)
         inner = graph([node], [], [info(f"z{k}", None)])
     node = helper.make_node("If", ["yes"], ["y"], then_branch=inner, else_branch=short)
-    given = [info("x", [2]), info("yes", [], TensorProto.BOOL)]
-    return model(graph([node], given, [info("y", None)]))
+    yes = stored("yes", np.array(True))
+    return model(graph([node], [info("x", [2])], [info("y", None)], [yes]))
 
 
 def with_tensor(tensor: TensorProto) -> ModelProto:
