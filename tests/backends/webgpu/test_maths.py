@@ -3,9 +3,13 @@ makes of them: it may neither contract nor reorder what must be rounded twice.""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
+from arenite.backends.webgpu.shader import Shader
 from arenite.dtype import BY_NAME
 from arenite.ir import full, graph_input, make
 from arenite.ir.graph import Graph
@@ -13,7 +17,7 @@ from arenite.pipeline import compile_graph
 from tests.backends.webgpu.runner import ON_WEBGPU, expected, run, webgpu
 from tests.pipeline.trial import same, sample
 
-F32 = BY_NAME["float32"]
+F32, I32 = BY_NAME["float32"], BY_NAME["int32"]
 UNARY = (
     "exp exp2 expm1 log log2 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
     "atanh erf"
@@ -36,6 +40,43 @@ def test_functions_are_as_exact_as_elsewhere(name: str, ulps: float) -> None:
     for node, one, wanted in zip(nodes, found, expected(graph, arrays, found), strict=True):
         exact = node.op in ("floordiv", "mod", "fmod")
         same(one, wanted, 0 if exact else ulps, node)
+
+
+def test_nan_stays_nan_where_comparisons_say_anything_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver may assume that nothing is NaN, and take `a < b` for `not a >= b`."""
+    webgpu()
+    written, module = [], Shader.module
+    opposite = {"<": "{} >= {}", "<=": "{} > {}", ">": "{} <= {}", ">=": "{} < {}"}
+    opposite["=="] = "({0} < {1}) | ({0} > {1})"
+
+    def adverse(self: Shader, *places: Any) -> str:
+        text = re.sub(
+            r"\((a|value) ([<>=]+) (b|best)\)",
+            lambda found: f"(!({opposite[found[2]].format(found[1], found[3])}))",
+            module(self, *places),
+        )
+        written.append(text)
+        return text
+
+    monkeypatch.setattr(Shader, "module", adverse)
+    shape = (9, 131)
+    x, y = (graph_input(f"x{k}", k, shape, F32) for k in (0, 1))
+    arrays = [sample(shape, F32, seed) for seed in (0, 1)]
+    arrays[0][3] = 1.0  # a row without
+    nodes = [make(op, x) for op in "exp expm1 log tanh sin erf sign isnan isinf".split()]
+    nodes += [make(op, x, y) for op in "maximum minimum fmod eq ne lt le gt ge".split()]
+    nodes += [make(op, x, axes=(1,)) for op in ("max", "min")]
+    nodes += [make("cast", make(op, x, axis=1), dtype=I32) for op in ("argmax", "argmin")]
+    nodes += [make("cast", x, dtype=BY_NAME[name]) for name in ("bool", "int8", "int32")]
+    graph = Graph((x, y), tuple(nodes))
+    with compile_graph(graph, ON_WEBGPU) as program:
+        found = program(*arrays)
+    for node, one, wanted in zip(nodes, found, expected(graph, arrays, found), strict=True):
+        same(one, wanted, 2 if node.op in UNARY else 0, node)
+    for part in ("!(a >= b)", "!(a <= b)", "!(value <= best)", "!((a < b) | (a > b))"):
+        assert any(part in text for text in written), part
 
 
 def test_large_angles_are_reduced_exactly() -> None:
