@@ -117,6 +117,14 @@ def test_division_by_numbers_whose_reciprocal_is_a_denormal() -> None:
     same(found, a / b, ULPS["div"], node)
 
 
+def test_the_device_says_what_becomes_of_denormals() -> None:
+    gpu = webgpu()
+    x, y = (graph_input(f"x{k}", k, (2,), F32) for k in (0, 1))
+    given = np.array([1e-40, 2e-38], np.float32), np.array([0.5, 0.25], np.float32)
+    [found] = run([make("mul", x, y)], *given)
+    assert gpu.keeps_denormals == np.array_equal(found, given[0] * given[1])
+
+
 def test_zeros_are_forgiven_for_denormals_alone_and_only_of_devices_that_make_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
