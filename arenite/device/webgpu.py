@@ -11,8 +11,10 @@ wgpu, and with it the driver, is opened by the first `open_device`.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from arenite import locks
@@ -47,6 +49,15 @@ _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
 
+#: Multiplies, adds and compares denormals that its compiler can't know.
+_DENORMALS = """@group(0) @binding(0) var<storage, read_write> words: array<u32, 4>;
+@compute @workgroup_size(1)
+fn main() {
+  let small = bitcast<f32>(words[0]);
+  let half = bitcast<f32>(words[1]);
+  words[2] = bitcast<u32>(small * half);
+  words[3] = select(0u, bitcast<u32>(small + small), small > 0.0f);
+}"""
 
 #: Those that are asked for, at what the adapter has.
 _LIMITS = (
@@ -113,6 +124,40 @@ class WebGpuAllocator(Allocator):
     def identity(self) -> tuple[str, ...]:
         """Adapter, driver, the library between, and what the device can do at most."""
         return (*self._about, repr(self.limits))
+
+    @cached_property
+    def keeps_denormals(self) -> bool:
+        """Whether arithmetic of float32 has numbers below 2^-126: devices may take them for 0.
+        Found out by computing some."""
+        import wgpu
+
+        usage = wgpu.BufferUsage
+        small, half = 0x00400000, 0x3F000000  # 2^-127 and 1/2
+        with self.failures("find out whether it keeps denormals"):
+            words = self.device.create_buffer_with_data(
+                data=struct.pack("<4I", small, half, 0, 0), usage=usage.STORAGE | usage.COPY_SRC
+            )
+            pipeline = self.device.create_compute_pipeline(
+                layout="auto",
+                compute={
+                    "module": self.device.create_shader_module(code=_DENORMALS),
+                    "entry_point": "main",
+                },
+            )
+            resource = {"buffer": words, "offset": 0, "size": words.size}
+            group = self.device.create_bind_group(
+                layout=pipeline.get_bind_group_layout(0),
+                entries=[{"binding": 0, "resource": resource}],
+            )
+            encoder = self.device.create_command_encoder()
+            compute = encoder.begin_compute_pass()
+            compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, group)
+            compute.dispatch_workgroups(1)
+            compute.end()
+            self.device.queue.submit([encoder.finish()])
+        _, _, product, total = struct.unpack("<4I", self.words(words, 0, 4 * WORD_NBYTES))
+        return bool(product == small >> 1 and total == small << 1)
 
     def allocate(self, nbytes: int, options: BufferOptions) -> GpuMemory:
         self.check_request(nbytes, options)

@@ -103,10 +103,14 @@ def submit(device: WebGpuAllocator, dispatches: Sequence[Dispatch]) -> None:
 
 
 def record(encoder: Any, dispatches: Sequence[Dispatch]) -> None:
-    """Put dispatches into a command buffer, in order."""
-    compute = encoder.begin_compute_pass()
+    """Put dispatches into a command buffer, in order: one pass."""
+    if not dispatches:
+        return
+    compute, pipeline = encoder.begin_compute_pass(), None
     for dispatch in dispatches:
-        compute.set_pipeline(dispatch.pipeline)
+        if dispatch.pipeline is not pipeline:
+            pipeline = dispatch.pipeline
+            compute.set_pipeline(pipeline)
         compute.set_bind_group(0, dispatch.bind_group)
         compute.dispatch_workgroups(*dispatch.groups)
     compute.end()

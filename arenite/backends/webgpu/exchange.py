@@ -2,7 +2,8 @@
 
 An argument whose bytes nobody touches before it comes is written ahead of the command buffer; any
 other is copied in its place among the launches, from a buffer of its own. Results are copied to one
-buffer, behind the error words, that is mapped when the device is done.
+buffer, behind the error words, that is mapped when the device is done; those that nobody overwrites
+after all launches.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Transfer:
     gpu: Any  # wgpu's handle
     at: int
     nbytes: int  # of whole words
-    goes_ahead: bool  # of all that is recorded
+    is_free: bool  # an argument to go ahead of all launches, a result to follow them
 
 
 class Exchange:
@@ -76,7 +77,7 @@ class Exchange:
             encoder.copy_buffer_to_buffer(one.gpu, one.at, self.staging, begin, one.nbytes)
             return
         data, gpu = _bytes(self._arrays[one.value]), self._device.device
-        if one.goes_ahead:
+        if one.is_free:
             gpu.queue.write_buffer(one.gpu, one.at, data)
             return
         with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):

@@ -27,7 +27,9 @@ _COMPARISONS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 _ROUNDED = {"add": "sum", "sub": "sum", "mul": "product", "div": "product"}
 #: Functions of float32 that WGSL has, and as exactly.
-_NATIVE = frozenset("sqrt floor ceil round trunc abs".split())
+_NATIVE = frozenset("sqrt floor ceil round trunc".split())
+#: Those that change or test bits, in `functions.py`.
+_ON_BITS = {"neg": "neg_f32", "abs": "abs_f32", "isnan": "is_nan", "isinf": "is_infinite"}
 
 
 def type_of(dtype: DType) -> str:
@@ -99,11 +101,12 @@ class Expressions(source.Expressions):
         return ""
 
     def _held(self, op: str, operand: ir.Expr) -> str:
-        """An operand. Drivers take (x + y) - x for y, which it is not once it is rounded: what is
-        rounded twice is held between, by a word of the parameters that they do not know."""
+        """An operand. Drivers take (x + y) - x for y, which it is not once it is rounded, and a
+        product in a sum for a fused multiply-add: what is rounded twice is held between, by a word
+        of the parameters that they do not know."""
         text = self.text(operand)
-        kind = self._rounding(operand)
-        return self.helper("held", text) if kind and kind == _ROUNDED.get(op) else text
+        kind, own = self._rounding(operand), _ROUNDED.get(op)
+        return self.helper("held", text) if kind and own in (kind, "sum") else text
 
     def constant(self, value: bool | int | float, dtype: DType) -> Bound:
         return self.literal(value, dtype), ATOM
@@ -164,20 +167,37 @@ class Expressions(source.Expressions):
 
     def unary(self, op: str, x: ir.Expr) -> Bound:
         text, kind = self.text(x), type_of(x.dtype)
-        if op == "neg":
-            zero = self.zero(x.dtype)
-            made = f"(-{text})" if kind == "f32" else self.wrapped(f"({zero} - {text})", x.dtype)
+        if kind == "f32" and op in _ON_BITS:
+            made = self.helper(_ON_BITS[op], text)
+        elif op == "neg":
+            made = self.wrapped(f"({self.zero(x.dtype)} - {text})", x.dtype)
         elif op == "not":
             made = f"(!{text})" if kind == "bool" else self.wrapped(f"(~{text})", x.dtype)
-        elif op == "isnan":
-            made = self.helper("is_nan", text)
         else:
             is_native = kind == "f32" and op in _NATIVE
             made = f"{op if is_native else self.functions.op(op, x.dtype)}({text})"
         return made, ATOM
 
     def binary(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
-        return self.combined(op, a.dtype, self._held(op, a), self._held(op, b)), ATOM
+        texts = self._held(op, a), self._held(op, b)
+        if a.dtype == ir.FLOAT32 and op == "ne":
+            return f"(!{self._float_comparison('eq', a, b, *texts)})", ATOM
+        if a.dtype == ir.FLOAT32 and op in _COMPARISONS:
+            return self._float_comparison(op, a, b, *texts), ATOM
+        if op == "div" and isinstance(b, ir.Const) and _has_reciprocal(b):
+            return f"({texts[0]} / {texts[1]})", ATOM
+        return self.combined(op, a.dtype, *texts), ATOM
+
+    def _float_comparison(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> str:
+        """A comparison that does not hold of NaN; what can't be NaN is not tested."""
+        match _may_be_nan(a), _may_be_nan(b):
+            case True, True:
+                return self.helper(f"{op}_f32", left, right)
+            case True, False:
+                return self.helper(f"{op}_f32_left", left, right)
+            case False, True:
+                return self.helper(f"{op}_f32_right", left, right)
+        return f"({left} {_COMPARISONS[op]} {right})"
 
     def combined(self, op: str, dtype: DType, a: str, b: str) -> str:
         """An operation on values that are written already."""
@@ -191,11 +211,11 @@ class Expressions(source.Expressions):
             return plain if kind in ("bool", "f32") else self.wrapped(plain, dtype)
         if op in ("shift_left", "shift_right"):
             return self._shift(op, dtype, kind, a, b)
-        is_divided = op in ("div", "fmod")
-        if is_divided and ((kind == "f32" and op == "div") or _is_positive(b)):
+        if op in ("div", "fmod") and _is_positive(b):
             return f"({a} {'/' if op == 'div' else '%'} {b})"
         if op == "div":
-            return self.wrapped(self.helper(f"div_{kind}", a, b), dtype)
+            divided = self.helper(f"div_{kind}", a, b)
+            return divided if kind == "f32" else self.wrapped(divided, dtype)
         if op in ("max", "min") and kind in ("i32", "u32"):
             return f"{op}({a}, {b})"
         return f"{self.functions.op(op, dtype)}({a}, {b})"
@@ -250,6 +270,18 @@ class Expressions(source.Expressions):
 
 def _same_bits(text: str, old: str, new: str) -> str:
     return text if old == new else f"bitcast<{new}>({text})"
+
+
+def _may_be_nan(expr: ir.Expr) -> bool:
+    """Whether a float is one that may be no number."""
+    if isinstance(expr, ir.Const):
+        return expr.value != expr.value
+    return not (isinstance(expr, ir.Cast) and expr.x.dtype.kind is not Kind.FLOAT)
+
+
+def _has_reciprocal(number: ir.Const) -> bool:
+    """Whether a float can be divided by on any device: 1 over it is no denormal."""
+    return number.dtype == ir.FLOAT32 and 2.0**-126 <= abs(number.value) <= 2.0**125
 
 
 def _is_positive(text: str) -> bool:

@@ -170,18 +170,29 @@ class WebGpuProgram(LoadedProgram):
 
         launches, first = self.compiled.launches, len(self.compiled.load)
         dispatches = iter(self._dispatches(launches, first, places, sizes))
-        tracker = HazardTracker()
+        ranges = [touched.ranges for touched in placed(launches, places)]
+
+        def free(order: Sequence[int]) -> set[int]:
+            """Launches that conflict with none before them in this order."""
+            tracker, found = HazardTracker(), set()
+            for k in order:
+                if not tracker.check(ranges[k]):
+                    found.add(k)
+                tracker.add(ranges[k])
+            return found
+
+        ahead, behind = free(range(len(ranges))), free(range(len(ranges))[::-1])
         steps: list[Dispatch | Transfer] = []
-        for launch, touched in zip(launches, placed(launches, places), strict=True):
+        for k, launch in enumerate(launches):
             if evaluate(launch.tiles, sizes):
-                goes_ahead = not tracker.check(touched.ranges)
-                transfer = self._transfer(launch, places, sizes, goes_ahead)
+                is_result = not self._on_host.isdisjoint(map(int, launch.writes))
+                is_free = k in (behind if is_result else ahead)
+                transfer = self._transfer(launch, places, sizes, is_free)
                 steps.append(transfer or next(dispatches))
-            tracker.add(touched.ranges)
         return steps
 
     def _transfer(
-        self, launch: Launch, places: Places, sizes: Mapping[str, int], goes_ahead: bool
+        self, launch: Launch, places: Places, sizes: Mapping[str, int], is_free: bool
     ) -> Transfer | None:
         """The copy that a launch is, if one of its values is on the host."""
         on_host = [number for number in map(int, launch.arrays) if number in self._on_host]
@@ -190,7 +201,7 @@ class WebGpuProgram(LoadedProgram):
         [host], [there] = on_host, [n for n in map(int, launch.arrays) if n not in self._on_host]
         region, word = self.regions.place(there, int(places.offset[there]))
         nbytes = in_words(evaluate(self.compiled.values[host].nbytes, sizes))
-        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, goes_ahead)
+        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, is_free)
 
     def _dispatches(
         self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]
@@ -322,18 +333,22 @@ class WebGpuProgram(LoadedProgram):
 
 
 def _record(encoder: Any, steps: Sequence[Dispatch | Transfer], exchange: Exchange) -> None:
-    """Put steps into a command buffer, in order; copies stand between passes of dispatches."""
+    """Put steps into a command buffer, in order. A pass costs as much as several dispatches: one
+    ends only for a copy that is bound to its place."""
     dispatches: list[Dispatch] = []
+    free: list[Transfer] = []
     for step in steps:
         if isinstance(step, Dispatch):
             dispatches.append(step)
-            continue
-        if dispatches:
+        elif step.is_free:
+            free.append(step)
+        else:
             record(encoder, dispatches)
             dispatches = []
+            exchange.record(encoder, step)
+    record(encoder, dispatches)
+    for step in free:
         exchange.record(encoder, step)
-    if dispatches:
-        record(encoder, dispatches)
 
 
 def load(interface: GraphInterface, compiled: Compiled) -> WebGpuProgram:

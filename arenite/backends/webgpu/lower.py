@@ -40,7 +40,7 @@ class Functions:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.helpers: set[str] = set()
-        self._definitions = definitions(has_fma=False)
+        self._definitions = definitions(has_fma=False, is_ieee=False)
 
     def op(self, op: str, dtype: DType) -> str:
         """The function of an op on operands of a dtype."""

@@ -49,8 +49,9 @@ def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
     name = f"group_{op}_{kind}"
     sign = ">" if op == "argmax" else "<"
     if kind == "f32":
-        wins = f"select(value {sign} best, !is_nan(best), is_nan(value))"
-        ties = "value == best || (is_nan(value) && is_nan(best))"
+        # Comparisons with NaN may say anything: its tests decide.
+        wins = f"!is_nan(best) & (is_nan(value) | (value {sign} best))"
+        ties = "select((value == best) & !is_nan(best), is_nan(best), is_nan(value))"
     else:
         wins, ties = f"value {sign} best", "value == best"
     return (

@@ -58,6 +58,12 @@ FUSED_EXPANSIONS: dict[str, Formula] = {
 #: Instead of those, where there is no float64.
 NARROW_EXPANSIONS: dict[str, Formula] = {"pow": partial(power, has_float64=False)}
 
+#: Instead of those, where division is not rounded to nearest.
+LOOSE_EXPANSIONS: dict[str, Formula] = {
+    "fmod": partial(truncated_mod, exact_division=False),
+    "floordiv": partial(floor_divide, exact_division=False),
+}
+
 INTEGER_EXPANSIONS: dict[str, Formula] = {
     "abs": integers.absolute,
     "sign": integers.sign,
@@ -72,8 +78,10 @@ INTEGER_EXPANSIONS: dict[str, Formula] = {
 
 
 @cache
-def definitions(*, has_fma: bool, has_float64: bool = True) -> Definitions:
-    """The functions of a device: whether it rounds Fma once, and whether it has 64-bit numbers."""
+def definitions(*, has_fma: bool, has_float64: bool = True, is_ieee: bool = True) -> Definitions:
+    """The functions of a device: whether it rounds Fma once, whether it has 64-bit numbers, and
+    whether it keeps to IEEE 754: GPUs may divide inexactly and take denormals for 0."""
     fused = FUSED_EXPANSIONS if has_fma else {}
     narrow = {} if has_float64 else NARROW_EXPANSIONS
-    return Definitions(EXPANSIONS | fused | narrow, INTEGER_EXPANSIONS)
+    loose = {} if is_ieee else LOOSE_EXPANSIONS
+    return Definitions(EXPANSIONS | fused | narrow | loose, INTEGER_EXPANSIONS, is_ieee)

@@ -45,11 +45,11 @@ SMALL_FLOATS = {
 }
 
 
-def cast(x: Expr, target: DType) -> Expr:
+def cast(x: Expr, target: DType, keeps_denormals: bool = True) -> Expr:
     """A cast as arithmetic and simpler casts.
 
     Devices have those between integers, from integers to float32 and float64, between the two, and
-    from them to integers where the value fits.
+    from them to integers where the value fits. Some take denormals of float32 for 0.
     """
     source = x.dtype
     if target.kind is Kind.BOOL and not _is_small(source):
@@ -58,7 +58,9 @@ def cast(x: Expr, target: DType) -> Expr:
         one = ir.Const(1.0 if target.kind is Kind.FLOAT else 1, target)
         return fx.select(x, one, 0)
     if _is_small(source):
-        return _widened(x) if target == fx.FLOAT32 else ir.Cast(ir.Cast(x, fx.FLOAT32), target)
+        if target == fx.FLOAT32:
+            return _widened(x, keeps_denormals)
+        return ir.Cast(ir.Cast(x, fx.FLOAT32), target)
     if _is_small(target):
         if source == fx.FLOAT32:
             return _narrowed(x, target)
@@ -102,7 +104,7 @@ def _code(x: Expr) -> Expr:
     return ir.Cast(ir.Bitcast(x, BY_NAME[f"uint{x.dtype.bits}"]), INT32)
 
 
-def _widened(x: Expr) -> Expr:
+def _widened(x: Expr, keeps_denormals: bool) -> Expr:
     """A small float as a float32, exactly."""
     code = _code(x)
     if x.dtype.name == "bfloat16":
@@ -114,15 +116,27 @@ def _widened(x: Expr) -> Expr:
     layout = SMALL_FLOATS[x.dtype.name]
     magnitude = code & (layout.sign - 1)
     sign = (code & layout.sign) << (32 - layout.bits)
-    # As float32 bits the value is too small by a power of two, denormals included.
-    scaled = fx.as_float(magnitude << (23 - layout.mantissa)) * 2.0 ** (127 - layout.bias)
-    value = fx.bits(scaled) | sign
+    value = (_scaled if keeps_denormals else _rebiased)(magnitude, layout) | sign
     if layout.is_signless_zero:
         return fx.as_float(fx.select(fx.equal(code, layout.nan), 0x7FC00000, value))
     if layout.overflow == layout.nan:
         return fx.as_float(fx.select(fx.equal(magnitude, layout.nan), sign | 0x7FC00000, value))
     value = fx.select(fx.equal(magnitude, layout.overflow), sign | 0x7F800000, value)
     return fx.as_float(fx.select(magnitude > layout.overflow, sign | 0x7FC00000, value))
+
+
+def _scaled(magnitude: Expr, layout: SmallFloat) -> Expr:
+    """The float32 bits of a magnitude, as bits too small by a power of two, denormals included."""
+    return fx.bits(fx.as_float(magnitude << (23 - layout.mantissa)) * 2.0 ** (127 - layout.bias))
+
+
+def _rebiased(magnitude: Expr, layout: SmallFloat) -> Expr:
+    """The same without a denormal of float32: those of the small float get the exponent of the
+    least normal number, and lose that number again."""
+    moved = (magnitude << (23 - layout.mantissa)) + ((127 - layout.bias) << 23)
+    least = 2.0 ** (1 - layout.bias)
+    small = fx.as_float(moved + (1 << 23)) - least
+    return fx.select(magnitude < 1 << layout.mantissa, fx.bits(small), moved)
 
 
 def _narrowed(x: Expr, target: DType) -> Expr:

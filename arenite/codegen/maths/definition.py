@@ -24,8 +24,14 @@ class Definitions:
     Nested ops in a function are again ops of the table, or what the device has.
     """
 
-    def __init__(self, floats: Mapping[str, Formula], integers: Mapping[str, Formula]) -> None:
+    def __init__(
+        self,
+        floats: Mapping[str, Formula],
+        integers: Mapping[str, Formula],
+        keeps_denormals: bool = True,
+    ) -> None:
         self.floats, self.integers = floats, integers
+        self.keeps_denormals = keeps_denormals
         self.functions: dict[tuple[str, DType, int | DType | None], ir.Function | None] = {}
 
     def op(self, op: str, dtype: DType, constant: int | None = None) -> ir.Function | None:
@@ -43,7 +49,8 @@ class Definitions:
         function = self.functions.get(key)
         if function is None:
             x = ir.Name("x", source)
-            function = function_of(f"{target}_from_{source}", (x,), cast(x, target))
+            value = cast(x, target, self.keeps_denormals)
+            function = function_of(f"{target}_from_{source}", (x,), value)
             self.functions[key] = function
         return function
 

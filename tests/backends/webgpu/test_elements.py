@@ -17,7 +17,17 @@ from arenite.errors import IndexOutOfRange, NotCompiled, RunFailed
 from arenite.ir import graph_input, make, reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
-from tests.backends.webgpu.runner import ON_WEBGPU, compiled, executable, launch, run, webgpu
+from tests.backends.webgpu.runner import (
+    ON_WEBGPU,
+    compiled,
+    executable,
+    expected,
+    flushed,
+    launch,
+    nearest,
+    run,
+    webgpu,
+)
 from tests.pipeline.trial import same, sample
 
 F32, F16, BF16, I32 = (BY_NAME[name] for name in ("float32", "float16", "bfloat16", "int32"))
@@ -40,7 +50,7 @@ def test_arithmetic_is_numpys_up_to_the_edges(name: str) -> None:
     graph = Graph(tuple(inputs), tuple(nodes))
     with compile_graph(graph, ON_WEBGPU) as program:
         found = program(*arrays)
-    for node, one, wanted in zip(nodes, found, reference.evaluate(graph, arrays), strict=True):
+    for node, one, wanted in zip(nodes, found, expected(graph, arrays, found), strict=True):
         same(one, wanted, ULPS.get(node.op, 0) if dtype.kind is Kind.FLOAT else 0, node)
 
 
@@ -58,9 +68,9 @@ def test_every_small_float_is_read_and_rounded_exactly(dtype: DType) -> None:
     given = bits.astype(np.uint32).view(np.float32)
     [narrow] = run([make("cast", graph_input("x", 0, (2**16,), F32), dtype=dtype)], given)
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = given.astype(ml_dtypes.bfloat16 if dtype == BF16 else np.float16)
+        rounded = given.astype(ml_dtypes.bfloat16 if dtype == BF16 else np.float16)
     both = ~np.isnan(given)
-    np.testing.assert_array_equal(narrow.view(np.uint16)[both], expected.view(np.uint16)[both])
+    np.testing.assert_array_equal(narrow.view(np.uint16)[both], rounded.view(np.uint16)[both])
     assert np.isnan(narrow[~both].astype(np.float32)).all()
 
 
@@ -74,14 +84,65 @@ def test_a_bool_is_a_byte() -> None:
 def test_infinities_and_small_numbers_are_constants_too() -> None:
     from arenite.ir.compose.basic import add
 
-    webgpu()
+    gpu = webgpu()
     x = graph_input("x", 0, (4,), F32)
     numbers = [np.inf, -np.inf, np.nan, 1e-41, -0.0, 3.4028235e38]
     found = run([add(x, number) for number in numbers], np.full(4, -0.0, np.float32))
     for one, number in zip(found, numbers, strict=True):
         wanted = np.full(4, np.float32(-0.0) + np.float32(number))
+        if not gpu.keeps_denormals:
+            wanted = nearest(one, [wanted, flushed(wanted)])
         np.testing.assert_array_equal(one, wanted)
         assert (np.signbit(one) == np.signbit(wanted)).all() or np.isnan(number)
+
+
+def test_signs_are_bits_whatever_arithmetic_makes_of_denormals() -> None:
+    webgpu()
+    given = np.array([1e-41, -1e-41, 0.0, -0.0, -np.inf, 1.5], np.float32)
+    x = graph_input("x", 0, (6,), F32)
+    found = run([make("abs", x), make("neg", x)], given)
+    for one, other in zip(found, [np.abs(given), -given], strict=True):
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+def test_division_by_numbers_whose_reciprocal_is_a_denormal() -> None:
+    webgpu()
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-3e38, 3e38, 500).astype(np.float32)
+    b = rng.uniform(8e37, 3.4e38, 500).astype(np.float32)
+    a[:2], b[:2] = [np.inf, 1.0], [3e38, np.inf]
+    inputs = [graph_input(f"x{k}", k, (500,), F32) for k in (0, 1)]
+    node = make("div", *inputs)
+    [found] = run([node], a, b)
+    same(found, a / b, ULPS["div"], node)
+
+
+def test_the_device_says_what_becomes_of_denormals() -> None:
+    gpu = webgpu()
+    x, y = (graph_input(f"x{k}", k, (2,), F32) for k in (0, 1))
+    given = np.array([1e-40, 2e-38], np.float32), np.array([0.5, 0.25], np.float32)
+    [found] = run([make("mul", x, y)], *given)
+    assert gpu.keeps_denormals == np.array_equal(found, given[0] * given[1])
+
+
+def test_zeros_are_forgiven_for_denormals_alone_and_only_of_devices_that_make_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = webgpu()
+    arrays = [np.array([1e-40, 2e-38, np.nan, 1.0], np.float32)]
+    x = graph_input("x", 0, (4,), F32)
+    graph = Graph((x,), (make("add", x, x), make("rsqrt", x), make("gt", x, make("neg", x))))
+    exact = reference.evaluate(graph, arrays)
+    as_zero = reference.evaluate(graph, [flushed(arrays[0])])
+    assert all(one[0] != other[0] for one, other in zip(exact, as_zero, strict=True))
+    nothing = [np.zeros_like(one) for one in exact]
+    for keeps, accepted in ((True, exact), (False, as_zero)):
+        monkeypatch.setitem(vars(gpu), "keeps_denormals", keeps)
+        for given, wanted in ((exact, exact), (as_zero, accepted)):
+            for one, other in zip(expected(graph, arrays, given), wanted, strict=True):
+                np.testing.assert_array_equal(one, other)
+        for one, other in zip(expected(graph, arrays, nothing), exact, strict=True):
+            np.testing.assert_array_equal(one[1:], other[1:])
 
 
 # Loops by hand

@@ -10,6 +10,8 @@ import pytest
 
 import arenite
 from arenite import Tensor, device
+from arenite.backends.webgpu import load
+from arenite.backends.webgpu.dispatch import Dispatch, record
 from arenite.backends.webgpu.exchange import Transfer
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
@@ -160,13 +162,42 @@ def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
     total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
     with executable([total]) as program:
         one = loaded(program)
-        ahead = [step.goes_ahead for step in one.steps({}) if isinstance(step, Transfer)]
+        ahead = [step.is_free for step in one.steps({}) if isinstance(step, Transfer)]
         assert True in ahead[:-1]
         assert False in ahead[:-1]  # the last one is of the result
         given = [data(1000, seed=k) for k in range(3)]
         inner = np.cumsum(np.cumsum(given[0].astype(np.float64))) + given[1]
         for results in (program(*given), program(*given), program.run_checked(*given)):
             np.testing.assert_allclose(results[0], np.cumsum(inner) + given[2], rtol=1e-3, atol=1)
+
+
+def test_a_result_that_nobody_overwrites_does_not_end_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    webgpu()
+    x = graph_input("x", 0, (40, 40), F32)
+    square = make("matmul", x, x, transpose_a=False, transpose_b=False)
+    fourth = make("matmul", square, square, transpose_a=False, transpose_b=False)
+    passes: list[int] = []
+
+    def counted(encoder: Any, dispatches: list[Dispatch]) -> None:
+        passes.append(len(dispatches))
+        record(encoder, dispatches)
+
+    a = data(40, 40)
+    with executable([square, fourth]) as program:
+        order = [isinstance(step, Transfer) for step in loaded(program).steps({})]
+        assert order == [True, False, True, False, True]
+        monkeypatch.setattr(load, "record", counted)
+        found = program(a)
+        assert passes == [2]
+        checked = program.run_checked(a)
+    wide = a.astype(np.float64)
+    for one, two, wanted in zip(
+        found, checked, (wide @ wide, wide @ wide @ wide @ wide), strict=True
+    ):
+        np.testing.assert_allclose(one, wanted, rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(one, two)
 
 
 def test_runs_begun_one_after_another_have_arguments_of_their_own() -> None:
