@@ -6,19 +6,18 @@ with model.compile(memory="256MiB") as exe:
     y = exe(x)["y"]
 """
 
+# ruff: noqa: I001 - names that are exported stand together, each under its own name
+
 from typing import TYPE_CHECKING
 
-from arenite.lazy import names_of
-
 if TYPE_CHECKING:
-    from arenite.model.compiled import CompiledModel
-    from arenite.model.interface import Interface, ValueInfo
-    from arenite.model.model import Model
+    from arenite.model.compiled import CompiledModel as CompiledModel
+    from arenite.model.interface import Interface as Interface, ValueInfo as ValueInfo
+    from arenite.model.model import Model as Model
+else:
+    from arenite.lazy import names_of
 
-__all__ = ["CompiledModel", "Interface", "Model", "ValueInfo"]
-
-if not TYPE_CHECKING:  # else every name that is not there would be Any
-    __getattr__, __dir__ = names_of(
-        __name__,
+    __getattr__, __dir__, __all__ = names_of(
+        "arenite.model",
         {"compiled": "CompiledModel", "interface": "Interface ValueInfo", "model": "Model"},
     )
