@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import arenite
 from arenite import Tensor
@@ -61,10 +60,12 @@ def test_a_model_packs_at_load_and_runs_after(tmp_path: Path) -> None:
         assert all(t.at_load for t in plan.ticks if source.id in t.reads)
 
 
-@pytest.mark.parametrize("trips", [3])
-def test_a_loop_is_told_with_what_its_pointers_point_to(trips: int) -> None:
+def test_a_loop_is_told_with_what_its_pointers_point_to() -> None:
     def repeated(x: Tensor) -> Tensor:
-        return arenite.fori_loop(0, trips, lambda i, y: (y @ y).softmax(-1), x)
+        def halved(y: Tensor) -> Tensor:
+            return (y @ y).softmax(-1) / 2
+
+        return arenite.while_loop(lambda y: y.max() > 0.001, halved, x)
 
     program = arenite.compile(repeated, np.ones((8, 8), np.float32))
     plan = program.executables[0].plan
@@ -73,5 +74,8 @@ def test_a_loop_is_told_with_what_its_pointers_point_to(trips: int) -> None:
     assert names.index("loop") < names.index("next")
     inside = plan.ticks[names.index("loop") + 1 : names.index("next")]
     assert any(tick.writes for tick in inside)
+    [decides] = [tick for tick in plan.ticks[names.index("loop") :] if tick.name == "eval"]
+    makers = [tick.name for tick in inside if {*tick.writes} & {*decides.reads}]
+    assert len(makers) == 1, "the condition is read by the step that decides"
     known = {*plan.slots}
     assert all({*tick.reads, *tick.writes} <= known for tick in plan.ticks)

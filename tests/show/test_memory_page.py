@@ -10,6 +10,7 @@ import numpy as np
 
 import arenite
 from arenite import memory
+from arenite.device.allocator import readable_nbytes
 from arenite.memory import Lifetime, MemoryPlan, Slot, Tick, Value
 from arenite.memory.tables import printable
 from tests.show.browser import failures, needs_chromium
@@ -57,7 +58,7 @@ def test_the_page_says_what_the_plan_says(tmp_path: Path) -> None:
         str(one) for one in plan.slots if query in f"{one} {plan.details.get(one, '')}".lower()
     )
     expected = {
-        "total": arenite.memory.page.readable_nbytes(plan.total_nbytes),
+        "total": readable_nbytes(plan.total_nbytes),
         "regions": [name for name in ("work", "mapped", "io") if name in plan.regions],
         "n_boxes": len(work),
         "peak_tick": plan.peak_tick,
