@@ -7,6 +7,7 @@ const MAP_BOTTOM = 24;
 const MAP_TOP = 6;
 const MAP_RIGHT = 8;
 const LEAST_LETTERS = 4; // of a name that does not fit
+const LEAST_PIXELS = 8; // of a box that is seen
 const DRAG_FROM = 4; // pixels that tell a drag from a click
 
 /** A tick: a line, or where that has room the span between two. */
@@ -87,8 +88,13 @@ class BoxMap {
     return (this.window[`${axis}0`] + this.window[`${axis}1`]) / 2;
   }
 
-  /** The whole of a value with what is around it. */
-  zoomToBox(box) {
+  /** Shows a box with what is around it, where it is out of sight or too small to be seen. */
+  reveal(box) {
+    const { window } = this;
+    const scales = this.scales();
+    const isTiny = Math.min((box.x1 - box.x0) * scales.x.factor, (box.y0 - box.y1) * scales.y.factor) < LEAST_PIXELS;
+    const isInside = box.x0 < window.x1 && box.x1 > window.x0 && box.y0 < window.y1 && box.y1 > window.y0;
+    if (isInside && !isTiny) return;
     const [width, height] = [box.x1 - box.x0, box.y1 - box.y0];
     const { x0, x1, y0, y1 } = this.whole;
     const [across, up] = [Math.max(width * 2, (x1 - x0) / 40), Math.max(height * 4, (y1 - y0) / 20)];

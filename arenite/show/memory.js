@@ -312,10 +312,7 @@ class MemoryPage {
     if (!this.isInView(owner)) this.choose(owner.region);
     this.select(value);
     const box = this.map.boxes.find((one) => one.value === owner.row);
-    const { clientWidth: width, clientHeight: height } = this.map.host;
-    const { x, y } = this.map.scales();
-    const isTiny = box && ((box.x1 - box.x0) * x.factor < 8 || (box.y1 - box.y0) * -y.factor < 8);
-    if (box && width && height && isTiny) this.map.zoomToBox(box);
+    if (box) this.map.reveal(box);
     const tick = this.stepper.number;
     if (box && !(owner.start <= tick && tick < owner.end)) this.stepper.goTo(owner.start);
   }
@@ -344,7 +341,7 @@ class MemoryPage {
     add("what", value.what);
     add("size", exactBytes(value.nbytes));
     if (value.capacity !== value.nbytes) add("takes", exactBytes(value.capacity));
-    add("offset", grouped(value.offset));
+    add("offset", grouped(value.offset) + (this.regions.get(value.region)?.base ? " of the arena" : ""));
     const last = value.end - 1;
     add("lives", value.end <= value.start ? "never" : last === value.start ? `at tick ${grouped(last)}` : `ticks ${grouped(value.start)} to ${grouped(last)}`);
     add("from", value.origin);

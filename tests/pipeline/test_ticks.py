@@ -63,7 +63,8 @@ def test_a_model_packs_at_load_and_runs_after(tmp_path: Path) -> None:
 def test_a_loop_is_told_with_what_its_pointers_point_to() -> None:
     def repeated(x: Tensor) -> Tensor:
         def halved(y: Tensor) -> Tensor:
-            return (y @ y).softmax(-1) / 2
+            smaller: Tensor = (y @ y).softmax(-1) / 2
+            return smaller
 
         return arenite.while_loop(lambda y: y.max() > 0.001, halved, x)
 

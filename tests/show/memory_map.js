@@ -81,6 +81,12 @@ point(canvas, "wheel", left, top_, { deltaY: -200 });
 check("a plain wheel scrolls", PAGE.map.window, before);
 press("+");
 check("plus", PAGE.map.window.y1 - PAGE.map.window.y0, (before.y1 - before.y0) / 2);
+// What is selected comes into sight.
+const far = PAGE.map.boxes.find((box) => box.x0 >= PAGE.map.window.x1 || box.x1 <= PAGE.map.window.x0);
+PAGE.goTo(PAGE.values[far.value]);
+check("revealed", far.x0 < PAGE.map.window.x1 && far.x1 > PAGE.map.window.x0);
+press("0");
+press("+");
 press("End");
 check("the cursor stays in sight", PAGE.map.window.x1 >= EXPECTED.last + 1);
 press("0");
