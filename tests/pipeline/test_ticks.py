@@ -63,10 +63,10 @@ def test_a_model_packs_at_load_and_runs_after(tmp_path: Path) -> None:
 def test_a_loop_is_told_with_what_its_pointers_point_to() -> None:
     def repeated(x: Tensor) -> Tensor:
         def halved(y: Tensor) -> Tensor:
-            smaller: Tensor = (y @ y).softmax(-1) / 2
-            return smaller
+            return (y @ y).softmax(-1) / 2
 
-        return arenite.while_loop(lambda y: y.max() > 0.001, halved, x)
+        result: Tensor = arenite.while_loop(lambda y: y.max() > 0.001, halved, x)
+        return result
 
     program = arenite.compile(repeated, np.ones((8, 8), np.float32))
     plan = program.executables[0].plan

@@ -14,7 +14,9 @@ from arenite.show import document, read_part
 
 NAMES = [
     "</script><script>window.owned = 1</script>",
-    "<!--<script>",
+    "</script ><img src=x onerror=window.owned=1 ",
+    "</SCRIPT/",
+    "<!--<script >",
     "\"'`${window.owned = 1}",
     "line\u2028separator\u2029",
     "\x1b[31mred\x1b[0m\x07\r\n",
@@ -58,6 +60,7 @@ def test_data_is_what_it_was_and_no_markup(name: str) -> None:
     assert json.loads(page.texts["script"][0]) == {"name": name, name: [name]}
     assert page.texts["script"][0].isascii()
     assert page.texts["script"][0].isprintable()
+    assert not {*"<>&"} & {*page.texts["script"][0]}
 
 
 def test_only_the_scripts_and_styles_given_may_run() -> None:
