@@ -22,6 +22,7 @@ ROOMS = [
     "locks",
     "dtype",
     "device",
+    "show",
     "hazards",
     "memory",
     "ir",
@@ -40,7 +41,6 @@ ROOMS = [
     "loading",
     "exporting",
     "onnxruntime",
-    "show",
     "serve",
     "cli",
 ]

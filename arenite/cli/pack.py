@@ -34,6 +34,10 @@ def pack(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the plan: time across, bytes up.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page to look into the plan, tick by tick."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Place values with lifetimes in as few bytes as possible.
@@ -44,7 +48,7 @@ def pack(
     the best placement so far.
 
     Exits with 0 when the plan is within the capacity (or none was given) and with 1 when it is
-    not; --out and --svg are written either way.
+    not; --out, --svg and --html are written either way.
     """
     values = csv_problems.read_csv(file)
     refusal: DoesNotFit | None = None
@@ -58,6 +62,8 @@ def pack(
         csv_problems.write_csv(file, plan, out)
     if svg is not None:
         output.write_file(svg, plan.to_svg())
+    if html is not None:
+        output.write_file(html, plan.to_html(file.name))
     _report(file, plan, json)
     if refusal is not None:
         raise refusal

@@ -59,6 +59,13 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the plan: what fills memory, and when."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page to look into the plan: the memory map over time, step by step.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Say what a model needs: weights, keys and values, work, in all. No weight is read.
@@ -89,6 +96,8 @@ def plan(
     )
     if svg is not None:
         output.write_file(svg, made.to_svg())
+    if html is not None:
+        output.write_file(html, made.to_html(title))
     if json:
         output.print_json("plan", _fields(settings, made))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 # The function below has the name of this module, and takes its place here.
-from arenite.memory.plan import MemoryPlan, Price, Region, Slot
+from arenite.memory.plan import MemoryPlan, Price, Region, Slot, Tick
 
 if TYPE_CHECKING:
     from arenite.memory.arena import Arena
@@ -63,6 +63,7 @@ __all__ = [
     "Region",
     "Replay",
     "Slot",
+    "Tick",
     "Value",
     "ValueId",
     "plan",

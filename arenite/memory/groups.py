@@ -48,6 +48,10 @@ class Run:
         names = [group.name for group in self.groups]
         return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
 
+    def joined(self) -> Group:
+        """All of it as one group."""
+        return Group(self.label, [slot for layer in self.groups for slot in layer.slots])
+
 
 def layer_of(name: str) -> str:
     """The layer that a name begins with, or the name itself."""
@@ -69,6 +73,16 @@ def runs_of(slots: Iterable[Slot], suffix: str = "") -> list[Run]:
     for name, members in layers.items():
         runs.setdefault(_NUMBER.sub("*", name), []).append(Group(name, members))
     return [Run(sorted(groups, key=lambda one: _by_numbers(one.name))) for groups in runs.values()]
+
+
+def few_runs(runs: list[Run], most: int) -> list[Run]:
+    """The largest runs, and all others as one of one group."""
+    if len(runs) <= most:
+        return runs
+    large = {id(run) for run in sorted(runs, key=lambda run: -run.nbytes)[: most - 1]}
+    others = [slot for run in runs if id(run) not in large for slot in run.joined().slots]
+    kept = [run for run in runs if id(run) in large]
+    return [*kept, Run([Group(f"{len(others):,} others", others)])]
 
 
 def kinds_of(slots: Iterable[Slot]) -> dict[str, list[Slot]]:

@@ -7,8 +7,9 @@ have offsets in one arena; those of the mapped and io regions in address spaces 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, NamedTuple, cast
 
 from arenite.errors import InvalidPlan
@@ -70,6 +71,16 @@ class Region(NamedTuple):
         return self.name in ARENA_REGIONS
 
 
+class Tick(NamedTuple):
+    """What happens at one tick of the schedule, for people."""
+
+    name: str  # of the kernel, or of the step
+    reads: tuple[ValueId, ...]
+    writes: tuple[ValueId, ...]  # scratch among them
+    origin: str = ""  # the place in a model or a source that it comes from
+    at_load: bool = False  # once, before the first run
+
+
 class Price(NamedTuple):
     """What a plan takes: bytes of its arena, and launches that wait because of reuse alone."""
 
@@ -93,6 +104,8 @@ class MemoryPlan:
     instead: Price | None = None  # of the plan for memory, where this is not it
     #: What else is known of values, for people: dtype and shape, where they come from.
     details: Mapping[ValueId, str] = field(default_factory=dict, compare=False, repr=False)
+    #: What runs at each tick, from tick 0 on, where a schedule is known.
+    ticks: Sequence[Tick] = field(default=(), compare=False, repr=False)
 
     @property
     def peak_nbytes(self) -> int:
@@ -179,6 +192,7 @@ class MemoryPlan:
             "instead": None if self.instead is None else self.instead._asdict(),
             "regions": [region._asdict() for region in self.regions.values()],
             "slots": [_slot_to_json(s, self.details.get(s.id)) for s in self.slots.values()],
+            "ticks": [tick._asdict() for tick in self.ticks],
         }
         return json.dumps(data, indent=1)
 
@@ -212,9 +226,14 @@ class MemoryPlan:
                 for s, r in zip(slots, rows, strict=True)
                 if "detail" in r.data
             },
+            ticks=[_tick(_Fields(t, f"tick {k}")) for k, t in enumerate(top.items("ticks", []))],
         )
         if len(plan.slots) != len(slots) or len(plan.regions) != len(regions):
             raise InvalidPlan("saved plan names a value or a region twice")
+        for k, tick in enumerate(plan.ticks):
+            for value_id in (*tick.reads, *tick.writes):
+                if value_id not in plan.slots:
+                    raise InvalidPlan(f"tick {k} of a saved plan names no value: {value_id!r}")
         if not is_proven:
             plan.verify()
         return plan
@@ -224,6 +243,17 @@ class MemoryPlan:
         from arenite.memory.svg import draw
 
         return draw(self)
+
+    def to_html(self, title: str = "") -> str:
+        """A page of its own: the memory map over time, to step through, search and zoom."""
+        from arenite.memory.page import plan_page
+
+        return plan_page(self, title)
+
+    def save_html(self, path: str | PathLike[str], title: str = "") -> None:
+        """Write the page of `to_html` to a file; it needs nothing else to be looked at."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html(title))
 
     def table(self, limit: int = 20) -> str:
         """The summary, then the largest slots, as aligned text."""
@@ -292,8 +322,8 @@ class _Fields:
             raise self.wrong(name, "true or false")
         return value
 
-    def items(self, name: str) -> list[Any]:
-        value = self.data.get(name)
+    def items(self, name: str, default: list[Any] | None = None) -> list[Any]:
+        value = self.data.get(name, default)
         if not isinstance(value, list):
             raise self.wrong(name, "a list")
         return value
@@ -332,6 +362,19 @@ def _region(fields: _Fields) -> Region:
         fields.number("nbytes"),
         fields.number("lower_bound"),
         fields.text("device"),
+    )
+
+
+def _tick(fields: _Fields) -> Tick:
+    for name in ("reads", "writes"):
+        if not all(type(one) in (int, str) for one in fields.items(name)):
+            raise fields.wrong(name, "a list of values' ids")
+    return Tick(
+        fields.text("name"),
+        tuple(fields.items("reads")),
+        tuple(fields.items("writes")),
+        fields.text("origin"),
+        fields.flag("at_load"),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
-from arenite.memory.plan import OBJECTIVES, MemoryPlan, Price, Region
+from arenite.memory.plan import OBJECTIVES, MemoryPlan, Price, Region, Tick
 from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
 
 _ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "objective", "reuse_edges")
@@ -34,6 +34,9 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
     if plan.details:
         texts = json.dumps([plan.details.get(one, "") for one in columns.ids])
         arrays["details"] = np.frombuffer(texts.encode(), np.uint8)
+    if plan.ticks:
+        texts = json.dumps([_tick_to_rows(tick, columns.rows) for tick in plan.ticks])
+        arrays["ticks"] = np.frombuffer(texts.encode(), np.uint8)
     return flattened(data, arrays)
 
 
@@ -63,6 +66,43 @@ class _Details(Mapping[ValueId, str]):
         return len(self._texts)
 
 
+def _tick_to_rows(tick: Tick, rows: Mapping[ValueId, int]) -> list[Any]:
+    """A tick whose values are rows."""
+    reads, writes = ([rows[one] for one in some] for some in (tick.reads, tick.writes))
+    return [tick.name, reads, writes, tick.origin, tick.at_load]
+
+
+class _Ticks(Sequence[Tick]):
+    """What runs at each tick, read when someone asks: a start does not."""
+
+    def __init__(self, ids: Sequence[ValueId], content: NDArray[Any]) -> None:
+        self.ids = ids
+        self.content = content
+
+    @cached_property
+    def _ticks(self) -> list[Tick]:
+        try:
+            return [
+                Tick(str(name), self._named(reads), self._named(writes), str(origin), bool(at_load))
+                for name, reads, writes, origin, at_load in json.loads(self.content.tobytes())
+            ]
+        except (IndexError, TypeError, ValueError, RecursionError) as error:
+            raise InvalidPlan(f"ticks of a saved plan that cannot be read: {error!r}") from None
+
+    def _named(self, rows: list[int]) -> tuple[ValueId, ...]:
+        return tuple(self.ids[_number(row)] for row in rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Tick: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Tick]: ...
+    def __getitem__(self, at: int | slice) -> Tick | list[Tick]:
+        return self._ticks[at]
+
+    def __len__(self) -> int:
+        return len(self._ticks)
+
+
 def plan_from_bytes(content: memoryview) -> MemoryPlan:
     """The plan, of which it was proven before it was saved that no values collide; InvalidPlan
     where a number or a name cannot be one of a plan."""
@@ -71,7 +111,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
         about = dict(zip(_ABOUT, data["about"], strict=True))
         _check_about(about)
         instead = data["instead"]
-        details = arrays.pop("details", None)
+        details, ticks = arrays.pop("details", None), arrays.pop("ticks", None)
         columns = SlotColumns(data["ids"], **arrays)
         _check(columns)
         regions = {
@@ -83,6 +123,7 @@ def plan_from_bytes(content: memoryview) -> MemoryPlan:
             regions=regions,
             instead=None if instead is None else Price(*map(_number, instead)),
             details={} if details is None else _Details(columns.ids, details),
+            ticks=() if ticks is None else _Ticks(columns.ids, ticks),
             **about,
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

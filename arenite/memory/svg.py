@@ -20,7 +20,7 @@ from zlib import crc32
 
 from arenite.device.allocator import readable_nbytes
 from arenite.memory.canvas import LETTER, MARGIN, SMALL_LETTER, WIDTH, Canvas, cut, escape
-from arenite.memory.groups import Group, Run, kind_of, kinds_of, runs_of
+from arenite.memory.groups import Group, few_runs, kind_of, kinds_of, runs_of
 from arenite.memory.scales import Scale, byte_marks, tick_marks
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS, ValueId
 
@@ -187,8 +187,8 @@ class _Picture:
         colours = REGION_COLOURS[region.name]
         whole = max(x(at + region.nbytes), x(at) + 1)
         self.canvas.rect(x(at), top, whole, bottom, colours[0], "", "edge")
-        for run in _few(runs_of(self.owners[region.name], " packed")):
-            layers = run.groups if len(run.groups) <= MAX_LAYERS else [_joined(run)]
+        for run in few_runs(runs_of(self.owners[region.name], " packed"), MAX_RUNS):
+            layers = run.groups if len(run.groups) <= MAX_LAYERS else [run.joined()]
             begin = at
             for k, layer in enumerate(layers):
                 end = at + layer.nbytes
@@ -318,22 +318,6 @@ class _Picture:
         room = int((right - left - 18 - (len(size) + 1) * SMALL_LETTER) / SMALL_LETTER)
         self.canvas.write(cut(text, room), left + 18, y, "small")
         self.canvas.write(size, right, y, "small", "end")
-
-
-def _few(runs: list[Run]) -> list[Run]:
-    """The largest runs, and all others as one of one group."""
-    if len(runs) <= MAX_RUNS:
-        return runs
-    large = sorted(runs, key=lambda run: -run.nbytes)[: MAX_RUNS - 1]
-    is_large = {id(run) for run in large}
-    rest = [_joined(run).slots for run in runs if id(run) not in is_large]
-    others = [slot for some in rest for slot in some]
-    kept = [run for run in runs if id(run) in is_large]
-    return [*kept, Run([Group(f"{len(others):,} others", others)])]
-
-
-def _joined(run: Run) -> Group:
-    return Group(run.label, [slot for layer in run.groups for slot in layer.slots])
 
 
 def _layer_hover(layer: Group, region: str, details: Mapping[ValueId, str]) -> str:

@@ -8,21 +8,27 @@ while the program runs: its arena may have what inputs, outputs and mapped weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from arenite.errors import DoesNotFit, InvalidArgument
-from arenite.memory import MemoryPlan, Price, Slot, ValueId
+from arenite.memory import MemoryPlan, Price, Slot, Tick, ValueId
 from arenite.memory import plan as plan_memory
 from arenite.memory.fit import NAMED_VALUES, within_capacity
 from arenite.memory.plan import CONCURRENCY, HOST, OBJECTIVES
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
+from arenite.program.launch import Launch
 from arenite.program.options import Options
+from arenite.program.steps import StepKind
+from arenite.program.table import Ins
+from arenite.schedule import Kernel
 
+#: Instructions that read a value, at the address in their third part.
+_LOADS = (Ins.LOAD8, Ins.LOAD64)
 _OUTSIDE = frozenset(RESIDENT_REGIONS) - frozenset(ARENA_REGIONS)
 
 
@@ -49,8 +55,9 @@ def _planned(
     windows = Windows(program, is_shared)
     with budget.refusals():
         small = budget.checked(plan_memory(program.lifetimes(), budget.arena_nbytes))
-    details = _details(program)
-    small = replace(small, reuse_edges=windows.added_edges(small), details=details)
+    details, ticks = _details(program), _ticks(program)
+    edges = windows.added_edges(small)
+    small = replace(small, reuse_edges=edges, details=details, ticks=ticks)
     if objective != CONCURRENCY:
         return small
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
@@ -62,7 +69,7 @@ def _planned(
     with budget.refusals("planned for concurrency: ", instead):
         within_capacity(wide)
     price = Price(small.peak_nbytes, small.reuse_edges)
-    return replace(wide, objective=CONCURRENCY, instead=price, details=details)
+    return replace(wide, objective=CONCURRENCY, instead=price, details=details, ticks=ticks)
 
 
 def _details(program: Lowered) -> dict[ValueId, str]:
@@ -71,15 +78,58 @@ def _details(program: Lowered) -> dict[ValueId, str]:
     launches = (*program.load, *program.launches)
     kernels = (*program.load_kernels, *program.kernels)
     for launch, kernel in zip(launches, kernels, strict=True):
-        for origin in kernel.origins[:1]:
-            file = PurePath(origin.file).name
-            place = origin.name or (f"{file}:{origin.line}" if origin.line else file)
-            for number in launch.writes:
-                places.setdefault(int(number), f", from {place}")
+        place = _place(kernel)
+        for number in launch.writes if place else ():
+            places.setdefault(int(number), f", from {place}")
     return {
         spec.name: f"{spec.dtype.name} [{', '.join(map(str, spec.shape))}]{places.get(number, '')}"
         for number, spec in enumerate(program.values)
     }
+
+
+def _place(kernel: Kernel) -> str:
+    """The place in a model or a source that a kernel comes from."""
+    for origin in kernel.origins[:1]:
+        file = PurePath(origin.file).name
+        return origin.name or (f"{file}:{origin.line}" if origin.line else file)
+    return ""
+
+
+def _ticks(program: Lowered) -> list[Tick]:
+    """What runs at each tick: kernels at load, then the steps of a run."""
+
+    def names(numbers: Iterable[ValueId]) -> tuple[str, ...]:
+        """Of values; a pointer has no bytes, but what it may point to has."""
+        found: dict[str, None] = {}
+        pending = [*map(int, numbers)]
+        while pending:
+            value = program.values[pending.pop(0)]
+            pending += value.targets
+            if value.kind != "pointer":
+                found[value.name] = None
+        return tuple(found)
+
+    def launched(launch: Launch, kernel: Kernel, at_load: bool) -> Tick:
+        reads, writes = names(launch.reads), names(launch.writes)
+        return Tick(launch.name, reads, writes, _place(kernel), at_load)
+
+    # By the cell with its address.
+    cells = enumerate(program.book.cells)
+    pointed = {k: cell.address for k, cell in cells if cell.address is not None}
+    pointed |= {one.source: k for k, one in enumerate(program.values) if one.kind == "pointer"}
+    loads = zip(program.load, program.load_kernels, strict=True)
+    ticks = [launched(launch, kernel, True) for launch, kernel in loads]
+    for step in program.steps:
+        if step.kind is StepKind.LAUNCH:
+            ticks.append(launched(program.launches[step.a], program.kernels[step.a], False))
+        elif step.kind is StepKind.HOST:
+            host = program.hosts[step.a]
+            ticks.append(Tick("host", names(host.reads), names([host.write])))
+        else:
+            reads = [pointed[one[2]] for one in step.instructions if one[0] in _LOADS]
+            writes = [pointed[one[2]] for one in step.instructions if one[0] is Ins.STORE64]
+            ticks.append(Tick(step.kind.value, names(reads), names(writes)))
+    return ticks
 
 
 @dataclass(frozen=True, slots=True)

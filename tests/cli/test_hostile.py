@@ -136,6 +136,7 @@ COMMANDS = {
     "plan, too little": ["plan", "{model}", "--memory", "1KiB"],
     "plan, no such": ["plan", "{model}x"],
     "plan --debug": ["--debug", "plan", "{model}x"],
+    "plan --html": ["plan", "{model}", "--html", "{folder}/no/{name}"],
     "plan --svg": ["plan", "{model}", "--svg", "{folder}/no/{name}"],
     "generate": ["generate", "{model}", "{lower}", "--chat"],
     "generate --json": ["generate", "{model}", "{lower}", "--chat", "--json"],

@@ -64,8 +64,8 @@ def test_json_has_a_schema_number_and_the_figures(
 def test_the_offsets_written_are_a_solution(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:
-    out, drawing = tmp_path / "out.csv", tmp_path / "plan.svg"
-    options = ["--out", out, "--svg", drawing, "--time-limit", "0.2"]
+    out, drawing, page = (tmp_path / name for name in ("out.csv", "plan.svg", "plan.html"))
+    options = ["--out", out, "--svg", drawing, "--html", page, "--time-limit", "0.2"]
     assert arenite(monkeypatch, "pack", HARD, *options) == 0
     with HARD.open() as given, out.open() as written:
         before, after = list(csv.DictReader(given)), list(csv.DictReader(written))
@@ -76,6 +76,7 @@ def test_the_offsets_written_are_a_solution(
             together = a_start < b_end and b_start < a_end
             assert not (together and a_low < b_low + b_size and b_low < a_low + a_size)
     assert "</svg>" in drawing.read_text()
+    assert f"<title>{HARD.name}: memory</title>" in page.read_text()
     assert str(max(low + size for _, _, low, size in boxes)) in capsys.readouterr().out.replace(
         ",", ""
     )
@@ -316,7 +317,7 @@ def test_ten_million_pairs_of_rows_are_placed(tmp_path: Path) -> None:
     assert plan.ratio < 1.5
 
 
-@pytest.mark.parametrize("option", ["--out", "--svg"])
+@pytest.mark.parametrize("option", ["--out", "--svg", "--html"])
 @pytest.mark.parametrize(
     ("place", "why"), [("", "Is a directory"), ("no/such", "No such file or directory")]
 )

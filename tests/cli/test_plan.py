@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -128,8 +129,26 @@ def test_the_picture_is_svg(path: str, tmp_path: Path, capsys: Captured) -> None
     assert "k0" in target.read_text()
 
 
-def test_a_picture_that_cannot_be_written_is_one_error(path: str, capsys: Captured) -> None:
-    assert plan(path, "--context", 32, "--svg", "/nowhere/plan.svg") == 2
+def test_the_page_has_the_plan_and_its_schedule(
+    path: str, tmp_path: Path, capsys: Captured
+) -> None:
+    target = tmp_path / "plan.html"
+    assert plan(path, "--context", 96, "--html", target) == 0
+    assert "in all" in capsys.readouterr().out
+    found = re.search(r'id="data">(.*?)</script>', target.read_text(), re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    names = [value["name"] for value in data["values"]]
+    assert {"k0", "v0", "token_embd.weight"} <= {*names}
+    read = {names[row] for tick in data["ticks"] for row in tick["reads"]}
+    assert {"k0", "v0"} <= read
+
+
+@pytest.mark.parametrize("option", ["--svg", "--html"])
+def test_a_picture_that_cannot_be_written_is_one_error(
+    option: str, path: str, capsys: Captured
+) -> None:
+    assert plan(path, "--context", 32, option, "/nowhere/plan.svg") == 2
     shown = capsys.readouterr()
     assert "/nowhere/plan.svg" in shown.err
     assert len(shown.err.splitlines()) == 1

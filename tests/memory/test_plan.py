@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from arenite import memory
 from arenite.errors import InvalidPlan
-from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Value, ValueId
+from arenite.memory import Alias, Lifetime, MemoryPlan, Region, Slot, Tick, Value, ValueId
 from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from tests.memory.problems import conflicts, values
 
@@ -316,6 +317,40 @@ def test_what_else_is_known_of_values_is_saved_and_takes_no_part_in_comparing() 
     damaged = plan_to_bytes(plan).replace(b'["", "float32', b'["", "float3"')
     with pytest.raises(InvalidPlan, match="details of a saved plan"):
         len(plan_from_bytes(memoryview(damaged)).details)
+
+
+def test_the_schedule_is_saved_with_the_plan() -> None:
+    ticks = [Tick("copy", (), ("a",), "blk.0", True), Tick("add", ("a", "x"), ("b",))]
+    plan = replace(sample(), ticks=ticks)
+    assert MemoryPlan.from_json(plan.to_json()).ticks == ticks
+    content = plan_to_bytes(plan)
+    read = plan_from_bytes(memoryview(content)).ticks
+    assert ([*read], len(read), read[-1], read[:1]) == (ticks, 2, ticks[1], ticks[:1])
+    assert plan_from_bytes(memoryview(plan_to_bytes(sample()))).ticks == ()
+    for old, new in ((b'["copy"', b'["copy,'), (b"[], [1]", b"[], [9]")):
+        damaged = content.replace(old, new)
+        assert damaged != content
+        with pytest.raises(InvalidPlan, match="ticks of a saved plan"):
+            len(plan_from_bytes(memoryview(damaged)).ticks)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("reads", ["nowhere"], "tick 0 of a saved plan names no value: 'nowhere'"),
+        ("reads", [["a"]], "tick 0: field 'reads' must be a list of values' ids"),
+        ("writes", "a", "tick 0: field 'writes' must be a list"),
+        ("name", 3, "tick 0: field 'name' must be text"),
+        ("at_load", 1, "tick 0: field 'at_load' must be true or false"),
+    ],
+)
+def test_a_saved_schedule_that_makes_no_sense_is_refused(
+    field: str, value: object, reason: str
+) -> None:
+    data = json.loads(replace(sample(), ticks=[Tick("copy", (), ("a",))]).to_json())
+    data["ticks"][0][field] = value
+    with pytest.raises(InvalidPlan, match=re.escape(reason)):
+        MemoryPlan.from_json(json.dumps(data))
 
 
 def test_reuse_is_counted_in_bytes() -> None:
