@@ -119,6 +119,27 @@ class Call:
             raise Unknown(self, index)
         return [one if isinstance(one, Expr) else int(one) for one in sizes.reshape(-1)]
 
+    # And where it is one number.
+
+    def number(self, index: int) -> Array:
+        """An input that is one number and decides structure, as an array of no axes."""
+        self._check_single(index)
+        return self.known(index).reshape(())
+
+    def integer(self, index: int) -> int:
+        """An input that is one integer and decides structure."""
+        return int(self.number(index))
+
+    def size(self, index: int) -> Dim:
+        """An input that is one integer, which may be a size that is no number yet."""
+        self._check_single(index)
+        return self.sizes(index)[0]
+
+    def _check_single(self, index: int) -> None:
+        shape = self.value(index).shape
+        if any(one != 1 for one in shape):
+            self.fail(f"input {index} is to be one number, and has the shape {shape}")
+
     def is_found_in_run(self, index: int) -> bool:
         """Whether an input is known neither now nor once those of the model are."""
         if not self.has(index) or self.value(index).sizes is not None:

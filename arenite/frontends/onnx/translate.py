@@ -18,7 +18,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
-from arenite.frontends.onnx.attributes import attributes
+from arenite.frontends.onnx.attributes import attributes, check_attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.checks import (
     MAX_NODES,
@@ -245,13 +245,14 @@ class Translator:
         function = self.functions.get((call.domain, call.op, call.attr("overload") or ""))
         if function is not None:
             return self._function(function, call)
-        sizes = folded_sizes(call)
-        if sizes is not None:
-            return [sizes]
+        check_attributes(call)
         handler = handler_of(call.domain, call.op, call.version)
-        if handler is None:
-            return self._function(operators.defining_function(call), call)
         try:
+            sizes = folded_sizes(call)
+            if sizes is not None:
+                return [sizes]
+            if handler is None:
+                return self._function(operators.defining_function(call), call)
             return self._handled(handler, call)
         except Unknown as unknown:
             raise self._structure_needed(unknown) from None
@@ -259,6 +260,14 @@ class Translator:
             if isinstance(error, StructureNeeded) or str(error).startswith(self.source.path):
                 raise
             raise type_kept(error, f"{call.where}: {error}") from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            # What a handler takes for granted, and a file need not keep to.
+            raise InvalidFile(
+                f"{call.where} makes no sense, or Arenite makes none of it: "
+                f"{type(error).__name__}: {str(error)[:300]}"
+            ) from error
 
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)

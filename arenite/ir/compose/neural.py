@@ -169,7 +169,7 @@ def batch_norm(
 
 def group_norm(x: Node, groups: int, weight: Node | None, bias: Node | None, eps: float) -> Node:
     """Over the channels (axis 1) of a group and all axes after them."""
-    if x.ndim < 2 or x.shape[1] % groups != 0:
+    if x.ndim < 2 or groups < 1 or x.shape[1] % groups != 0:
         raise ShapeMismatch(
             f"group_norm: {groups} groups do not divide the channels of {typed(x.shape, x.dtype)}"
         )

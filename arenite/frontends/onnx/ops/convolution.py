@@ -67,6 +67,8 @@ def conv_transpose(call: Call) -> Result:
     x, w, bias = call.node(0), call.node(1), call.optional(2)
     n = x.ndim - 2
     kernel = _kernel(call, w)
+    if n < 1 or len(kernel) != n:
+        call.fail(f"weights of shape {w.shape} for an input of shape {x.shape}")
     strides, dilations = per_axis(call, "strides", n, 1), per_axis(call, "dilations", n, 1)
     more = per_axis(call, "output_padding", n, 0)
     reach = Windows(kernel, strides, dilations, ()).reach
@@ -107,6 +109,8 @@ def _wanted(call: Call, x: Node, strides: tuple[int, ...]) -> list[Dim] | None:
     """Sizes of the result, where they decide the padding."""
     shape = call.attr("output_shape")
     if shape:
+        if len(shape) < len(strides):
+            call.fail(f"output_shape {shape} for {len(strides)} axes")
         return list(shape[len(shape) - len(strides) :])
     if auto_pad(call) in ("SAME_UPPER", "SAME_LOWER"):
         return [size * stride for size, stride in zip(x.shape[2:], strides, strict=True)]
@@ -116,6 +120,8 @@ def _wanted(call: Call, x: Node, strides: tuple[int, ...]) -> list[Dim] | None:
 @operator("CausalConvWithState")
 def causal_conv(call: Call) -> Result:
     x, w, bias, past = call.node(0), call.node(1), call.optional(2), call.optional(3)
+    if x.ndim != 3 or w.ndim != 3:
+        call.fail(f"weights of shape {w.shape} for an input of shape {x.shape}")
     channels, taps = x.shape[1], w.shape[-1]
     if not isinstance(channels, int) or not isinstance(taps, int):
         call.refuse(f"weights of shape {w.shape} whose sizes are open")

@@ -54,6 +54,8 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 @moves
 def gather(call: Call) -> Result:
     x = call.node(0)
+    if x.ndim == 0:
+        call.fail("its input has no axis")
     axis = call.axis(call.attr("axis", 0), x.ndim)
     size = x.shape[axis]
     start = _start_of_run(call.value(1), size)
@@ -370,9 +372,9 @@ def one_hot(call: Call) -> Result:
 
 def _classes(call: Call) -> Dim:
     if call.value(1).dtype.kind in INTEGER:
-        [depth] = call.sizes(1)
+        depth = call.size(1)
     else:
-        depth = int(call.known(1).reshape(()))
+        depth = int(call.number(1))
     if bounds(depth)[0] < 0:
         call.fail(f"a depth of {depth}")
     return depth

@@ -163,7 +163,10 @@ def split(call: Call) -> Result:
     if call.version >= 13 and call.has(1):
         lengths = call.sizes(1)
     if lengths is None:
-        lengths = _equal_lengths(call, size, call.attr("num_outputs", call.n_outputs))
+        count = call.attr("num_outputs", call.n_outputs)
+        if count != call.n_outputs:
+            call.fail(f"num_outputs is {count}, and it has {call.n_outputs} outputs")
+        lengths = _equal_lengths(call, size, count)
     if sum(lengths, start=0) != size or any(bounds(one)[0] < 0 for one in lengths):
         call.fail(f"lengths {list(lengths)} are not those of an axis of size {size}")
     made = []
@@ -324,8 +327,8 @@ def _block(call: Call, x: Node) -> int:
 def dropout(call: Call) -> Result:
     """The input itself, but in training: there some elements are 0, and the others grow."""
     given = call.value(0)
-    is_training = call.version >= 12 and call.has(2) and bool(call.known(2).reshape(()))
-    ratio = float(call.known(1).reshape(())) if is_training and call.has(1) else 0.5
+    is_training = call.version >= 12 and call.has(2) and bool(call.number(2))
+    ratio = float(call.number(1)) if is_training and call.has(1) else 0.5
     if is_training and not 0 <= ratio < 1:
         call.fail(f"a ratio of {ratio}")
     if is_training and ratio > 0:

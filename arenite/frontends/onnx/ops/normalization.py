@@ -135,7 +135,7 @@ def group_normalization_18(call: Call) -> Result:
     """With a scale and a bias for each group."""
     x = call.node(0)
     groups, eps = call.need_attr("num_groups"), call.attr("epsilon", 1e-5)
-    if x.ndim < 2 or x.shape[1] % groups != 0:
+    if x.ndim < 2 or groups < 1 or x.shape[1] % groups != 0:
         call.fail(f"{groups} groups do not divide the channels of shape {x.shape}")
     per_group = x.shape[1] // groups
     rows = [

@@ -121,7 +121,9 @@ def arg_extreme(call: Call) -> Result:
 @operator("CumSum", "CumProd")
 def cumulative(call: Call) -> Result:
     x = call.node(0)
-    [given] = call.integers(1)
+    if x.ndim == 0:
+        call.fail("its input has no axis")
+    given = call.integer(1)
     axis = call.axis(given, x.ndim)
     is_sum = call.op == "CumSum"
     wide = computing(x)
@@ -140,7 +142,7 @@ def cumulative(call: Call) -> Result:
 def top_k(call: Call) -> Result:
     """The greatest or least along an axis, and where they stand; of equal ones the first."""
     x = call.node(0)
-    [k] = call.sizes(1) if call.version >= 10 else [call.need_attr("k")]
+    k: Dim = call.size(1) if call.version >= 10 else call.need_attr("k")
     axis = call.axis(call.attr("axis", -1), x.ndim)
     if not known_le(k, x.shape[axis]):
         call.fail(f"k = {k} of an axis of size {x.shape[axis]}")

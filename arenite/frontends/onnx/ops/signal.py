@@ -35,7 +35,7 @@ FLOAT64 = BY_NAME["float64"]
 
 @operator("DFT", since=20)
 def dft(call: Call) -> Result:
-    axis = call.integers(2)[0] if call.has(2) else -2
+    axis = call.integer(2) if call.has(2) else -2
     return _dft(call, axis)
 
 
@@ -53,7 +53,7 @@ def _dft(call: Call, given: int) -> Node:
                   "real and the imaginary part")  # fmt: skip
     re, im = _parts(x)
     if call.has(1):
-        n = call.sizes(1)[0]
+        n = call.size(1)
     else:
         n = 2 * (x.shape[axis] - 1) if inverse and onesided else x.shape[axis]
     if bounds(n)[0] < 1:
@@ -103,11 +103,11 @@ def stft(call: Call) -> Result:
         x = expand_dims(x, 2)
     if x.ndim != 3 or x.shape[2] not in (1, 2):
         call.fail(f"a signal of shape {x.shape}, not [batch, length, 1 or 2]")
-    [step] = call.integers(1)
+    step = call.integer(1)
     window = call.optional(2)
     length: Dim = x.shape[1]
     if call.has(3):
-        [length] = call.integers(3)
+        length = call.integer(3)
     elif window is not None:
         [length] = window.shape
     if not isinstance(length, int) or length < 1 or step < 1:
@@ -129,7 +129,7 @@ def _window(formula: Callable[[Node], Node]) -> Callable[[Call], Result]:
     """A window as a function of an angle that goes once around."""
 
     def handler(call: Call) -> Result:
-        [size] = call.sizes(0)
+        size = call.size(0)
         if bounds(size)[0] < 0:
             call.fail(f"a window of size {size}")
         n = iota(size, FLOAT64)
@@ -159,15 +159,18 @@ operator("BlackmanWindow", since=17)(_window(_cosines(0.42, -0.5, 0.08)))
 
 #: Elements of a mel matrix, which is made while a model is read.
 MAX_MEL = 1 << 24
+MAX_BINS = 1 << 14
 
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(call: Call) -> Result:
-    bins, length, rate = (call.integers(k)[0] for k in range(3))
-    low, high = (float(call.known(k).reshape(-1)[0]) for k in (3, 4))
+    bins, length, rate = (call.integer(k) for k in range(3))
+    low, high = (float(call.number(k)) for k in (3, 4))
     rows = length // 2 + 1
-    if bins < 1 or length < 1 or rate < 1 or rows * bins > MAX_MEL:
+    if bins < 1 or length < 1 or rate < 1 or rows * bins > MAX_MEL or bins > MAX_BINS:
         call.fail(f"{bins} mel bins of a transform of length {length} at {rate} samples a second")
+    if not (0 <= low < math.inf and 0 <= high < math.inf):
+        call.fail(f"mel bins from {low} to {high} Hz")
     # By the standard the last edge is a step short of the upper one.
     edges = _mel(low) + np.arange(bins + 2) * ((_mel(high) - _mel(low)) / (bins + 2))
     hertz = 700 * (10 ** (edges / 2595) - 1)
@@ -177,10 +180,12 @@ def mel_weight_matrix(call: Call) -> Result:
         left, peak, right = (int(places[k + one]) for one in range(3))
         if left == peak and 0 <= peak < rows:
             made[peak, k] = 1
-        for at in range(max(left, 0), min(peak + 1, rows) if left < peak else 0):
-            made[at, k] = (at - left) / (peak - left)
-        for at in range(max(peak, 0), min(right, rows) if peak < right else 0):
-            made[at, k] = (right - at) / (right - peak)
+        if left < peak:
+            rising = np.arange(max(left, 0), min(peak + 1, rows))
+            made[rising, k] = (rising - left) / (peak - left)
+        if peak < right:
+            falling = np.arange(max(peak, 0), min(right, rows))
+            made[falling, k] = (right - falling) / (right - peak)
     dtype = call.dtype_attr("output_datatype", BY_NAME["float32"])
     return Value.of_known(made.astype(numpy_dtype(dtype)), dtype)
 
