@@ -25,6 +25,8 @@ Array = NDArray[Any]
 #: Magnitudes that values keep to: floats, and integers.
 MAX_FLOAT, MAX_INTEGER = 200.0, 1 << 20
 MAX_ELEMENTS = 20_000
+#: What one operator may add to the error, by type.
+UNITS = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-7}
 NEWEST = onnx.defs.onnx_opset_version()
 
 
@@ -39,6 +41,8 @@ class Value:
     depth: int = 0
     #: The greatest magnitude on the way to it, of which errors are fractions.
     scale: float = 1.0
+    #: The coarsest rounding on the way to it.
+    unit: float = 0.0
 
     @property
     def is_float(self) -> bool:
@@ -71,7 +75,8 @@ class Builder:
         self.stored: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
         self.values: list[Value] = []
-        self.used: set[str] = set()
+        #: Values whose sizes are found in a run: what takes them must not rely on these.
+        self.closed: set[str] = set()
         self._n = 0
 
     def fresh(self, what: str = "v") -> str:
@@ -83,7 +88,8 @@ class Builder:
     def input(self, shape: Sequence[int | str], dtype: Any) -> Value:
         name = self.fresh("x")
         sizes = [self.dims[one] if isinstance(one, str) else one for one in shape]
-        value = Value(name, self.data(sizes, dtype), True)
+        data = self.data(sizes, dtype)
+        value = Value(name, data, True, unit=UNITS.get(data.dtype.name, 0.0))
         self.inputs[name] = value
         self.shapes[name] = tuple(shape)
         self.values.append(value)
@@ -120,7 +126,7 @@ class Builder:
 
     def pick(self, test: Callable[[Value], bool] = lambda one: True) -> Value:
         """A value that there is, rather a late one."""
-        fitting = [one for one in self.values if test(one)]
+        fitting = [one for one in self.values if one.name not in self.closed and test(one)]
         if not fitting:
             raise Dropped
         weights = [1 + k for k in range(len(fitting))]
@@ -149,14 +155,16 @@ class Builder:
             scale = max([one.scale for one in given], default=1.0)
             if array.dtype.kind == "f" and array.size:
                 scale = max(scale, float(np.abs(array).max()))
-            made.append(Value(name, array, is_exact or array.dtype.kind in "biu", depth, scale))
+            unit = max([UNITS.get(array.dtype.name, 0.0), *(one.unit for one in given)])
+            made.append(
+                Value(name, array, is_exact or array.dtype.kind in "biu", depth, scale, unit)
+            )
         if any(array.dtype.kind in "biu" for array in results) and not all(
             one.is_exact for one in given
         ):
             raise Dropped  # integers and truths of what is only known roughly
         self.nodes.append(node)
         self.values += made
-        self.used |= set(names)
         return made
 
     def tried(self, node: NodeProto, given: Sequence[Value]) -> list[Array]:
@@ -294,8 +302,5 @@ def _finished(builder: Builder) -> RandomModel:
 
 
 def _tolerance(value: Value) -> tuple[float, float]:
-    unit = {2: 4e-3, 4: 1e-5, 8: 1e-7}[value.array.dtype.itemsize] if value.is_float else 0.0
-    if value.is_exact:
-        unit *= 0.1
-    grown = unit * (1 + value.depth)
+    grown = value.unit * (1 + value.depth) * (0.1 if value.is_exact else 1.0)
     return grown, grown * value.scale

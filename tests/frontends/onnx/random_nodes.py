@@ -31,7 +31,7 @@ def has_axes(least: int) -> Callable[[Value], bool]:
 def _other(b: Builder, x: Value) -> Value | str:
     """Something of the same type that may broadcast with it: a value, or a constant."""
     shape = x.array.shape
-    same = [one for one in b.values if one.array.dtype == x.array.dtype and _broadcasts(one, x)]
+    same = [one for one in b.values if one.name not in b.closed and one.array.dtype == x.array.dtype and _broadcasts(one, x)]
     if same and b.rng.random() < 0.5:
         return b.rng.choice(same)
     cut = shape[b.rng.randint(0, len(shape)) :]
@@ -422,8 +422,23 @@ def one_hot(b: Builder) -> None:
 
 
 def non_zero(b: Builder) -> None:
+    """Where it is not zero; and what stands there, or as many ones as there are such places."""
     x = b.pick(lambda one: one.is_exact and one.array.ndim > 0)
-    b.add("NonZero", [x], exact=True)
+    found = b.add("NonZero", [x], exact=True)
+    kind = b.rng.randrange(5)
+    if kind == 0 and b.opset >= 11:
+        found += b.add("Transpose", found, exact=True, perm=[1, 0])
+        found += b.add("GatherND", [x, found[-1]], exact=True)
+    elif kind == 1 and b.opset >= 9:
+        found += b.add("Shape", [found[0]], exact=True)
+        found += b.add("ConstantOfShape", [found[-1]], exact=True)
+    elif kind == 2:
+        found += b.add("Shape", [found[0]], exact=True)
+    elif kind == 3:
+        found += b.add("Cast", [found[0]], exact=True, to=TensorProto.FLOAT)
+        b.closed |= {one.name for one in found}
+        b.add("ReduceSum", [found[-1]], keepdims=0)
+    b.closed |= {one.name for one in found}
 
 
 def trilu(b: Builder) -> None:
@@ -546,6 +561,9 @@ def resize(b: Builder) -> None:
         sizes = [int(size * scale) for size, scale in zip(x.array.shape, scales, strict=True)]
         b.add("Resize", [x, "", "", b.const(sizes)], exact=mode == "nearest", **attrs)
     else:
+        whole = [size * scale for size, scale in zip(x.array.shape, scales, strict=True)]
+        if coordinates == "align_corners" and any(one != int(one) for one in whole):
+            raise Dropped  # the standard takes the size before rounding, ONNX Runtime after it
         b.add("Resize", [x, "", given], exact=mode == "nearest", **attrs)
 
 
@@ -573,6 +591,8 @@ def quantise(b: Builder) -> None:
 
 def integer_product(b: Builder) -> None:
     x = b.pick(lambda one: one.array.dtype in (np.uint8, np.int8) and one.array.ndim > 1)
+    if not x.array.size:
+        raise Dropped  # ONNX Runtime leaves sums of nothing as they were in memory
     w = b.const(b.data((x.array.shape[-1], 3), np.int8), np.int8)
     given = [x, w, b.const(2, x.array.dtype)] if b.rng.random() < 0.5 else [x, w]
     b.add("MatMulInteger", given, exact=True)
