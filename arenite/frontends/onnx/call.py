@@ -186,6 +186,12 @@ class Call:
             self.fail(f"{what} {given} of a tensor with {ndim} axes")
         return given % ndim if ndim else 0
 
+    def some_axis(self, given: int, ndim: int) -> int:
+        """An axis of a tensor that has one."""
+        if ndim == 0:
+            self.fail(f"axis {given} of a tensor that has no axis")
+        return self.axis(given, ndim)
+
     def axes(self, given: Sequence[int], ndim: int) -> list[int]:
         """Axes, counted from the front, each once."""
         axes = [self.axis(one, ndim) for one in given]

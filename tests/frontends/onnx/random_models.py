@@ -234,8 +234,8 @@ def random_model(seed: int) -> RandomModel:
     rng = builder.rng
     for _ in range(rng.randint(1, 3)):
         shape = rng.choice(
-            [("batch", 4, 6, 5), ("batch", "seq", 8), ("batch", 6), ("batch", 3, 8, 8), (4, 5), (6,),
-             ("batch", 4, "seq"), (), (1, "seq"), (2, 3, 1, 4)]
+            [("batch", 4, 6, 5), ("batch", "seq", 8), ("batch", 6), ("batch", 3, 8, 8), (4, 5),
+             (6,), ("batch", 4, "seq"), (), (1, "seq"), (2, 3, 1, 4)]
         )  # fmt: skip
         dtype = rng.choices(
             [np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8, np.int8, np.bool_],

@@ -31,7 +31,11 @@ def has_axes(least: int) -> Callable[[Value], bool]:
 def _other(b: Builder, x: Value) -> Value | str:
     """Something of the same type that may broadcast with it: a value, or a constant."""
     shape = x.array.shape
-    same = [one for one in b.values if one.name not in b.closed and one.array.dtype == x.array.dtype and _broadcasts(one, x)]
+    same = [
+        one
+        for one in b.values
+        if one.name not in b.closed and one.array.dtype == x.array.dtype and _broadcasts(one, x)
+    ]
     if same and b.rng.random() < 0.5:
         return b.rng.choice(same)
     cut = shape[b.rng.randint(0, len(shape)) :]
@@ -140,8 +144,10 @@ def cast(b: Builder) -> None:
     kinds = [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32,
              TensorProto.INT64, TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8]  # fmt: skip
     to = b.rng.choice(kinds)
-    if to in (TensorProto.UINT8, TensorProto.INT8) and x.array.size and not (
-        0 <= float(x.array.min()) and float(x.array.max()) < 100
+    if (
+        to in (TensorProto.UINT8, TensorProto.INT8)
+        and x.array.size
+        and not (float(x.array.min()) >= 0 and float(x.array.max()) < 100)
     ):
         raise Dropped
     narrows = x.is_float and to == TensorProto.FLOAT16
@@ -358,6 +364,8 @@ def tile(b: Builder) -> None:
 def blocks(b: Builder) -> None:
     x = b.pick(lambda one: is_float(one) and one.array.ndim == 4)
     op = b.rng.choice(["DepthToSpace", "SpaceToDepth"])
+    if op == "DepthToSpace" and x.array.shape[1] % 4:
+        raise Dropped
     mode = {"mode": b.rng.choice(["DCR", "CRD"])} if op == "DepthToSpace" and b.opset >= 11 else {}
     b.add(op, [x], exact=True, blocksize=2, **mode)
 
@@ -374,7 +382,9 @@ def gather(b: Builder) -> None:
     least = -size if b.opset >= 11 else 0
     shape = b.rng.choice([(), (1,), (3,), (2, 2)])
     indices = b.numbers.integers(least, size, shape)
-    b.add("Gather", [x, b.const(indices, b.rng.choice([np.int64, np.int32]))], exact=True, axis=axis)
+    b.add(
+        "Gather", [x, b.const(indices, b.rng.choice([np.int64, np.int32]))], exact=True, axis=axis
+    )
 
 
 def gather_elements(b: Builder) -> None:
@@ -604,7 +614,9 @@ def integer_product(b: Builder) -> None:
 def branch(b: Builder) -> None:
     """Either of two functions of a value, by a truth that a run finds."""
     x = b.pick(is_small)
-    flag = b.pick(lambda one: one.is_exact and one.array.dtype.kind in "biuf" and one.array.size > 0)
+    flag = b.pick(
+        lambda one: one.is_exact and one.array.dtype.kind in "biuf" and one.array.size > 0
+    )
     [shape] = b.add("Reshape", [flag, b.const([-1])], exact=True)
     [first] = b.add("Gather", [shape, b.const(0)], exact=True, axis=0)
     [condition] = b.add("Cast", [first], exact=True, to=TensorProto.BOOL)
@@ -612,13 +624,17 @@ def branch(b: Builder) -> None:
     graphs = []
     for op in b.rng.sample(["Relu", "Neg", "Tanh", "Abs", "Sigmoid"], 2):
         name, inner = b.fresh("out"), b.fresh("in")
-        nodes = [helper.make_node(op, [x.name], [inner]), helper.make_node("Add", [inner, inner], [name])]
+        nodes = [
+            helper.make_node(op, [x.name], [inner]),
+            helper.make_node("Add", [inner, inner], [name]),
+        ]
         end = helper.make_tensor_value_info(name, kind, [None] * x.array.ndim)
         graphs.append(helper.make_graph(nodes, b.fresh("branch"), [], [end]))
     b.add("If", [condition], then_branch=graphs[0], else_branch=graphs[1])
     b.values[-1].is_exact = False
     b.values[-1].scale = max(b.values[-1].scale, x.scale)
     b.values[-1].depth += x.depth + 1
+    b.values[-1].unit = max(b.values[-1].unit, x.unit)
 
 
 def loop(b: Builder) -> None:

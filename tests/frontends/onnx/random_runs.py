@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.ir.dim import Var
 from tests.frontends.onnx.random_models import RandomModel
 from tests.frontends.onnx.suite import ran, translated
 
@@ -48,6 +47,3 @@ def difference(
                 f"{wide.reshape(-1)[k]} is not {its.reshape(-1)[k]} (by {rtol:g} and {atol:g})"
             )
     return ""
-
-
-__all__ = ["Var", "difference", "outputs_of"]

@@ -6,7 +6,7 @@ Small models of ONNX's own suite are always there; real ones are the user's, in
 
 from __future__ import annotations
 
-import os
+import contextlib
 import random
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,16 @@ def real(name: str) -> bytes:
     return path.read_bytes()
 
 
+def small(seed: int) -> ModelProto:
+    """A random model with numbers for sizes."""
+    made = random_model(seed)
+    for one in made.model.graph.input:
+        sizes = made.inputs[one.name].shape
+        for dim, size in zip(one.type.tensor_type.shape.dim, sizes, strict=True):
+            dim.dim_value = size
+    return made.model
+
+
 def gaps(data: bytes) -> list[tuple[int, int]]:
     """What of a file is no weight, as (start, stop)."""
     places = scan("m.onnx", Buffer.from_array(np.frombuffer(data, np.uint8))).places
@@ -80,25 +90,26 @@ def test_mutated_real_models_are_read_or_refused(name: str, part: int) -> None:
     rounds(real(name), f"{name} {part}", ROUNDS)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(150))
 def test_mutated_small_models_are_read_or_refused(seed: int) -> None:
-    assert rounds(random_model(seed).model.SerializeToString(), f"small {seed}", ROUNDS)
+    assert rounds(small(seed).SerializeToString(), f"small {seed}", ROUNDS)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_mutated_small_models_are_compiled_or_refused(seed: int) -> None:
     from arenite.pipeline.program import compile_program
 
-    parsed = random_model(seed).model
+    parsed = small(seed)
     for k in range(2):
         made = read(mutated_model(parsed, random.Random(f"compiled {seed} {k}")), {})
         if isinstance(made, AreniteError):
             continue
-        try:
-            with limited(120, 4 << 30), compile_program(made.graph, threads=1):
-                pass
-        except AreniteError as error:
-            assert str(error)
+        with (
+            contextlib.suppress(AreniteError),
+            limited(120, 4 << 30),
+            compile_program(made.graph, threads=1),
+        ):
+            pass
 
 
 # Numbers that decide sizes: nothing is allocated or looped over in proportion to them.
@@ -220,7 +231,6 @@ def test_limits_are_kept() -> None:
     from tests.frontends.onnx.fuzzing import TooLong
 
     with pytest.raises(TooLong), limited(0.2, 1 << 30):
-        while os.getpid():
-            pass
+        sum(iter(int, 1))
     with pytest.raises(MemoryError), limited(10, 1 << 28):
         bytes(1 << 30)

@@ -54,9 +54,7 @@ def places(call: Call, index: int, size: Dim, axis: int) -> Node:
 @moves
 def gather(call: Call) -> Result:
     x = call.node(0)
-    if x.ndim == 0:
-        call.fail("its input has no axis")
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.some_axis(call.attr("axis", 0), x.ndim)
     size = x.shape[axis]
     start = _start_of_run(call.value(1), size)
     if start is None:
@@ -83,7 +81,7 @@ def _start_of_run(indices: Value, size: Dim) -> Dim | None:
 @moves
 def gather_elements(call: Call) -> Result:
     x = call.node(0)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.some_axis(call.attr("axis", 0), x.ndim)
     indices = places(call, 1, x.shape[axis], axis)
     if indices.ndim != x.ndim:
         call.fail(f"indices of shape {indices.shape} for data of shape {x.shape}")
@@ -137,7 +135,7 @@ def compress(call: Call) -> Result:
     if call.attr("axis") is None:
         x, axis = reshape(x, (product(x.shape),)), 0
     else:
-        axis = call.axis(call.attr("axis"), x.ndim)
+        axis = call.some_axis(call.attr("axis"), x.ndim)
     if condition.ndim != 1:
         call.fail(f"the condition is a vector, not of shape {condition.shape}")
     if known_le(x.shape[axis], condition.shape[0]):
@@ -153,7 +151,7 @@ def compress(call: Call) -> Result:
 @moves
 def scatter_elements(call: Call) -> Result:
     x, updates = call.node(0), call.node(2)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.some_axis(call.attr("axis", 0), x.ndim)
     indices = places(call, 1, x.shape[axis], axis)
     if indices.ndim != x.ndim or indices.shape != updates.shape:
         call.fail(
@@ -371,10 +369,8 @@ def one_hot(call: Call) -> Result:
 
 
 def _classes(call: Call) -> Dim:
-    if call.value(1).dtype.kind in INTEGER:
-        depth = call.size(1)
-    else:
-        depth = int(call.number(1))
+    is_integer = call.value(1).dtype.kind in INTEGER
+    depth = call.size(1) if is_integer else int(call.number(1))
     if bounds(depth)[0] < 0:
         call.fail(f"a depth of {depth}")
     return depth
@@ -400,7 +396,7 @@ def unique(call: Call) -> Result:
         flat = reshape(x, (product(x.shape),))
         found = groups([flat], ordered)
         return make("gather", flat, found.places, axis=0), *found
-    axis = call.axis(call.attr("axis"), x.ndim)
+    axis = call.some_axis(call.attr("axis"), x.ndim)
     found = groups(_columns(call, x, axis), ordered)
     return make("gather", x, found.places, axis=axis), *found
 

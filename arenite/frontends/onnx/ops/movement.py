@@ -149,7 +149,7 @@ def concat(call: Call) -> Result:
     nodes = call.nodes
     if not nodes:
         call.fail("it needs an input")
-    return basic.concat(nodes, call.axis(call.need_attr("axis"), nodes[0].ndim))
+    return basic.concat(nodes, call.some_axis(call.need_attr("axis"), nodes[0].ndim))
 
 
 @operator("Split", since=2)
@@ -157,7 +157,7 @@ def concat(call: Call) -> Result:
 def split(call: Call) -> Result:
     """Given lengths; else equal ones, of which the last is less where they do not divide."""
     x = call.node(0)
-    axis = call.axis(call.attr("axis", 0), x.ndim)
+    axis = call.some_axis(call.attr("axis", 0), x.ndim)
     size = x.shape[axis]
     lengths: Sequence[Dim] | None = call.attr("split") if call.version < 13 else None
     if call.version >= 13 and call.has(1):

@@ -121,10 +121,7 @@ def arg_extreme(call: Call) -> Result:
 @operator("CumSum", "CumProd")
 def cumulative(call: Call) -> Result:
     x = call.node(0)
-    if x.ndim == 0:
-        call.fail("its input has no axis")
-    given = call.integer(1)
-    axis = call.axis(given, x.ndim)
+    axis = call.some_axis(call.integer(1), x.ndim)
     is_sum = call.op == "CumSum"
     wide = computing(x)
     is_reverse = bool(call.attr("reverse", 0))
@@ -143,7 +140,7 @@ def top_k(call: Call) -> Result:
     """The greatest or least along an axis, and where they stand; of equal ones the first."""
     x = call.node(0)
     k: Dim = call.size(1) if call.version >= 10 else call.need_attr("k")
-    axis = call.axis(call.attr("axis", -1), x.ndim)
+    axis = call.some_axis(call.attr("axis", -1), x.ndim)
     if not known_le(k, x.shape[axis]):
         call.fail(f"k = {k} of an axis of size {x.shape[axis]}")
     places = make("argsort", x, axis=axis, descending=bool(call.attr("largest", 1)))
@@ -156,8 +153,8 @@ def hardmax(call: Call) -> Result:
     """1 at the first greatest element, 0 elsewhere; before version 13 over all axes from one on."""
     x = call.node(0)
     if call.version >= 13:
-        return _first_greatest(x, call.axis(call.attr("axis", -1), x.ndim))
-    axis = call.axis(call.attr("axis", 1), x.ndim)
+        return _first_greatest(x, call.some_axis(call.attr("axis", -1), x.ndim))
+    axis = call.some_axis(call.attr("axis", 1), x.ndim)
     flat = reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
     return reshape(_first_greatest(flat, 1), x.shape)
 

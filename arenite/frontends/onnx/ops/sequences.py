@@ -107,7 +107,7 @@ def concat_from_sequence(call: Call) -> Result:
 def split_to_sequence(call: Call) -> Result:
     value = call.value(0)
     node = value.node
-    axis = call.axis(call.attr("axis", 0), node.ndim)
+    axis = call.some_axis(call.attr("axis", 0), node.ndim)
     size = node.shape[axis]
     keeps = True
     if not call.has(1):
