@@ -80,7 +80,8 @@ def _kinds(domain: str, op: str, version: int) -> dict[str, int]:
         schema = onnx.defs.get_schema(op, version, domain)
     except onnx.defs.SchemaError:
         return {}
-    return {name: int(one.type) for name, one in schema.attributes.items()}
+    attributes: Any = schema.attributes  # its kinds have numbers that their types do not tell
+    return {name: one.type.value for name, one in attributes.items()}
 
 
 def attribute(one: AttributeProto, source: Source) -> Any:

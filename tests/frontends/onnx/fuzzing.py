@@ -80,7 +80,7 @@ def read(data: bytes, known: Mapping[str, NDArray[Any]]) -> Translated | Arenite
         if NAME not in text or len(text) > MAX_MESSAGE:
             raise AssertionError(f"not one clear error: {type(error).__name__}: {text}") from error
         if UNFORESEEN in text and error.__cause__ is not None:
-            raise error.__cause__ from None  # a handler took for granted what it should have checked
+            raise error.__cause__ from None  # a handler took too much for granted
         return error
 
 

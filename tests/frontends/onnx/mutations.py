@@ -110,7 +110,7 @@ def _attribute_declared(model: ModelProto, rng: random.Random) -> None:
     """Another type is said than the value has."""
     one = _some_attribute(model, rng)
     if one is not None:
-        one.type = rng.choice(range(15))
+        one.type = rng.choice(range(15))  # type: ignore[assignment]
 
 
 def _attribute_gone(model: ModelProto, rng: random.Random) -> None:
@@ -136,7 +136,7 @@ def _attribute_new(model: ModelProto, rng: random.Random) -> None:
     if not new:
         return
     name = rng.choice(new)
-    kind = int(known[name].type)
+    kind: int = known[name].type.value  # type: ignore[attr-defined]
     values = {
         1: rng.choice(FLOATS), 2: rng.choice(INTEGERS), 3: rng.choice(TEXTS),
         6: [rng.choice(FLOATS)], 7: [rng.choice(INTEGERS) for _ in range(rng.randint(1, 5))],
@@ -325,7 +325,8 @@ def mutated_model(model: ModelProto, rng: random.Random) -> bytes:
     made.CopyFrom(model)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
         rng.choice(MUTATIONS)(made, rng)
-    return made.SerializeToString()
+    data: bytes = made.SerializeToString()
+    return data
 
 
 def mutated_bytes(data: bytes, gaps: Sequence[tuple[int, int]], rng: random.Random) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -176,7 +177,7 @@ def reduction(b: Builder) -> None:
 
 def arg_reduction(b: Builder) -> None:
     x = b.pick(lambda one: one.is_exact and one.is_float and one.array.ndim > 0)
-    attrs = {"select_last_index": b.rng.randint(0, 1)} if b.opset >= 12 else {}
+    attrs: dict[str, Any] = {"select_last_index": b.rng.randint(0, 1)} if b.opset >= 12 else {}
     axis = b.rng.randrange(x.array.ndim)
     op = b.rng.choice(["ArgMax", "ArgMin"])
     b.add(op, [x], exact=True, axis=axis, keepdims=b.rng.randint(0, 1), **attrs)
@@ -233,7 +234,7 @@ def reshape_by_shape(b: Builder) -> None:
     for k in (0, 1):
         parts += b.add("Gather", [shape, b.const([k])], exact=True, axis=0)
     [joined] = b.add("Mul", parts, exact=True)
-    ends = [joined, b.const([-1])]
+    ends: list[Value | str] = [joined, b.const([-1])]
     if x.array.ndim == 3 and b.rng.random() < 0.5:
         ends = [joined, *b.add("Gather", [shape, b.const([2])], exact=True, axis=0)]
     [wanted] = b.add("Concat", ends, exact=True, axis=0)
@@ -278,7 +279,8 @@ def flatten(b: Builder) -> None:
 def transpose(b: Builder) -> None:
     x = b.pick(has_axes(2))
     order = b.rng.sample(range(x.array.ndim), x.array.ndim)
-    b.add("Transpose", [x], exact=True, **({} if b.rng.random() < 0.2 else {"perm": order}))
+    attrs: dict[str, Any] = {} if b.rng.random() < 0.2 else {"perm": order}
+    b.add("Transpose", [x], exact=True, **attrs)
 
 
 def squeeze(b: Builder) -> None:
@@ -366,7 +368,9 @@ def blocks(b: Builder) -> None:
     op = b.rng.choice(["DepthToSpace", "SpaceToDepth"])
     if op == "DepthToSpace" and x.array.shape[1] % 4:
         raise Dropped
-    mode = {"mode": b.rng.choice(["DCR", "CRD"])} if op == "DepthToSpace" and b.opset >= 11 else {}
+    mode: dict[str, Any] = (
+        {"mode": b.rng.choice(["DCR", "CRD"])} if op == "DepthToSpace" and b.opset >= 11 else {}
+    )
     b.add(op, [x], exact=True, blocksize=2, **mode)
 
 
@@ -473,7 +477,7 @@ def gemm(b: Builder) -> None:
     k = x.array.shape[1]
     w = b.const(b.data((n, k) if transposed else (k, n), x.array.dtype) / 4, x.array.dtype)
     bias = b.const(b.data(b.rng.choice([(n,), (1, n), ()]), x.array.dtype), x.array.dtype)
-    given = [x, w, bias] if b.opset < 11 or b.rng.random() < 0.7 else [x, w]
+    given: list[Value | str] = [x, w, bias] if b.opset < 11 or b.rng.random() < 0.7 else [x, w]
     b.add("Gemm", given, transB=transposed, alpha=b.rng.choice([1.0, 0.5]),
           beta=b.rng.choice([1.0, 2.0]))  # fmt: skip
 
@@ -488,7 +492,7 @@ def conv(b: Builder) -> None:
     shape = (channels, out // groups, *kernel) if transposed else (out, channels // groups, *kernel)
     w = b.const(b.data(shape, x.array.dtype) / 8, x.array.dtype)
     bias = [b.const(b.data((out,), x.array.dtype), x.array.dtype)] if b.rng.random() < 0.6 else []
-    attrs = {"group": groups, "strides": [b.rng.choice([1, 2]) for _ in range(n)]}
+    attrs: dict[str, Any] = {"group": groups, "strides": [b.rng.choice([1, 2]) for _ in range(n)]}
     if b.rng.random() < 0.3 and not transposed:
         attrs["auto_pad"] = b.rng.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
     else:
@@ -505,7 +509,10 @@ def pool(b: Builder) -> None:
         b.add(op, [x], exact=op == "GlobalMaxPool")
         return
     kernel = [b.rng.randint(1, min(3, size)) for size in x.array.shape[2:]]
-    attrs = {"kernel_shape": kernel, "strides": [b.rng.choice([1, 2]) for _ in range(n)]}
+    attrs: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "strides": [b.rng.choice([1, 2]) for _ in range(n)],
+    }
     if b.rng.random() < 0.6:
         attrs["pads"] = [b.rng.randint(0, k - 1) for k in kernel] * 2
     if op == "AveragePool":
@@ -564,7 +571,7 @@ def resize(b: Builder) -> None:
         return
     mode = b.rng.choice(["nearest", "linear", "cubic"])
     coordinates = b.rng.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
-    attrs = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
         attrs["nearest_mode"] = b.rng.choice(["floor", "ceil", "round_prefer_floor"])
     if b.rng.random() < 0.5:
@@ -604,7 +611,7 @@ def integer_product(b: Builder) -> None:
     if not x.array.size:
         raise Dropped  # ONNX Runtime leaves sums of nothing as they were in memory
     w = b.const(b.data((x.array.shape[-1], 3), np.int8), np.int8)
-    given = [x, w, b.const(2, x.array.dtype)] if b.rng.random() < 0.5 else [x, w]
+    given: list[Value | str] = [x, w, b.const(2, x.array.dtype)] if b.rng.random() < 0.5 else [x, w]
     b.add("MatMulInteger", given, exact=True)
 
 
