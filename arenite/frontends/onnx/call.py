@@ -129,26 +129,33 @@ class Call:
             raise Unknown(self, index)
         return [one if isinstance(one, Expr) else int(one) for one in sizes.reshape(-1)]
 
+    # And where it is one number.
+
+    def number(self, index: int) -> Array:
+        """An input that is one number and decides structure, as an array of no axes."""
+        self._check_single(index)
+        return self.known(index).reshape(())
+
+    def integer(self, index: int) -> int:
+        """An input that is one integer and decides structure."""
+        return int(self.number(index))
+
+    def size(self, index: int) -> Dim:
+        """An input that is one integer, which may be a size that is no number yet."""
+        self._check_single(index)
+        return self.sizes(index)[0]
+
+    def _check_single(self, index: int) -> None:
+        shape = self.value(index).shape
+        if any(one != 1 for one in shape):
+            self.fail(f"input {index} is to be one number, and has the shape {shape}")
+
     def is_found_in_run(self, index: int) -> bool:
         """Whether an input is known neither now nor once those of the model are."""
         if not self.has(index) or self.value(index).sizes is not None:
             return False
         reached = topological([self.node(index)])
         return any(one.op in ("parameter", "state", "cut", "arange") for one in reached)
-
-    def size(self, index: int) -> Dim:
-        """An input that is one size."""
-        sizes = self.sizes(index)
-        if len(sizes) != 1:
-            self.fail(f"input {index} is one number, not {len(sizes)}")
-        return sizes[0]
-
-    def integer(self, index: int) -> int:
-        """An input that is one integer which decides structure."""
-        integers = self.integers(index)
-        if len(integers) != 1:
-            self.fail(f"input {index} is one number, not {len(integers)}")
-        return integers[0]
 
     # Attributes.
 
@@ -199,6 +206,12 @@ class Call:
         if x.ndim == 0:
             self.fail("it takes a tensor that has axes")
         return self.axis(self.attr("axis", default), x.ndim)
+
+    def some_axis(self, given: int, ndim: int) -> int:
+        """An axis of a tensor that has one."""
+        if ndim == 0:
+            self.fail(f"axis {given} of a tensor that has no axis")
+        return self.axis(given, ndim)
 
     def axes(self, given: Sequence[int], ndim: int) -> list[int]:
         """Axes, counted from the front, each once."""

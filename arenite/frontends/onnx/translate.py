@@ -18,7 +18,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
-from arenite.frontends.onnx.attributes import attributes
+from arenite.frontends.onnx.attributes import attributes, check_attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
 from arenite.frontends.onnx.checks import (
@@ -34,8 +34,13 @@ from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
 from arenite.frontends.stored import quoted
-from arenite.ir import Dim, Node, Origin, Origins, graph_input, topological
-from arenite.ir.graph import Graph, everything
+from arenite.ir import Dim, Node, Origin, Origins, full, graph_input, topological
+from arenite.ir.compose.basic import binary, cast, where
+from arenite.ir.compose.reductions import reduce
+from arenite.ir.dim import Found, found_in
+from arenite.ir.graph import Graph, everything, found_sizes
+from arenite.ir.ops.define import BOOL, INT64
+from arenite.ir.ops.unbounded import sizes_made
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -118,6 +123,8 @@ class Translator:
         self._scopes: list[Scope] = []
         #: Nodes that were met so far, of functions and subgraphs too.
         self.n_nodes = 0
+        #: Sizes found while running, with the first node that has them.
+        self._finders: dict[Found, Node] = {}
         #: Random operators each have a number of their own.
         self.n_random = 0
 
@@ -131,10 +138,33 @@ class Translator:
             values[name] = _argument(name, one, inputs)
         results = self.graph(proto, values)
         outputs = dict(zip([one.name for one in proto.output], results, strict=True))
-        nodes = [node for value in outputs.values() for node in nodes_of(value)]
+        nodes = self._with_sizes([node for value in outputs.values() for node in nodes_of(value)])
         names = [path for name, value in outputs.items() for path in _paths(name, value)]
         origins = self.origins.subset(everything(nodes))
         return Translated(Graph(tuple(inputs), tuple(nodes), tuple(names), origins), outputs)
+
+    def _with_sizes(self, nodes: list[Node]) -> list[Node]:
+        """Outputs that need who finds their sizes too: a shape may be all that was asked of it."""
+        inside = everything(nodes)
+        missing = {size for node in inside for size in found_sizes(node)}
+        missing -= {size for node in inside for size in sizes_made(node)}
+        if not missing:
+            return nodes
+        made = []
+        for node in nodes:
+            needed = {size for one in everything([node]) for size in found_sizes(one)}
+            for size in sorted(needed & missing, key=lambda one: one.name):
+                maker = next(
+                    one for one in topological([self._finders[size]]) if size in sizes_made(one)
+                )
+                # A truth that always holds, and that only a run of the maker can tell.
+                is_any = reduce("any", cast(maker, BOOL), range(maker.ndim))
+                holds = binary("ge", cast(is_any, INT64), 0)
+                zeros = full(node.shape, 0, node.dtype)
+                other = full(node.shape, 1, node.dtype) if node is zeros else zeros
+                node = where(holds, node, other)
+            made.append(node)
+        return made
 
     # Graphs.
 
@@ -223,6 +253,9 @@ class Translator:
             scope.values[name] = output
             for node in nodes_of(output) if output is not None else ():
                 self.origins.add(node, Origin(self.source.path, name=label))
+                for dim in node.shape:
+                    for size in () if isinstance(dim, int) else found_in(dim):
+                        self._finders.setdefault(size, node)
 
     def _input(self, proto: NodeProto, label: str, name: str) -> AnyValue | None:
         if not name:
@@ -240,13 +273,14 @@ class Translator:
         function = self.functions.get((call.domain, call.op, call.attr("overload") or ""))
         if function is not None:
             return self._function(function, call)
-        sizes = folded_sizes(call)
-        if sizes is not None:
-            return [sizes]
+        check_attributes(call)
         handler = handler_of(call.domain, call.op, call.version)
-        if handler is None:
-            return self._function(operators.defining_function(call), call)
         try:
+            sizes = folded_sizes(call)
+            if sizes is not None:
+                return [sizes]
+            if handler is None:
+                return self._function(operators.defining_function(call), call)
             return self._handled(handler, call)
         except Unknown as unknown:
             raise self._structure_needed(unknown) from None
@@ -254,6 +288,14 @@ class Translator:
             if isinstance(error, StructureNeeded) or str(error).startswith(self.source.path):
                 raise
             raise type_kept(error, f"{call.where}: {error}") from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            # What a handler takes for granted, and a file need not keep to.
+            raise InvalidFile(
+                f"{call.where} makes no sense, or Arenite makes none of it: "
+                f"{type(error).__name__}: {str(error)[:300]}"
+            ) from error
 
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)

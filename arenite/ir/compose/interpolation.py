@@ -171,8 +171,9 @@ def _positions(size: Dim, one: Axis, method: Method) -> Node:
     width = new if one.scale is None else mul(length, one.scale)
     is_single = binary("eq", width, 1.0)
     if method.coordinates == "align_corners":
-        step = div(sub(length, 1.0), where(is_single, 1.0, sub(width, 1.0)))
-        return where(is_single, 0.0, mul(out, step))
+        # The product first, so that the last place is exactly the last one.
+        at = div(mul(out, sub(length, 1.0)), where(is_single, 1.0, sub(width, 1.0)))
+        return where(is_single, 0.0, at)
     if method.coordinates == "asymmetric":
         return div(out, ratio)
     if method.coordinates == "tf_half_pixel_for_nn":

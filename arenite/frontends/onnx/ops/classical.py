@@ -136,6 +136,8 @@ def tree_ensemble(call: Call) -> Result:
     trees = _trees(call)
     leaves = _walked(call, trees, x)
     n_targets = call.attr("n_targets", 1)
+    if n_targets < 1:
+        call.fail(f"n_targets is {n_targets}")
     sums = _aggregated(call, trees, leaves, n_targets, x.dtype)
     transform = call.attr("post_transform", 0)
     if transform == 1:
@@ -275,7 +277,7 @@ def _aggregated(call: Call, trees: Trees, leaves: Node, n_targets: int, dtype: D
     weights = constant(trees.weights.astype(numpy_dtype(dtype)))
     weight = basic.expand_dims(make("gather", weights, leaves, axis=0), 2)
     target = basic.expand_dims(make("gather", constant(trees.targets), leaves, axis=0), 2)
-    is_mine = basic.binary("eq", target, constant(np.arange(n_targets)))
+    is_mine = basic.binary("eq", target, basic.iota(n_targets))
     function = call.attr("aggregate_function", 1)
     if function in (0, 1):
         total = reductions.reduce("sum", basic.where(is_mine, weight, 0.0), [1])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
 #: Iterations of a loop that is unrolled.
-MAX_UNROLLED = 4096
+MAX_UNROLLED = 1024
 
 
 @operator("If")
@@ -104,9 +104,8 @@ def _trips(call: Call) -> Node:
     if not call.has(0):
         return full((), FOR_EVER, INT64)
     value = call.value(0)
-    sizes = value.sizes
-    if sizes is not None:
-        [trips] = sizes.reshape(-1)
+    if value.sizes is not None:
+        trips = call.size(0)
         return size(trips if not isinstance(trips, int) else max(0, trips), INT64)
     return basic.cast(basic.reshape(value.node, ()), INT64)
 
@@ -129,7 +128,10 @@ def _tensor(call: Call, value: AnyValue) -> Node:
 def _unrolled(call: Call, body: GraphProto, initial: Sequence[AnyValue]) -> Result:
     trips = FOR_EVER
     if call.has(0):
-        [trips] = call.integers(0)
+        trips = call.integer(0)
+        if MAX_UNROLLED < trips < FOR_EVER:
+            call.refuse(f"a loop that carries sequences makes {trips} iterations, more than "
+                        f"{MAX_UNROLLED}")  # fmt: skip
     goes_on = not call.has(1) or bool(call.known(1).reshape(-1)[0])
     names = [one.name for one in body.input]
     carried = list(initial)

@@ -120,6 +120,8 @@ def _wanted(call: Call, x: Node, strides: tuple[int, ...]) -> list[Dim] | None:
 @operator("CausalConvWithState")
 def causal_conv(call: Call) -> Result:
     x, w, bias, past = call.node(0), call.node(1), call.optional(2), call.optional(3)
+    if x.ndim != 3 or w.ndim != 3:
+        call.fail(f"weights of shape {w.shape} for an input of shape {x.shape}")
     channels, taps = x.shape[1], w.shape[-1]
     if not isinstance(channels, int) or not isinstance(taps, int):
         call.refuse(f"weights of shape {w.shape} whose sizes are open")

@@ -80,7 +80,7 @@ def counted(call: Call) -> Result:
     try:
         if dtype.kind in INTEGER:
             return _range_of_sizes(call, dtype)
-        numbers = [widened(call.known(k), dtype).reshape(()).item() for k in range(3)]
+        numbers = [widened(call.number(k), dtype).item() for k in range(3)]
     except Unknown:
         return _range_in_run(call, dtype)
     start, limit, delta = numbers
@@ -90,7 +90,7 @@ def counted(call: Call) -> Result:
 
 
 def _range_of_sizes(call: Call, dtype: DType) -> Result:
-    [start], [limit], [delta] = call.sizes(0), call.sizes(1), call.sizes(2)
+    start, limit, delta = call.size(0), call.size(1), call.size(2)
     if isinstance(delta, Expr):
         raise Unknown(call, 2)
     if delta == 0:

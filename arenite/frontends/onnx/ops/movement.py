@@ -149,7 +149,7 @@ def concat(call: Call) -> Result:
     nodes = call.nodes
     if not nodes:
         call.fail("it needs an input")
-    return basic.concat(nodes, call.axis(call.need_attr("axis"), nodes[0].ndim))
+    return basic.concat(nodes, call.some_axis(call.need_attr("axis"), nodes[0].ndim))
 
 
 @operator("Split", since=2)
@@ -163,7 +163,10 @@ def split(call: Call) -> Result:
     if call.version >= 13 and call.has(1):
         lengths = call.sizes(1)
     if lengths is None:
-        lengths = _equal_lengths(call, size, call.attr("num_outputs", call.n_outputs))
+        count = call.attr("num_outputs", call.n_outputs)
+        if count != call.n_outputs:
+            call.fail(f"num_outputs is {count}, and it has {call.n_outputs} outputs")
+        lengths = _equal_lengths(call, size, count)
     if sum(lengths, start=0) != size or any(bounds(one)[0] < 0 for one in lengths):
         call.fail(f"lengths {list(lengths)} are not those of an axis of size {size}")
     made = []

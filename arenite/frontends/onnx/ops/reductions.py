@@ -121,7 +121,7 @@ def arg_extreme(call: Call) -> Result:
 @operator("CumSum", "CumProd")
 def cumulative(call: Call) -> Result:
     x = call.node(0)
-    axis = call.axis(call.integer(1), x.ndim)
+    axis = call.some_axis(call.integer(1), x.ndim)
     is_sum = call.op == "CumSum"
     wide = computing(x)
     is_reverse = bool(call.attr("reverse", 0))

@@ -17,6 +17,9 @@ from arenite.ir.compose import basic
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.ops.define import INT64
 
+#: Values that a sequence is made of at once, each a piece of the graph.
+MAX_PARTS = 1 << 14
+
 
 @operator("SequenceEmpty")
 def sequence_empty(call: Call) -> Result:
@@ -26,6 +29,8 @@ def sequence_empty(call: Call) -> Result:
 @operator("SequenceConstruct")
 def sequence_construct(call: Call) -> Result:
     values = tuple(call.value(index) for index in range(len(call)))
+    if not values:
+        call.fail("it needs an input")
     return Items(_alike(call, values), values[0].dtype)
 
 
@@ -37,7 +42,7 @@ def _alike(call: Call, values: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _place(call: Call, index: int, length: int) -> int:
-    [place] = call.integers(index)
+    place = call.integer(index)
     if not -length <= place < length:
         call.fail(f"place {place} in a sequence of {length} values")
     return place % length
@@ -48,7 +53,7 @@ def sequence_insert(call: Call) -> Result:
     values = list(call.items(0).values)
     n = len(values)
     if call.has(2):
-        [place] = call.integers(2)
+        place = call.integer(2)
         if not -n <= place <= n:
             call.fail(f"place {place} in a sequence of {n} values")
         place = place + n if place < 0 else place
@@ -102,14 +107,14 @@ def concat_from_sequence(call: Call) -> Result:
 def split_to_sequence(call: Call) -> Result:
     value = call.value(0)
     node = value.node
-    axis = call.axis(call.attr("axis", 0), node.ndim)
+    axis = call.some_axis(call.attr("axis", 0), node.ndim)
     size = node.shape[axis]
     keeps = True
     if not call.has(1):
         keeps = bool(call.attr("keepdims", 1))
         lengths: list[Dim] = [1] * _number(call, size)
     elif call.value(1).ndim == 0:
-        [step] = call.integers(1)
+        step = call.integer(1)
         if step < 1:
             call.fail(f"parts of {step}")
         count = _number(call, size)
@@ -133,6 +138,8 @@ def split_to_sequence(call: Call) -> Result:
 def _number(call: Call, size: Dim) -> int:
     if not isinstance(size, int):
         call.refuse(f"into how many parts an axis of {size} is split must be known")
+    if size > MAX_PARTS:
+        call.refuse(f"{size} values in a sequence; at most {MAX_PARTS} are made of one axis")
     return size
 
 

@@ -161,20 +161,18 @@ operator("BlackmanWindow", since=17)(_window(_cosines(0.42, -0.5, 0.08)))
 
 #: Elements of a mel matrix, which is made while a model is read.
 MAX_MEL = 1 << 24
+MAX_BINS = 1 << 14
 
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(call: Call) -> Result:
     bins, length, rate = (call.integer(k) for k in range(3))
-    edges_given = [call.known(k).reshape(-1) for k in (3, 4)]
-    if any(one.size != 1 for one in edges_given):
-        call.fail("an edge in hertz is one number")
-    low, high = (float(one[0]) for one in edges_given)
-    if not -700 < low <= high < math.inf:
-        call.fail(f"mel bins from {low} to {high} hertz")
+    low, high = (float(call.number(k)) for k in (3, 4))
     rows = length // 2 + 1
-    if bins < 1 or length < 1 or rate < 1 or rows * bins > MAX_MEL:
+    if bins < 1 or length < 1 or rate < 1 or rows * bins > MAX_MEL or bins > MAX_BINS:
         call.fail(f"{bins} mel bins of a transform of length {length} at {rate} samples a second")
+    if not (0 <= low < math.inf and 0 <= high < math.inf):
+        call.fail(f"mel bins from {low} to {high} Hz")
     # By the standard the last edge is a step short of the upper one.
     edges = _mel(low) + np.arange(bins + 2) * ((_mel(high) - _mel(low)) / (bins + 2))
     hertz = 700 * (10 ** (edges / 2595) - 1)
@@ -184,10 +182,12 @@ def mel_weight_matrix(call: Call) -> Result:
         left, peak, right = (int(places[k + one]) for one in range(3))
         if left == peak and 0 <= peak < rows:
             made[peak, k] = 1
-        for at in range(max(left, 0), min(peak + 1, rows) if left < peak else 0):
-            made[at, k] = (at - left) / (peak - left)
-        for at in range(max(peak, 0), min(right, rows) if peak < right else 0):
-            made[at, k] = (right - at) / (right - peak)
+        if left < peak:
+            rising = np.arange(max(left, 0), min(peak + 1, rows))
+            made[rising, k] = (rising - left) / (peak - left)
+        if peak < right:
+            falling = np.arange(max(peak, 0), min(right, rows))
+            made[falling, k] = (right - falling) / (right - peak)
     dtype = call.dtype_attr("output_datatype", BY_NAME["float32"])
     return Value.of_known(made.astype(numpy_dtype(dtype)), dtype)
 

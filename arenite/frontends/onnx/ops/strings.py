@@ -138,8 +138,7 @@ def tf_idf_vectorizer(call: Call) -> Result:
         call.fail(f"{len(weights)} weights for {len(places)} n-grams")
     width = max(places) + 1
     where = {gram: k for k, gram in enumerate(grams)}
-    scale = np.zeros(width, np.float32)
-    scale[places] = weights
+    columns = np.asarray(places)
     strings = call.translator.source.strings
 
     def counted(rows: Array) -> Array:
@@ -151,12 +150,15 @@ def tf_idf_vectorizer(call: Call) -> Result:
             _count(row, counts)
         if mode == "TF":
             return made
-        return np.minimum(made, 1) * scale if mode == "IDF" else made * scale
+        found = made[..., columns]
+        made[..., columns] = (np.minimum(found, 1) if mode == "IDF" else found) * weights
+        return made
 
     def _count(row: list[Any], counts: Array) -> None:
-        for n in range(shortest, longest + 1):
+        # No n-gram is longer than those of the pool, nor skips more than there is.
+        for n in range(max(1, shortest), min(longest, len(starts), len(row)) + 1):
             # One element is the same whatever is skipped between elements.
-            for step in range(1, (skips if n > 1 else 0) + 2):
+            for step in range(1, (min(skips, len(row)) if n > 1 else 0) + 2):
                 for start in range(len(row) - step * (n - 1)):
                     k = where.get(tuple(row[start : start + step * (n - 1) + 1 : step]))
                     if k is not None:
