@@ -9,6 +9,7 @@ from arenite.passes.expand import expand
 from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
 from arenite.passes.planes import planes
+from arenite.passes.quantised import quantised
 from arenite.passes.rewrite import Pass, Record, apply, run
 from arenite.passes.transposed import transposed
 
@@ -16,6 +17,7 @@ from arenite.passes.transposed import transposed
 NEUTRAL = (
     Pass("planes", before=planes),
     Pass("narrow", before=narrow),
+    Pass("quantised", quantised),
     Pass("transposed", transposed),
     Pass("expand", expand),
     Pass("norms", before=fold_norms),

@@ -2,13 +2,15 @@
 
     softmax(q @ k.mT * scale + mask) @ v            attention(q, k, v, mask; scale)
 
-Scales are numbers, on the scores or on q and k; the mask is added, or hides with -inf. Nothing else
-may look at what lies between. Equal but for rounding, and for queries that see nothing: their
-weights are 0 / 0 where they are spelled out, and their results zeros here.
+Scales are numbers, on the scores or on q and k; the mask is added, or hides with -inf, or with a
+number so low that no score beside it counts. Nothing else may look at what lies between. Equal but
+for rounding, and for queries that see nothing: their weights are 0 / 0 where they are spelled out,
+and their results zeros here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +23,9 @@ from arenite.ir.ops.define import BOOL, make, on_inputs
 from arenite.ir.ops.sources import full
 
 FLOAT32 = BY_NAME["float32"]
+
+#: A score plus a number as low as this is the number, so that it may as well be added.
+LOWEST = -1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class _Spelled:
     scores: _Scores
     mask: Node | None
     hides: bool  # where the mask holds, instead of where it does not
+    number: float  # that hides
     inside: frozenset[Node]
 
 
@@ -94,23 +100,25 @@ def _spelled(node: Node) -> _Spelled | None:
     inside |= {weights, raised, shifted}
     seen = _behind_casts(shifted.inputs[0], inside)
     inside.add(seen)
-    for at, mask_at, hides in _masked(seen):
+    for at, mask_at, hides, number in _masked(seen):
         scores = _scores(seen if at is None else seen.inputs[at], inside)
         if scores is not None:
             mask = None if mask_at is None else seen.inputs[mask_at]
-            return _Spelled(scores, mask, hides, frozenset(inside))
+            return _Spelled(scores, mask, hides, number, frozenset(inside))
     return None
 
 
-def _masked(seen: Node) -> list[tuple[int | None, int | None, bool]]:
-    """Where scores and mask may stand among the inputs, and whether the mask hides."""
+def _masked(seen: Node) -> list[tuple[int | None, int | None, bool, float]]:
+    """Where scores and mask may stand among the inputs, whether the mask hides, and with what."""
     if seen.op == "add":
-        return [(0, 1, False), (1, 0, False)]
+        return [(0, 1, False, -math.inf), (1, 0, False, -math.inf)]
     if seen.op == "where":
-        if _number(seen.inputs[2]) == float("-inf"):
-            return [(1, 0, False)]
-        return [(2, 0, True)] if _number(seen.inputs[1]) == float("-inf") else []
-    return [(None, None, False)]
+        for at, other, hides in ((1, 2, False), (2, 1, True)):
+            number = _number(seen.inputs[other])
+            if number is not None and number <= LOWEST:
+                return [(at, 0, hides, number)]
+        return []
+    return [(None, None, False, -math.inf)]
 
 
 def _scores(node: Node, inside: set[Node]) -> _Scores | None:
@@ -191,7 +199,7 @@ def _made(node: Node, spelled: _Spelled, new: Mapping[Node, Node]) -> Node | Non
         _turned(new[v]) if node.attr("transpose_b") else new[v],
     ]
     if spelled.mask is not None:
-        operands.append(_mask(new[spelled.mask], spelled.hides, q))
+        operands.append(_mask(new[spelled.mask], spelled, q))
     factor = scale * q_scale * k_scale
     return make("attention", *operands, scale=factor, causal=False, offset=0, window=0)
 
@@ -214,13 +222,17 @@ def _turned(node: Node) -> Node:
     return make("permute", node, axes=axes)
 
 
-def _mask(node: Node, hides: bool, q: Node) -> Node:
+def _mask(node: Node, spelled: _Spelled, q: Node) -> Node:
     """A mask as the op takes it: not spread over axes that it does not differ along."""
     if node.op == "expand" and node.inputs[0].ndim == node.ndim:
         [node] = node.inputs
-    if node.dtype == BOOL:
-        return make("not", node) if hides else node
     wide = q.dtype if q.dtype.bits >= 32 else FLOAT32
+    if node.dtype == BOOL:
+        seen = make("not", node) if spelled.hides else node
+        if spelled.number == -math.inf:
+            return seen
+        numbers = (full(node.shape, number, wide) for number in (0.0, spelled.number))
+        return make("where", seen, *numbers)
     if node.dtype in (q.dtype, wide):
         return node
     if node.dtype.bits > wide.bits:

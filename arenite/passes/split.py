@@ -50,9 +50,12 @@ def _is_lopsided(node: Node) -> bool:
     """Whether much is to be read and few tiles could share the work."""
     [x] = node.inputs
     axes = node.attr("axes")
-    if bounds(product(x.shape))[1] < SPLIT_FROM:
-        return False
     outer = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    inner = bounds(product(x.shape[axis] for axis in axes))[1]
+    # Where sizes are open there may be much to read, and few tiles, but not both at once.
+    most = FEW_TILES if x.ndim - 1 in axes else FEW_TILES * _TILE_COLUMNS
+    if inner * min(bounds(product(outer))[1], most) < SPLIT_FROM:
+        return False
     if outer and x.ndim - 1 not in axes:
         outer[-1] = ceildiv(outer[-1], _TILE_COLUMNS)
     return bounds(product(outer))[0] < FEW_TILES

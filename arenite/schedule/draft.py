@@ -132,8 +132,10 @@ def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
 
 def _is_lopsided(draft: Draft) -> bool:
     """Whether few rows share much work: what is a map after it is better off by itself."""
-    outer = product([size for k, size in enumerate(draft.space) if k not in draft.axes])
-    return bounds(outer)[0] < FEW_ROWS and bounds(product(draft.space))[1] >= MUCH_WORK
+    low, high = bounds(product([size for k, size in enumerate(draft.space) if k not in draft.axes]))
+    # Where sizes are open there may be few rows, or much work, but not both at once.
+    inner = bounds(product([draft.space[k] for k in draft.axes]))[1]
+    return low < FEW_ROWS and inner * min(high, FEW_ROWS) >= MUCH_WORK
 
 
 def in_place_of(draft: Draft, stored: list[Node]) -> tuple[tuple[Node, Node], ...]:

@@ -139,6 +139,15 @@ def test_long_reductions_are_split(op: str, shape: tuple[int, ...], axes: tuple[
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", [768, SPLIT_FROM])
+def test_many_short_rows_are_not_split_because_there_may_be_one(width: int) -> None:
+    """A layer norm over open sizes is one kernel; one long row is not."""
+    rows = ir.Var("rows", 1, 4096)
+    x = ir.graph_input("x", 0, (rows, width), FLOAT32)
+    node = ir.make("sum", x, axes=(1,))
+    assert (split(node) is node) == (width == 768)
+
+
 def test_small_floats_are_summed_in_float32_when_split() -> None:
     node = ir.make("sum", x_of(SPLIT_FROM, dtype=BY_NAME["bfloat16"]), axes=(0,))
     partial = [n for n in Graph.of([split(node)]).nodes if n.op == "sum"]

@@ -79,6 +79,12 @@ SPELLED: dict[str, Callable[[], Tensor]] = {
     "mask first": lambda: (MASK + Q @ keys_last(K) / 4.0).softmax() @ V,
     "hidden": lambda: where(SEEN, Q @ keys_last(K), float("-inf")).softmax() @ V,
     "shown": lambda: where(SEEN, float("-inf"), Q @ keys_last(K)).softmax() @ V,
+    "hidden by the least number": lambda: (
+        where(SEEN, Q @ keys_last(K) / 4.0, float(np.finfo(np.float32).min)).softmax() @ V
+    ),
+    "shown but for the least number": lambda: (
+        where(SEEN, float(np.finfo(np.float32).min), Q @ keys_last(K)).softmax() @ V
+    ),
     "values turned": lambda: (Q @ keys_last(K)).softmax() @ keys_last(given(2, 2, 4, 8, 12)),
 }
 
@@ -88,6 +94,20 @@ def test_becomes_the_op(name: str) -> None:
     ops = ops_of(check(SPELLED[name]()))
     assert ops.count("attention") == 1
     assert not {"matmul", "exp", "div", "max"} & {*ops}
+
+
+def test_who_sees_nothing_but_the_least_number_sees_all_alike() -> None:
+    seen = given(3, 2, 1, 1, 12, dtype="bool")
+    lowest = float(np.finfo(np.float32).min)
+    made = spelled_attentions(
+        Graph.of([(where(seen, Q @ keys_last(K), lowest).softmax() @ V).node])
+    )
+    assert "attention" in ops_of(made)
+    q, k, v, mask = arrays_of(made)
+    with compile_graph(made) as program:
+        [got] = program(q, k, v, np.zeros_like(mask))
+    want = np.broadcast_to(v.mean(2, keepdims=True), got.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_layer_after_layer() -> None:

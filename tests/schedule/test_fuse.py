@@ -75,6 +75,15 @@ def test_norms_and_softmax_are_one_kernel_each() -> None:
         assert len(schedule.kernels) == 1, f"{name}\n{schedule}"
 
 
+def test_norms_over_open_sizes_are_one_kernel_each() -> None:
+    """There may be one row, or much work, but not much work in one row."""
+    shape = (ir.Var("batch", 1, 64), ir.Var("length", 1, 512), 200)
+    x = Tensor.of_node(ir.graph_input("x", 0, shape, BY_NAME["float32"]))
+    for tensor in (x.softmax(), x.layer_norm(), x.rms_norm()):
+        schedule = scheduled(tensor.node)
+        assert len(schedule.kernels) == 1, str(schedule)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_matmul_with_bias_and_gelu_is_one_kernel(approximate: str) -> None:
     x, w, bias = argument(32, 64), argument(64, 48, index=1), argument(48, index=2)

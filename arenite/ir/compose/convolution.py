@@ -78,7 +78,7 @@ def conv(
         dilations=dilations,
         groups=groups,
     )
-    return _with_bias(result, bias)
+    return with_bias(result, bias)
 
 
 def conv_transpose(
@@ -105,10 +105,11 @@ def conv_transpose(
         dilations=dilations,
         groups=groups,
     )
-    return _with_bias(result, bias)
+    return with_bias(result, bias)
 
 
-def _with_bias(result: Node, bias: Node | None) -> Node:
+def with_bias(result: Node, bias: Node | None) -> Node:
+    """A bias for each channel."""
     if bias is None:
         return result
     if bias.ndim != 1 or bias.shape[0] != result.shape[1]:

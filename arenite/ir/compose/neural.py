@@ -26,7 +26,7 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.compose.reductions import mean, reduce
-from arenite.ir.dim import Dim, bounds, known_le
+from arenite.ir.dim import Dim, bounds, known_le, maximum, minimum
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
 from arenite.ir.ops.attention import Operands
@@ -256,13 +256,13 @@ def ceil_padding(
 ) -> tuple[Dim, Dim]:
     """Padding with which the last window may hang over the end, but does not start beyond it."""
     before, after = pair
-    span = size + before + after - dilation * (window - 1) - 1
+    reach = dilation * (window - 1) + 1
+    span = size + before + after - reach
     extra = -span % stride if isinstance(span, int) else (stride - span % stride) % stride
     starts_inside = known_le(span + extra + 1, size + before)
     if not starts_inside and bounds(extra)[1] > 0:
-        if not isinstance(size, int):
-            raise ShapeMismatch(f"ceil_mode needs sizes that are numbers, not {size}")
-        extra = 0
+        last = minimum(span + extra, (size + before - 1) // stride * stride)
+        extra = maximum(last - span, 0)
     return before, after + extra
 
 

@@ -2,21 +2,53 @@
 
     lstm    i, f, g, o = x W^T + h R^T + b        c = f c + i g      h = o tanh(c)
     gru     r, z = x W^T + h R^T + b              n = tanh(...)      h = (1 - z) n + z h
+    rnn                                                              h = tanh(x W^T + h R^T + b)
 
-x is [time, batch, inputs]; weights are [gates * hidden, ...] with the gates in the order above,
-which is PyTorch's. Gates and state are one kernel behind the product of a step.
+x is [time, batch, inputs]; weights are [gates * hidden, ...] with the gates in the order of the
+letters of `gates`, by default PyTorch's. Gates and state are one kernel behind the product of a
+step. With `lengths`[batch] a sequence ends earlier: its state stays, and its outputs are zeros.
 """
 
 from __future__ import annotations
 
-from arenite.errors import ShapeMismatch, TypeMismatch
-from arenite.ir.compose.basic import add, broadcast_to, flip, mul, slice_axis, sub, unary
-from arenite.ir.compose.neural import sigmoid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir.compose.basic import (
+    add,
+    binary,
+    broadcast_to,
+    flip,
+    mul,
+    reshape,
+    slice_axis,
+    sub,
+    unary,
+    where,
+)
+from arenite.ir.compose.neural import clip, sigmoid
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make, parameter, size
 from arenite.ir.ops.define import INT64
 from arenite.ir.regions import loop
+
+Function: TypeAlias = Callable[[Node], Node]
+
+
+def _tanh(x: Node) -> Node:
+    return unary("tanh", x)
+
+
+@dataclass(frozen=True, slots=True)
+class Peepholes:
+    """What gates of an LSTM see of its cell, [hidden] each."""
+
+    i: Node
+    o: Node
+    f: Node
 
 
 def lstm(
@@ -28,30 +60,41 @@ def lstm(
     cell: Node | None = None,
     *,
     reverse: bool = False,
+    gates: str = "ifgo",
+    peepholes: Peepholes | None = None,
+    coupled: bool = False,
+    functions: Sequence[Function] = (sigmoid, _tanh, _tanh),
+    limit: float | None = None,
+    lengths: Node | None = None,
 ) -> tuple[Node, Node, Node]:
-    """(all h stacked over time, the last h, the last c)."""
+    """(all h stacked over time, the last h, the last c).
+
+    `functions` are those of the gates, of the new cell and of the output; `limit` bounds what the
+    first two are given. With `coupled` the forget gate is 1 - i.
+    """
     width = _width("lstm", x, w, r, 4)
     _need("lstm", "the bias", bias, (4 * width,), x)
+    places = _places("lstm", gates, "ifgo")
     state = (x.shape[1], width)
     initial = [_initial("lstm", "h", hidden, state, x), _initial("lstm", "c", cell, state, x)]
     inputs = _projected(x, w, bias)
+    *inner, of_output = functions
+    of_gate, of_cell = (_limited(function, limit) for function in inner)
 
     def step(given: Node, h: Node, c: Node) -> tuple[Node, Node]:
-        gates = add(given, _product(h, r))
-        i, f, g, o = (slice_axis(gates, 1, k * width, (k + 1) * width) for k in range(4))
-        cell = add(mul(sigmoid(f), c), mul(sigmoid(i), unary("tanh", g)))
-        return mul(sigmoid(o), unary("tanh", cell)), cell
+        summed = add(given, _product(h, r))
+        i, f, g, o = (slice_axis(summed, 1, k * width, (k + 1) * width) for k in places)
+        if peepholes is not None:
+            i, f = add(i, mul(c, peepholes.i)), add(f, mul(c, peepholes.f))
+        kept = of_gate(i)
+        forgotten = sub(1.0, kept) if coupled else of_gate(f)
+        new = add(mul(forgotten, c), mul(kept, of_cell(g)))
+        if peepholes is not None:
+            o = add(o, mul(new, peepholes.o))
+        return mul(of_gate(o), of_output(new)), new
 
-    number = parameter((), INT64)
-    h, c = (parameter(state, x.dtype) for _ in range(2))
-    following = step(_row(inputs, number, reverse), h, c)
-    last, last_cell, stacked = loop(
-        size(x.shape[0], INT64),
-        initial,
-        ((number, h, c), following),
-        rows=[following[0]],
-    )
-    return flip(stacked, [0]) if reverse else stacked, last, last_cell
+    outputs, last, last_cell = _run(inputs, initial, step, reverse, lengths)
+    return outputs, last, last_cell
 
 
 def gru(
@@ -64,48 +107,121 @@ def gru(
     *,
     reset_first: bool = False,
     reverse: bool = False,
+    gates: str = "rzn",
+    functions: Sequence[Function] = (sigmoid, _tanh),
+    limit: float | None = None,
+    lengths: Node | None = None,
 ) -> tuple[Node, Node]:
     """(all h stacked over time, the last h).
 
     `state_bias` belongs to h R^T. The new gate resets h R^T + its bias, or with `reset_first` h
-    itself, before the product.
+    itself, before the product; it then is the last of the gates.
     """
     width = _width("gru", x, w, r, 3)
     for what, one in (("the bias", bias), ("the bias of the state", state_bias)):
         _need("gru", what, one, (3 * width,), x)
+    at_reset, at_update, at_new = _places("gru", gates, "rzn")
+    if reset_first and at_new != 2:
+        raise InvalidArgument(f"gru: with reset_first the new gate is the last of {gates!r}")
     state = (x.shape[1], width)
     initial = [_initial("gru", "h", hidden, state, x)]
     inputs = _projected(x, w, bias)
+    of_gate, of_new = (_limited(function, limit) for function in functions)
 
-    def part(of: Node, first: int, last: int) -> Node:
-        return slice_axis(of, 1, first * width, last * width)
+    def part(of: Node, k: int) -> Node:
+        return slice_axis(of, 1, k * width, (k + 1) * width)
 
     def biased(of: Node, first: int, last: int) -> Node:
         if state_bias is None:
             return of
         return add(of, slice_axis(state_bias, 0, first * width, last * width))
 
-    def step(given: Node, h: Node) -> Node:
+    def step(given: Node, h: Node) -> tuple[Node]:
         if reset_first:
-            gates = biased(_product(h, slice_axis(r, 0, 0, 2 * width)), 0, 2)
+            summed = biased(_product(h, slice_axis(r, 0, 0, 2 * width)), 0, 2)
         else:
-            gates = biased(_product(h, r), 0, 3)
-        reset = sigmoid(add(part(given, 0, 1), part(gates, 0, 1)))
-        update = sigmoid(add(part(given, 1, 2), part(gates, 1, 2)))
+            summed = biased(_product(h, r), 0, 3)
+        reset = of_gate(add(part(given, at_reset), part(summed, at_reset)))
+        update = of_gate(add(part(given, at_update), part(summed, at_update)))
         if reset_first:
             own = slice_axis(r, 0, 2 * width, 3 * width)
             inner = biased(_product(mul(reset, h), own), 2, 3)
         else:
-            inner = mul(reset, part(gates, 2, 3))
-        new = unary("tanh", add(part(given, 2, 3), inner))
-        return add(mul(sub(1.0, update), new), mul(update, h))
+            inner = mul(reset, part(summed, at_new))
+        new = of_new(add(part(given, at_new), inner))
+        return (add(mul(sub(1.0, update), new), mul(update, h)),)
 
-    number, h = parameter((), INT64), parameter(state, x.dtype)
-    following = step(_row(inputs, number, reverse), h)
-    last, stacked = loop(
-        size(x.shape[0], INT64), initial, ((number, h), (following,)), rows=[following]
+    outputs, last = _run(inputs, initial, step, reverse, lengths)
+    return outputs, last
+
+
+def rnn(
+    x: Node,
+    w: Node,
+    r: Node,
+    bias: Node | None = None,
+    hidden: Node | None = None,
+    *,
+    reverse: bool = False,
+    function: Function = _tanh,
+    limit: float | None = None,
+    lengths: Node | None = None,
+) -> tuple[Node, Node]:
+    """(all h stacked over time, the last h)."""
+    width = _width("rnn", x, w, r, 1)
+    _need("rnn", "the bias", bias, (width,), x)
+    initial = [_initial("rnn", "h", hidden, (x.shape[1], width), x)]
+    inputs = _projected(x, w, bias)
+    of_sum = _limited(function, limit)
+
+    def step(given: Node, h: Node) -> tuple[Node]:
+        return (of_sum(add(given, _product(h, r))),)
+
+    outputs, last = _run(inputs, initial, step, reverse, lengths)
+    return outputs, last
+
+
+def _run(
+    inputs: Node,
+    initial: Sequence[Node],
+    step: Callable[..., tuple[Node, ...]],
+    reverse: bool,
+    lengths: Node | None,
+) -> tuple[Node, ...]:
+    """All h stacked over time, and the state after the last step."""
+    time = inputs.shape[0]
+    number = parameter((), INT64)
+    state = [parameter(node.shape, node.dtype) for node in initial]
+    following = step(_row(inputs, number, reverse), *state)
+    row = following[0]
+    if lengths is not None:
+        if lengths.shape != (inputs.shape[1],) or lengths.dtype != INT64:
+            raise ShapeMismatch(
+                f"lengths are {typed((inputs.shape[1],), INT64)}, not "
+                f"{typed(lengths.shape, lengths.dtype)}"
+            )
+        at = sub(size(time - 1, INT64), number) if reverse else number
+        goes_on = binary("gt", reshape(lengths, (inputs.shape[1], 1)), at)
+        row = where(goes_on, row, 0.0)
+        following = tuple(
+            where(goes_on, new, old) for new, old in zip(following, state, strict=True)
+        )
+    *last, stacked = loop(
+        size(time, INT64), list(initial), ((number, *state), following), rows=[row]
     )
-    return flip(stacked, [0]) if reverse else stacked, last
+    return (flip(stacked, [0]) if reverse else stacked, *last)
+
+
+def _places(op: str, gates: str, known: str) -> list[int]:
+    if sorted(gates) != sorted(known):
+        raise InvalidArgument(f"{op}: gates {gates!r} are no order of {known!r}")
+    return [gates.index(letter) for letter in known]
+
+
+def _limited(function: Function, limit: float | None) -> Function:
+    if limit is None:
+        return function
+    return lambda x: function(clip(x, -limit, limit))
 
 
 def _width(op: str, x: Node, w: Node, r: Node, n_gates: int) -> int:

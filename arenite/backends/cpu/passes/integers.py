@@ -203,7 +203,10 @@ def _seen_sums(node: Node, w: Node) -> Node:
     ):
         at = np.arange(n_places)[:, None] * stride + np.arange(taps) * dilation - before
         inside = np.kron(inside, ((at >= 0) & (at < size)).astype(np.int32))
-    seen = make("matmul", constant(inside), sums, transpose_a=False, transpose_b=False)
+    # A sum of products, because that follows from constants alone and is done at load.
+    taps = (len(inside), n_taps, w.shape[0])
+    each = _spread(constant(inside.reshape(len(inside), n_taps, 1)), taps)
+    seen = make("sum", make("mul", each, _spread(sums, taps)), axes=(1,))
     return _reshaped(seen, (1, *node.shape[2:], w.shape[0]))
 
 

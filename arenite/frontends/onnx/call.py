@@ -1,0 +1,197 @@
+"""Call: one node of a model, as its operator's handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from arenite.dtype import DType
+from arenite.errors import InvalidFile, NotSupported
+from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
+from arenite.ir import Dim, Expr, Node
+from arenite.ir.dim import Var
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+    from arenite.frontends.onnx.translate import Translator
+
+
+class Unknown(Exception):
+    """Structure was asked for that only a run knows."""
+
+    def __init__(self, call: Call, index: int) -> None:
+        super().__init__()
+        self.call = call
+        self.index = index
+
+
+class Call:
+    """Inputs, attributes and version of a node; what is wrong is said with its name."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        op: str,
+        domain: str,
+        version: int,
+        name: str,
+        attrs: Mapping[str, Any],
+        inputs: Sequence[AnyValue | None],
+        outputs: Sequence[str],
+    ) -> None:
+        self.translator = translator
+        self.op = op
+        self.domain = domain
+        self.version = version
+        self.name = name
+        self.attrs = attrs
+        self.inputs = inputs
+        #: Names; an output that nobody wants is "".
+        self.outputs = outputs
+
+    # Inputs. Left out at the end or named "" they are None.
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def has(self, index: int) -> bool:
+        """Whether an input is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def any(self, index: int) -> AnyValue:
+        """An input of any kind."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is None:
+            self.fail(f"input {index} is missing")
+        return value
+
+    def value(self, index: int) -> Value:
+        """An input that is a tensor."""
+        value = self.any(index)
+        if isinstance(value, Maybe) and isinstance(value.value, Value):
+            value = value.value
+        if not isinstance(value, Value):
+            self.fail(f"input {index} is a sequence or an optional, not a tensor")
+        return value
+
+    def items(self, index: int) -> Items:
+        """An input that is a sequence."""
+        value = self.any(index)
+        if isinstance(value, Maybe) and isinstance(value.value, Items):
+            value = value.value
+        if not isinstance(value, Items):
+            self.fail(f"input {index} is no sequence")
+        return value
+
+    def node(self, index: int) -> Node:
+        """An input as a node of the graph."""
+        return self.value(index).node
+
+    def optional(self, index: int) -> Node | None:
+        """An input as a node, or None."""
+        return self.node(index) if self.has(index) else None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All inputs as nodes."""
+        return [self.node(index) for index in range(len(self.inputs))]
+
+    # What is structure.
+
+    def known(self, index: int) -> Array:
+        """The numbers of an input that decides structure."""
+        known = self.value(index).known
+        if known is None:
+            raise Unknown(self, index)
+        return known
+
+    def integers(self, index: int) -> list[int]:
+        """An input of integers that decide structure, flat."""
+        return [int(one) for one in self.known(index).reshape(-1)]
+
+    def sizes(self, index: int) -> list[Dim]:
+        """An input of integers that may be sizes which are no numbers yet, flat."""
+        sizes = self.value(index).sizes
+        if sizes is None:
+            raise Unknown(self, index)
+        return [one if isinstance(one, Expr) else int(one) for one in sizes.reshape(-1)]
+
+    # Attributes.
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute: a number, text, list, array, graph; `default` where it is not given."""
+        return self.attrs.get(name, default)
+
+    def need_attr(self, name: str) -> Any:
+        """An attribute that must be there."""
+        if name not in self.attrs:
+            self.fail(f"attribute {name!r} is missing")
+        return self.attrs[name]
+
+    def dtype_attr(self, name: str, default: DType | None = None) -> DType:
+        """An attribute that is a type of elements."""
+        from arenite.frontends.onnx.types import dtype_of
+
+        given = self.attrs.get(name)
+        if given is None:
+            if default is None:
+                self.fail(f"attribute {name!r} is missing")
+            return default
+        return dtype_of(given, f"attribute {name!r} of {self.where}")
+
+    def subgraph(self, name: str) -> GraphProto:
+        """An attribute that is a graph."""
+        graph: GraphProto = self.need_attr(name)
+        return graph
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether an attribute is a graph, which may use values that are no inputs of the node."""
+        return any(type(one).__name__ == "GraphProto" for one in self.attrs.values())
+
+    def axis(self, given: int, ndim: int, what: str = "axis") -> int:
+        """An axis, counted from the front."""
+        if not -ndim <= given < max(ndim, 1):
+            self.fail(f"{what} {given} of a tensor with {ndim} axes")
+        return given % ndim if ndim else 0
+
+    def axes(self, given: Sequence[int], ndim: int) -> list[int]:
+        """Axes, counted from the front, each once."""
+        axes = [self.axis(one, ndim) for one in given]
+        if len(set(axes)) != len(axes):
+            self.fail(f"axes {list(given)} name one axis twice")
+        return axes
+
+    # Output.
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs the node names."""
+        return len(self.outputs)
+
+    def wants(self, index: int) -> bool:
+        """Whether an output is named."""
+        return index < len(self.outputs) and self.outputs[index] != ""
+
+    # Errors.
+
+    @property
+    def where(self) -> str:
+        """The node, for messages."""
+        return self.translator.where(self.op, self.name)
+
+    def fail(self, reason: str) -> NoReturn:
+        """The file is wrong here."""
+        raise InvalidFile(f"{self.where}: {reason}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """What is asked for is right and not to be had here."""
+        raise NotSupported(f"{self.where}: {reason}")
+
+
+def is_size(one: object) -> bool:
+    """Whether it is a size, a number or not yet."""
+    return isinstance(one, int | np.integer | Var | Expr)

@@ -1,0 +1,1 @@
+"""Operators by family: each module adds its handlers to the registry."""

@@ -1,0 +1,246 @@
+"""Control flow: If, Loop, Scan.
+
+Where tensors alone go through, they become control flow of the graph. Sequences and optionals are
+structure: then the condition or the trip count must be known, and the way is taken, or the loop
+unrolled, while the model is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.registry import Result, operator
+from arenite.frontends.onnx.values import AnyValue, Value
+from arenite.ir import Dim, Node, full, make, size
+from arenite.ir.compose import basic
+from arenite.ir.growing import FOR_EVER, Body, growing
+from arenite.ir.ops.define import BOOL, INT64
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+#: Iterations of a loop that is unrolled.
+MAX_UNROLLED = 4096
+
+
+@operator("If")
+def if_(call: Call) -> Result:
+    condition = call.value(0)
+    if condition.known is not None:
+        taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
+        return call.translator.graph(call.subgraph(taken), {})
+    then = call.translator.graph(call.subgraph("then_branch"), {})
+    otherwise = call.translator.graph(call.subgraph("else_branch"), {})
+    if len(then) != len(otherwise):
+        call.fail(f"its branches give {len(then)} and {len(otherwise)} values")
+    is_true = _truth(call, condition)
+    return [_chosen(call, is_true, a, b) for a, b in zip(then, otherwise, strict=True)]
+
+
+def _chosen(call: Call, is_true: Node, a: AnyValue, b: AnyValue) -> Value:
+    if not (isinstance(a, Value) and isinstance(b, Value)) or a.shape != b.shape:
+        raise Unknown(call, 0)  # what comes out is structure: one way is taken
+    if a.dtype != b.dtype or a.is_string != b.is_string:
+        call.fail(f"its branches give values of other types: {a} and {b}")
+    return Value.of(make("if", is_true, a.node, b.node), is_string=a.is_string)
+
+
+def _truth(call: Call, value: Value) -> Node:
+    node = value.node
+    if any(one != 1 for one in node.shape) or node.dtype != BOOL:
+        call.fail(f"a condition is one bool, not {value}")
+    return basic.reshape(node, ())
+
+
+@operator("Loop")
+def loop(call: Call) -> Result:
+    body = call.subgraph("body")
+    initial = [call.any(index) for index in range(2, len(call.inputs))]
+    if len(body.input) != 2 + len(initial) or len(body.output) < 1 + len(initial):
+        call.fail(
+            f"it carries {len(initial)} values, and its body has {len(body.input)} inputs and "
+            f"{len(body.output)} outputs"
+        )
+    tensors = [one for one in initial if isinstance(one, Value)]
+    if len(tensors) < len(initial) or any(one.is_string for one in tensors):
+        return _unrolled(call, body, initial)
+    names = [one.name for one in body.input]
+
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        given: dict[str, AnyValue | None] = {
+            names[0]: Value.of(number),
+            names[1]: Value.of(full((), True, BOOL)),
+        }
+        given |= {name: Value.of(one) for name, one in zip(names[2:], carried, strict=True)}
+        goes_on, *made = call.translator.graph(body, given)
+        nodes = [_tensor(call, one) for one in made]
+        ends = None if _is_always(goes_on) else _truth(call, _value(call, goes_on))
+        return Body(nodes[: len(initial)], nodes[len(initial) :], ends)
+
+    condition = None
+    if call.has(1) and not _is_always(call.value(1)):
+        condition = _truth(call, call.value(1))
+    return growing(
+        _trips(call),
+        [one.node for one in tensors],
+        build,
+        condition=condition,
+        origins=call.translator.origins,
+    )
+
+
+def _trips(call: Call) -> Node:
+    if not call.has(0):
+        return full((), FOR_EVER, INT64)
+    value = call.value(0)
+    sizes = value.sizes
+    if sizes is not None:
+        [trips] = sizes.reshape(-1)
+        return size(trips if not isinstance(trips, int) else max(0, trips), INT64)
+    return basic.cast(basic.reshape(value.node, ()), INT64)
+
+
+def _is_always(value: AnyValue) -> bool:
+    known = value.known if isinstance(value, Value) else None
+    return known is not None and bool(known.reshape(-1)[0])
+
+
+def _value(call: Call, value: AnyValue) -> Value:
+    if not isinstance(value, Value):
+        call.refuse("its body gives a sequence or an optional where it carries tensors")
+    return value
+
+
+def _tensor(call: Call, value: AnyValue) -> Node:
+    return _value(call, value).node
+
+
+def _unrolled(call: Call, body: GraphProto, initial: Sequence[AnyValue]) -> Result:
+    trips = FOR_EVER
+    if call.has(0):
+        [trips] = call.integers(0)
+    goes_on = not call.has(1) or bool(call.known(1).reshape(-1)[0])
+    names = [one.name for one in body.input]
+    carried = list(initial)
+    rows: list[list[Node]] = [[] for _ in body.output[1 + len(initial) :]]
+    done = 0
+    while done < trips and goes_on:
+        if done == MAX_UNROLLED:
+            call.refuse(f"a loop that carries sequences makes more than {MAX_UNROLLED} iterations")
+        number = Value.of_known(np.asarray(done, np.int64))
+        given: dict[str, AnyValue | None] = {
+            names[0]: number,
+            names[1]: Value.of_known(np.asarray(True)),
+        }
+        given |= dict(zip(names[2:], carried, strict=True))
+        condition, *made = call.translator.graph(body, given)
+        known = _value(call, condition).known
+        if known is None:
+            call.refuse("a loop that carries sequences ends by what only a run knows")
+        goes_on = bool(known.reshape(-1)[0])
+        carried = made[: len(initial)]
+        for row, one in zip(rows, made[len(initial) :], strict=True):
+            row.append(_tensor(call, one))
+        done += 1
+    if rows and not done:
+        call.refuse("a loop that carries sequences makes no iteration, so its rows have no type")
+    return [*carried, *(_stacked(row) for row in rows)]
+
+
+def _stacked(nodes: Sequence[Node]) -> Node:
+    return basic.concat([basic.expand_dims(one, 0) for one in nodes], 0)
+
+
+@operator("Scan", since=9)
+def scan(call: Call) -> Result:
+    n_scanned = call.need_attr("num_scan_inputs")
+    values = [call.value(index) for index in range(len(call.inputs))]
+    split = len(values) - n_scanned
+    if n_scanned < 1 or split < 0:
+        call.fail(f"{n_scanned} of its {len(values)} inputs are to be scanned")
+    scanned = [one.node for one in values[split:]]
+    axes = _per_input(call, "scan_input_axes", n_scanned)
+    scanned = [_front(call, node, axis) for node, axis in zip(scanned, axes, strict=True)]
+    backwards = _per_input(call, "scan_input_directions", n_scanned)
+    return _scanned(call, [one.node for one in values[:split]], scanned, backwards)
+
+
+@operator("Scan", since=8)
+def scan_batches(call: Call) -> Result:
+    """The first version: axis 0 counts batches, each scanned by itself."""
+    n_scanned = call.need_attr("num_scan_inputs")
+    if call.has(0):
+        call.refuse("sequence_lens of the first version of Scan is not read")
+    values = [call.node(index) for index in range(1, len(call.inputs))]
+    split = len(values) - n_scanned
+    batches = values[-1].shape[0]
+    backwards = _per_input(call, "directions", n_scanned)
+
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        rows = [make("gather", one, number, axis=0) for one in values]
+        return Body([], _scanned(call, rows[:split], rows[split:], backwards))
+
+    return growing(size(batches, INT64), [], build, origins=call.translator.origins)
+
+
+def _per_input(call: Call, name: str, count: int) -> list[int]:
+    given: list[int] = call.attr(name) or [0] * count
+    if len(given) != count:
+        call.fail(f"{name} has {len(given)} entries for {count} values")
+    return given
+
+
+def _front(call: Call, node: Node, axis: int) -> Node:
+    axis = call.axis(axis, node.ndim)
+    return basic.permute(node, [axis, *(k for k in range(node.ndim) if k != axis)])
+
+
+def _scanned(
+    call: Call, initial: Sequence[Node], scanned: Sequence[Node], backwards: Sequence[int]
+) -> list[Node]:
+    """Final states, then stacked rows; what is scanned has its axis in front."""
+    body = call.subgraph("body")
+    lengths: set[Dim] = {node.shape[0] for node in scanned}
+    if len(lengths) != 1:
+        call.fail(f"what it scans has several lengths: {sorted(map(str, lengths))}")
+    [length] = lengths
+    n = len(initial)
+    if len(body.input) != n + len(scanned) or len(body.output) < n:
+        call.fail(f"its body has {len(body.input)} inputs for {n + len(scanned)} values")
+    names = [one.name for one in body.input]
+    trips = size(length, INT64)
+
+    def place(number: Node, is_backwards: int) -> Node:
+        return basic.sub(basic.sub(trips, 1), number) if is_backwards else number
+
+    def build(number: Node, carried: Sequence[Node]) -> Body:
+        rows = [
+            make("gather", node, place(number, one), axis=0)
+            for node, one in zip(scanned, backwards, strict=True)
+        ]
+        given: dict[str, AnyValue | None] = {
+            name: Value.of(node) for name, node in zip(names, (*carried, *rows), strict=True)
+        }
+        made = [_tensor(call, one) for one in call.translator.graph(body, given)]
+        return Body(made[:n], made[n:])
+
+    results = growing(trips, initial, build, origins=call.translator.origins)
+    n_rows = len(results) - n
+    axes = _per_input(call, "scan_output_axes", n_rows)
+    directions = _per_input(call, "scan_output_directions", n_rows)
+    rows = []
+    for node, axis, is_backwards in zip(results[n:], axes, directions, strict=True):
+        turned = basic.flip(node, [0]) if is_backwards else node
+        rows.append(_behind(call, turned, axis))
+    return [*results[:n], *rows]
+
+
+def _behind(call: Call, node: Node, axis: int) -> Node:
+    axis = call.axis(axis, node.ndim)
+    order = list(range(1, node.ndim))
+    order.insert(axis, 0)
+    return basic.permute(node, order)

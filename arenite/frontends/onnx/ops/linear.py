@@ -1,0 +1,56 @@
+"""Products: MatMul, Gemm, Einsum, Det."""
+
+from __future__ import annotations
+
+from arenite.dtype import BY_NAME, Kind
+from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.registry import Result, operator
+from arenite.ir import Node, make
+from arenite.ir.compose import linear
+from arenite.ir.compose.basic import add, broadcast_to, cast, computing, mul
+from arenite.ir.compose.determinant import determinant
+
+
+@operator("MatMul")
+def matmul(call: Call) -> Result:
+    return linear.matmul(call.node(0), call.node(1))
+
+
+@operator("Gemm")
+def gemm(call: Call) -> Result:
+    a, b, c = call.node(0), call.node(1), call.optional(2)
+    if a.ndim != 2 or b.ndim != 2:
+        call.fail(f"Gemm multiplies matrices, not shapes {a.shape} and {b.shape}")
+    product = make(
+        "matmul",
+        a,
+        b,
+        transpose_a=bool(call.attr("transA", 0)),
+        transpose_b=bool(call.attr("transB", 0)),
+    )
+    wide = _scaled(computing(product), call.attr("alpha", 1.0))
+    if c is not None:
+        wide = add(wide, broadcast_to(_scaled(cast(c, wide.dtype), call.attr("beta", 1.0)),
+                                      wide.shape))  # fmt: skip
+    return cast(wide, product.dtype)
+
+
+def _scaled(x: Node, factor: float) -> Node:
+    """Integers times a number that is none are computed in float64."""
+    if factor == 1:
+        return x
+    if x.dtype.kind is Kind.FLOAT:
+        return mul(x, factor)
+    if factor == int(factor):
+        return mul(x, int(factor))
+    return cast(mul(cast(x, BY_NAME["float64"]), factor), x.dtype)
+
+
+@operator("Einsum")
+def einsum(call: Call) -> Result:
+    return linear.einsum(call.need_attr("equation"), *call.nodes)
+
+
+@operator("Det")
+def det(call: Call) -> Result:
+    return determinant(call.node(0))

@@ -1,0 +1,244 @@
+"""Recurrent layers: LSTM, GRU, RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.registry import Result, operator
+from arenite.ir import Node
+from arenite.ir.compose import neural, recurrent
+from arenite.ir.compose.basic import (
+    INT64,
+    add,
+    binary,
+    cast,
+    concat,
+    expand_dims,
+    mul,
+    permute,
+    reshape,
+    slice_axis,
+    unary,
+    where,
+)
+from arenite.ir.compose.recurrent import Function, Peepholes
+
+#: Activations to the numbers they take where a model gives none.
+DEFAULTS: dict[str, tuple[float, ...]] = {
+    "affine": (1.0, 0.0),
+    "elu": (1.0,),
+    "hardsigmoid": (0.2, 0.5),
+    "leakyrelu": (0.01,),
+    "scaledtanh": (1.0, 1.0),
+    "thresholdedrelu": (1.0,),
+}
+
+
+def _activation(name: str, numbers: tuple[float, ...]) -> Function | None:
+    alpha, beta = (*numbers, 0.0, 0.0)[:2]
+    functions: dict[str, Function] = {
+        "relu": lambda x: binary("maximum", x, 0.0),
+        "tanh": lambda x: unary("tanh", x),
+        "sigmoid": neural.sigmoid,
+        "softsign": neural.softsign,
+        "softplus": neural.softplus,
+        "affine": lambda x: add(mul(x, alpha), beta),
+        "elu": lambda x: neural.elu(x, alpha),
+        "hardsigmoid": lambda x: neural.clip(add(mul(x, alpha), beta), 0.0, 1.0),
+        "leakyrelu": lambda x: neural.leaky_relu(x, alpha),
+        "scaledtanh": lambda x: mul(unary("tanh", mul(x, beta)), alpha),
+        "thresholdedrelu": lambda x: where(binary("ge", x, alpha), x, 0.0),
+    }
+    return functions.get(name)
+
+
+def _activations(call: Call, defaults: list[str], n_directions: int) -> Iterator[list[Function]]:
+    """For each direction; numbers are taken by those that need one, in order."""
+    names = call.attr("activations") or defaults * n_directions
+    if len(names) == len(defaults) and n_directions == 2:
+        names = names * 2
+    if len(names) != len(defaults) * n_directions:
+        call.fail(f"activations {names} are not {len(defaults)} for each direction")
+    alphas, betas = (iter(call.attr(f"activation_{one}") or []) for one in ("alpha", "beta"))
+    made: list[Function] = []
+    for name in names:
+        numbers = DEFAULTS.get(name.lower(), ())
+        given = [next(source, default) for source, default in zip((alphas, betas), numbers,
+                                                                  strict=False)]  # fmt: skip
+        function = _activation(name.lower(), tuple(given))
+        if function is None:
+            call.refuse(f"the activation {name!r}")
+        made.append(function)
+    n = len(defaults)
+    for start in range(0, len(made), n):
+        yield made[start : start + n]
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """Weights and initial state of one direction."""
+
+    x: Node
+    w: Node
+    r: Node
+    w_bias: Node | None
+    r_bias: Node | None
+    lengths: Node | None
+    hidden: Node | None
+    reverse: bool
+    functions: list[Function]
+    limit: float | None
+    index: int
+
+
+def _directions(call: Call, n_gates: int, defaults: list[str]) -> list[Direction]:
+    direction = call.attr("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        call.fail(f"direction is {direction!r}, not forward, reverse or bidirectional")
+    reverses = {"forward": [False], "reverse": [True]}.get(direction, [False, True])
+    x, w, r = (call.node(k) for k in range(3))
+    if w.ndim != 3 or r.ndim != 3 or w.shape[0] != len(reverses) or r.shape[0] != len(reverses):
+        call.fail(f"weights of shapes {w.shape} and {r.shape} for {len(reverses)} directions")
+    if x.ndim != 3:
+        call.fail(f"an input of shape {x.shape}, not [time, batch, inputs]")
+    x = permute(x, (1, 0, 2)) if call.attr("layout", 0) else x
+    width = r.shape[2]
+    if call.attr("hidden_size", width) != width:
+        call.fail(f"hidden_size is {call.attr('hidden_size')}, and the weights' is {width}")
+    lengths = cast(call.node(4), INT64) if call.has(4) else None
+    found = []
+    for index, (reverse, functions) in enumerate(
+        zip(reverses, _activations(call, defaults, len(reverses)), strict=True)
+    ):
+        both = _of_direction(call.optional(3), index)
+        biases: list[Node | None] = [None, None]
+        if both is not None:
+            n = n_gates * width
+            if both.shape != (2 * n,):
+                call.fail(f"a bias of shape {both.shape} in each direction, not {(2 * n,)}")
+            biases = [slice_axis(both, 0, 0, n), slice_axis(both, 0, n, 2 * n)]
+        found.append(
+            Direction(
+                x,
+                _one(w, index),
+                _one(r, index),
+                biases[0],
+                biases[1],
+                lengths,
+                _state(call, 5, index),
+                reverse,
+                functions,
+                call.attr("clip") or None,
+                index,
+            )
+        )
+    return found
+
+
+def _one(x: Node, index: int) -> Node:
+    return reshape(slice_axis(x, 0, index, index + 1), x.shape[1:])
+
+
+def _of_direction(x: Node | None, index: int) -> Node | None:
+    return None if x is None else _one(x, index)
+
+
+def _state(call: Call, number: int, index: int) -> Node | None:
+    state = call.optional(number)
+    if state is not None and call.attr("layout", 0):
+        state = permute(state, (1, 0, 2))
+    return _of_direction(state, index)
+
+
+def _stacked(call: Call, made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
+    """Outputs of both directions: all h as [time, direction, batch, hidden], then last states."""
+    outputs = concat([expand_dims(one[0], 1) for one in made], 1)
+    last = [concat([expand_dims(one[k], 0) for one in made], 0) for k in range(1, len(made[0]))]
+    if call.attr("layout", 0):
+        outputs = permute(outputs, (2, 0, 1, 3))
+        last = [permute(one, (1, 0, 2)) for one in last]
+    return outputs, *last
+
+
+def _sum(a: Node | None, b: Node | None) -> Node | None:
+    return None if a is None or b is None else add(a, b)
+
+
+@operator("LSTM", since=7)
+def lstm(call: Call) -> Result:
+    made = []
+    for one in _directions(call, 4, ["Sigmoid", "Tanh", "Tanh"]):
+        given = _of_direction(call.optional(7), one.index)
+        peepholes = None
+        if given is not None:
+            width = one.r.shape[1]
+            if given.shape != (3 * width,):
+                call.fail(f"peepholes of shape {given.shape} in each direction")
+            peepholes = Peepholes(
+                *(slice_axis(given, 0, k * width, (k + 1) * width) for k in range(3))
+            )
+        made.append(
+            recurrent.lstm(
+                one.x,
+                one.w,
+                one.r,
+                _sum(one.w_bias, one.r_bias),
+                one.hidden,
+                _state(call, 6, one.index),
+                reverse=one.reverse,
+                gates="iofg",
+                peepholes=peepholes,
+                coupled=bool(call.attr("input_forget", 0)),
+                functions=one.functions,
+                limit=one.limit,
+                lengths=one.lengths,
+            )
+        )
+    return _stacked(call, made)
+
+
+@operator("GRU", since=7)
+def gru(call: Call) -> Result:
+    made = []
+    for one in _directions(call, 3, ["Sigmoid", "Tanh"]):
+        bias, state_bias = one.w_bias, one.r_bias
+        if not call.attr("linear_before_reset", 0):
+            bias, state_bias = _sum(bias, state_bias), None
+        made.append(
+            recurrent.gru(
+                one.x,
+                one.w,
+                one.r,
+                bias,
+                state_bias,
+                one.hidden,
+                reset_first=not call.attr("linear_before_reset", 0),
+                reverse=one.reverse,
+                gates="zrn",
+                functions=one.functions,
+                limit=one.limit,
+                lengths=one.lengths,
+            )
+        )
+    return _stacked(call, made)
+
+
+@operator("RNN", since=7)
+def rnn(call: Call) -> Result:
+    made = [
+        recurrent.rnn(
+            one.x,
+            one.w,
+            one.r,
+            _sum(one.w_bias, one.r_bias),
+            one.hidden,
+            reverse=one.reverse,
+            function=one.functions[0],
+            limit=one.limit,
+            lengths=one.lengths,
+        )
+        for one in _directions(call, 1, ["Tanh"])
+    ]
+    return _stacked(call, made)

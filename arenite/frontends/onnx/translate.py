@@ -1,0 +1,356 @@
+"""A model's nodes become nodes of a Graph, one after the other.
+
+In: a model as protobuf, who finds its tensors, and what each input is: a type, numbers that decide
+structure, a sequence of these, or nothing. Out: a Graph, and what its outputs are in the model's
+terms. Names are looked up outwards from the graph that uses them. A function of the model, or one
+by which the standard defines an operator that has no handler, is translated where it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from arenite.dtype import DType
+from arenite.errors import AreniteError, InvalidFile, NotSupported
+from arenite.frontends.onnx import operators
+from arenite.frontends.onnx.attributes import attributes
+from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.checks import (
+    MAX_NODES,
+    check,
+    domain_of,
+    functions_of,
+    versions_of,
+)
+from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
+from arenite.frontends.onnx.shapes import folded_sizes
+from arenite.frontends.onnx.strings import Strings
+from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
+from arenite.frontends.stored import quoted
+from arenite.ir import Dim, Node, Origin, Origins, graph_input, topological
+from arenite.ir.graph import Graph, everything
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+#: Graphs in graphs, and functions in functions.
+MAX_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input that comes with each call."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+    is_string: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An optional input that is not given."""
+
+
+#: What an input is: numbers that are known decide structure, a tuple is a sequence.
+Given: TypeAlias = "Argument | Array | Absent | tuple[Given, ...]"
+
+
+class StructureNeeded(AreniteError):
+    """Inputs decide structure, so that their numbers are needed to make a graph."""
+
+    def __init__(self, names: Sequence[str], reason: str) -> None:
+        super().__init__(reason)
+        self.names = tuple(names)
+
+
+class Source(Protocol):
+    """A model's file."""
+
+    path: str
+    model: ModelProto
+    strings: Strings
+
+    def tensor(self, proto: TensorProto) -> Value:
+        """A tensor of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """`outputs` are the model's, by name; nodes in them are the graph's outputs, in order."""
+
+    graph: Graph
+    outputs: dict[str, AnyValue]
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names of one graph; `outer` has those it may use too."""
+
+    outer: Scope | None = None
+    values: dict[str, AnyValue | None] = field(default_factory=dict)
+    #: Of the operator sets that nodes here are of.
+    versions: Mapping[str, int] = field(default_factory=dict)
+    #: Attributes of the function that this is the body of.
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, name: str) -> AnyValue | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        raise KeyError(name)
+
+
+def translate(source: Source, given: Mapping[str, Given]) -> Translated:
+    """The graph of a model for inputs of these kinds."""
+    return Translator(source).translate(given)
+
+
+class Translator:
+    """One walk over a model."""
+
+    def __init__(self, source: Source) -> None:
+        operators.load()
+        self.source = source
+        self.origins = Origins()
+        self.functions = functions_of(source)
+        self._versions = versions_of(source.model.opset_import)
+        self._scopes: list[Scope] = []
+        self._n_nodes = 0
+        #: Random operators each have a number of their own.
+        self.n_random = 0
+
+    def translate(self, given: Mapping[str, Given]) -> Translated:
+        """The whole model."""
+        proto = self.source.model.graph
+        check(self.source, self.functions)
+        inputs: list[Node] = []
+        values: dict[str, AnyValue | None] = {}
+        for name, one in given.items():
+            values[name] = _argument(name, one, inputs)
+        results = self.graph(proto, values)
+        outputs = dict(zip([one.name for one in proto.output], results, strict=True))
+        nodes = [node for value in outputs.values() for node in nodes_of(value)]
+        names = [path for name, value in outputs.items() for path in _paths(name, value)]
+        origins = self.origins.subset(everything(nodes))
+        return Translated(Graph(tuple(inputs), tuple(nodes), tuple(names), origins), outputs)
+
+    # Graphs.
+
+    @property
+    def scope(self) -> Scope:
+        """Where names are looked up now."""
+        return self._scopes[-1]
+
+    def graph(self, proto: GraphProto, inputs: Mapping[str, AnyValue | None]) -> list[AnyValue]:
+        """The outputs of a graph, given its inputs; it sees the names around it."""
+        outer = self._scopes[-1] if self._scopes else None
+        versions = outer.versions if outer else self._versions
+        attrs = outer.attrs if outer else {}
+        scope = Scope(outer, dict(inputs), versions, attrs)
+        with self._inside(scope, "graphs"):
+            for tensor in proto.initializer:
+                scope.values.setdefault(tensor.name, self._stored(tensor))
+            for sparse in proto.sparse_initializer:
+                scope.values.setdefault(sparse.values.name, operators.sparse(self.source, sparse))
+            for one in proto.input:
+                if one.name not in scope.values:
+                    raise InvalidFile(
+                        f"{self.source.path}: input {quoted(one.name)} of graph "
+                        f"{quoted(proto.name)} is not given"
+                    )
+            self._nodes(proto.node)
+            return [self._output(one.name, "an output of the graph") for one in proto.output]
+
+    def _stored(self, tensor: TensorProto) -> Value:
+        value = self.source.tensor(tensor)
+        if value._node is not None:
+            self.origins.add(value.node, Origin(self.source.path, name=tensor.name))
+        return value
+
+    @contextmanager
+    def _inside(self, scope: Scope, what: str) -> Iterator[None]:
+        if len(self._scopes) >= MAX_DEPTH:
+            raise InvalidFile(f"{self.source.path}: {what} are nested more than {MAX_DEPTH} deep")
+        self._scopes.append(scope)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def _output(self, name: str, what: str) -> AnyValue:
+        try:
+            value = self.scope.find(name)
+        except KeyError:
+            value = None
+        if value is None:
+            raise InvalidFile(f"{self.source.path}: {what}, {quoted(name)}, is made by no node")
+        return value
+
+    def _nodes(self, protos: Sequence[NodeProto]) -> None:
+        for proto in protos:
+            self._n_nodes += 1
+            if self._n_nodes > MAX_NODES:
+                raise InvalidFile(
+                    f"{self.source.path} becomes more than {MAX_NODES} nodes, its functions and "
+                    "subgraphs counted each time they are used"
+                )
+            self._node(proto)
+
+    # Nodes.
+
+    def where(self, op: str, name: str) -> str:
+        """A node, for messages."""
+        return f"{self.source.path}, node {quoted(name)} ({op})"
+
+    def _node(self, proto: NodeProto) -> None:
+        scope = self.scope
+        domain = domain_of(proto.domain)
+        label = proto.name or next((name for name in proto.output if name), "")
+        inputs = [self._input(proto, label, name) for name in proto.input]
+        attrs = attributes(proto, scope.attrs, self.source)
+        version = scope.versions.get(domain, 1)
+        call = Call(self, proto.op_type, domain, version, label, attrs, inputs, proto.output)
+        outputs = self.call(call)
+        for name, output in zip(proto.output, outputs, strict=False):
+            if not name:
+                continue
+            if name in scope.values:
+                raise InvalidFile(
+                    f"{call.where}: its output {quoted(name)} is the name of something else too"
+                )
+            scope.values[name] = output
+            for node in nodes_of(output) if output is not None else ():
+                self.origins.add(node, Origin(self.source.path, name=label))
+
+    def _input(self, proto: NodeProto, label: str, name: str) -> AnyValue | None:
+        if not name:
+            return None
+        try:
+            return self.scope.find(name)
+        except KeyError:
+            raise InvalidFile(
+                f"{self.where(proto.op_type, label)}: its input {quoted(name)} is made by no node "
+                "before it"
+            ) from None
+
+    def call(self, call: Call) -> list[AnyValue | None]:
+        """The outputs of an operator or a function."""
+        function = self.functions.get((call.domain, call.op, call.attr("overload") or ""))
+        if function is not None:
+            return self._function(function, call)
+        sizes = folded_sizes(call)
+        if sizes is not None:
+            return [sizes]
+        handler = handler_of(call.domain, call.op, call.version)
+        if handler is None:
+            return self._function(operators.defining_function(call), call)
+        try:
+            return self._handled(handler, call)
+        except Unknown as unknown:
+            raise self._structure_needed(unknown) from None
+        except AreniteError as error:
+            if isinstance(error, StructureNeeded) or str(error).startswith(self.source.path):
+                raise
+            raise type_kept(error, f"{call.where}: {error}") from error
+
+    def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
+        made = handler(call)
+        outputs = [made] if isinstance(made, Node | Value | Items | Maybe | None) else list(made)
+        # What stands in a graph of the node may use any name around it.
+        is_pure = (call.domain, call.op) not in IMPURE and not call.has_graphs
+        is_constant = is_pure and all(_is_constant(one) for one in call.inputs if one is not None)
+        return [_value(one, is_constant) for one in outputs]
+
+    def _structure_needed(self, unknown: Unknown) -> AreniteError:
+        call, index = unknown.call, unknown.index
+        node = call.value(index).node
+        roots = [one for one in topological([node]) if one.op in ("input", "parameter", "state")]
+        names = [one.attr("name") for one in roots if one.op == "input"]
+        what = f"{call.where}: its input {index} decides structure"
+        if len(names) == len(roots) and names:
+            return StructureNeeded(names, f"{what}, and follows from {', '.join(names)}")
+        return NotSupported(f"{what} and is only found while running, which is not supported here")
+
+    def _function(self, function: FunctionProto, call: Call) -> list[AnyValue | None]:
+        names = list(function.input)
+        if len(call.inputs) > len(names):
+            call.fail(f"it has {len(call.inputs)} inputs, and the function takes {len(names)}")
+        given = dict.fromkeys(names) | dict(zip(names, call.inputs, strict=False))
+        versions = versions_of(function.opset_import) or self.scope.versions
+        defaults = {one.name: one for one in function.attribute_proto}
+        attrs = operators.default_attributes(defaults, self.source) | dict(call.attrs)
+        scope = Scope(None, given, versions, attrs)
+        with self._inside(scope, "functions"):
+            self._nodes(function.node)
+            wanted = function.output[: max(len(call.outputs), 1)]
+            return [self._output(name, f"an output of {call.op}") for name in wanted]
+
+
+def type_kept(error: AreniteError, message: str) -> AreniteError:
+    """An error of the same class that says more, or the nearest that can be made of a message."""
+    kind = type(error)
+    try:
+        return kind(message)
+    except TypeError:
+        return InvalidFile(message)
+
+
+def _argument(name: str, given: Given, inputs: list[Node]) -> AnyValue | None:
+    if isinstance(given, Argument):
+        node = graph_input(name, len(inputs), given.shape, given.dtype)
+        inputs.append(node)
+        return Value.of(node, is_string=given.is_string)
+    if isinstance(given, Absent):
+        return Maybe(None)
+    if isinstance(given, tuple):
+        items = [_argument(f"{name}.{k}", one, inputs) for k, one in enumerate(given)]
+        return Items(tuple(items))
+    return Value.of_known(np.asarray(given))
+
+
+def _value(output: Output, is_constant: bool) -> AnyValue | None:
+    if isinstance(output, Node):
+        return Value.of(output, is_constant=is_constant)
+    if isinstance(output, Value) and is_constant:
+        output.is_constant = True
+    return output
+
+
+def _is_constant(value: AnyValue) -> bool:
+    if isinstance(value, Items):
+        return all(map(_is_constant, value.values))
+    if isinstance(value, Maybe):
+        return value.value is None or _is_constant(value.value)
+    return value.is_constant
+
+
+def nodes_of(value: AnyValue) -> list[Node]:
+    """The nodes of a value, in order."""
+    return [one.node for one in leaves_of(value)]
+
+
+def leaves_of(value: AnyValue) -> list[Value]:
+    """The tensors of a value, in order."""
+    if isinstance(value, Items):
+        return [leaf for one in value.values for leaf in leaves_of(one)]
+    if isinstance(value, Maybe):
+        return [] if value.value is None else leaves_of(value.value)
+    return [value]
+
+
+def _paths(name: str, value: AnyValue) -> list[str]:
+    if isinstance(value, Items):
+        return [path for k, one in enumerate(value.values) for path in _paths(f"{name}.{k}", one)]
+    if isinstance(value, Maybe):
+        return [] if value.value is None else _paths(name, value.value)
+    return [name]
+
+
+Build: TypeAlias = Callable[[Sequence[Node]], Sequence[Node]]

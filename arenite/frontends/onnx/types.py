@@ -1,0 +1,127 @@
+"""Types of an ONNX file: elements, and what inputs and outputs are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from arenite.dtype import BY_NAME, DType
+from arenite.errors import InvalidFile, NotSupported
+
+if TYPE_CHECKING:
+    from onnx import TypeProto
+
+#: TensorProto.DataType to the names of dtypes; strings are places in a table.
+NAMES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
+}
+STRING = 8
+
+#: And back; int64 is itself.
+NUMBERS = {name: number for number, name in NAMES.items() if number != STRING}
+
+
+def dtype_of(number: int, where: str) -> DType:
+    """The dtype for a TensorProto.DataType."""
+    name = NAMES.get(number)
+    if name is None:
+        raise InvalidFile(f"{where}: there is no element type {number}")
+    return BY_NAME[name]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """`shape` has numbers, names of sizes, and None for sizes nobody named; None: any rank."""
+
+    dtype: DType
+    shape: tuple[int | str | None, ...] | None
+    is_string: bool = False
+
+    def __str__(self) -> str:
+        kind = "string" if self.is_string else self.dtype.name
+        if self.shape is None:
+            return f"{kind}[...]"
+        return f"{kind}[{', '.join('?' if one is None else str(one) for one in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """Any number of values of one type."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"sequence of {self.element}"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value, or none."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"optional {self.element}"
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType
+
+
+def type_of(proto: TypeProto, where: str, depth: int = 0) -> ValueType:
+    """What a TypeProto says."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        tensor = proto.tensor_type
+        shape: tuple[int | str | None, ...] | None = None
+        if tensor.HasField("shape"):
+            shape = tuple(_size(one, where) for one in tensor.shape.dim)
+        return TensorType(dtype_of(tensor.elem_type, where), shape, tensor.elem_type == STRING)
+    if depth > 8:
+        raise InvalidFile(f"{where}: its type is nested more than 8 deep")
+    if kind == "sequence_type":
+        return SequenceType(type_of(proto.sequence_type.elem_type, where, depth + 1))
+    if kind == "optional_type":
+        return OptionalType(type_of(proto.optional_type.elem_type, where, depth + 1))
+    if kind is None:
+        raise InvalidFile(f"{where} has no type")
+    raise NotSupported(f"{where} is of {kind.replace('_', ' ')}, which is not read")
+
+
+def _size(dim: object, where: str) -> int | str | None:
+    kind = dim.WhichOneof("value")  # type: ignore[attr-defined]
+    if kind == "dim_value":
+        value: int = dim.dim_value  # type: ignore[attr-defined]
+        if value < 0:
+            return None  # some exporters write -1 for "any"
+        return value
+    name: str | bytes = dim.dim_param if kind == "dim_param" else ""  # type: ignore[attr-defined]
+    if isinstance(name, bytes):
+        raise InvalidFile(f"{where}: the name of a size is no text")
+    return name or None

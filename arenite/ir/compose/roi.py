@@ -1,0 +1,161 @@
+"""Regions of images, pooled to one size: RoIAlign of Mask R-CNN.
+
+A bin of a region is the mean, or the largest, of places in it that are read between elements. One
+place of every bin is read in each iteration of a loop, so that regions of any size take no memory.
+"""
+
+from __future__ import annotations
+
+import math
+
+from arenite.ir.compose.basic import (
+    INT64,
+    add,
+    along,
+    binary,
+    broadcast_to,
+    cast,
+    computing,
+    div,
+    iota,
+    mul,
+    permute,
+    reshape,
+    size_like,
+    slice_axis,
+    sub,
+    unary,
+    where,
+)
+from arenite.ir.compose.neural import clip
+from arenite.ir.compose.reductions import reduce
+from arenite.ir.dim import Dim
+from arenite.ir.node import Node
+from arenite.ir.ops import full, make, parameter
+from arenite.ir.regions import loop
+
+#: Places along an axis of a bin; a bin of more elements than this is read with gaps.
+MAX_SAMPLES = 4096
+
+
+def align(
+    x: Node,
+    rois: Node,
+    images: Node,
+    bins: tuple[int, int],
+    *,
+    scale: float,
+    samples: int,
+    shifted: bool,
+    largest: bool,
+) -> Node:
+    """[region, channel, *bins] of x[N, C, H, W] and rois[region, (x1, y1, x2, y2)].
+
+    `samples` along each axis of a bin, or for 0 as many as it has elements. `shifted`: elements
+    have their centres at half numbers; else regions are at least one element large.
+    """
+    wide, regions = computing(x), computing(rois)
+    n, channels, height, width = x.shape
+    n_rois = rois.shape[0]
+    rank = 4  # region, channel, bin down, bin across
+
+    def edge(k: int) -> Node:
+        at = mul(reshape(slice_axis(regions, 1, k, k + 1), (n_rois, 1, 1, 1)), scale)
+        return sub(at, 0.5) if shifted else at
+
+    starts, sizes, counts = [], [], []
+    for first, last, n_bins in ((edge(1), edge(3), bins[0]), (edge(0), edge(2), bins[1])):
+        extent = sub(last, first)
+        if not shifted:
+            extent = binary("maximum", extent, 1.0)
+        size = div(extent, float(n_bins))
+        wanted = unary("ceil", where(unary("isnan", size), 0.0, size))
+        counts.append(full(size.shape, float(samples), size.dtype) if samples > 0 else
+                      clip(wanted, 0.0, float(MAX_SAMPLES)))  # fmt: skip
+        starts.append(first)
+        sizes.append(size)
+
+    def most(count: Node) -> Node:
+        if samples > 0:
+            return full((), samples, INT64)
+        return cast(reduce("max", count, range(rank)), INT64)
+
+    down, across = most(counts[0]), most(counts[1])
+    step = parameter((), INT64)
+    shape = (n_rois, channels, *bins)
+    held = parameter(shape, wide.dtype)
+    safe = binary("maximum", across, 1)
+    at = (binary("floordiv", step, safe), binary("mod", step, safe))
+    is_used: Node | None = None
+    positions = []
+    for k in range(2):
+        number = cast(at[k], sizes[k].dtype)
+        used = binary("lt", number, counts[k])
+        is_used = used if is_used is None else make("and", is_used, used)
+        bin_start = mul(along(iota(bins[k], sizes[k].dtype), 2 + k, rank), sizes[k])
+        within = div(mul(add(number, 0.5), sizes[k]), binary("maximum", counts[k], 1.0))
+        positions.append(add(add(starts[k], bin_start), within))
+    assert is_used is not None
+    terms = _corners(wide, images, positions, (height, width), n)
+    if largest:
+        value = terms[0]
+        for term in terms[1:]:
+            value = binary("maximum", value, term)
+        following = where(is_used, binary("maximum", held, value), held)
+        initial = full(shape, -math.inf, wide.dtype)
+    else:
+        value = terms[0]
+        for term in terms[1:]:
+            value = add(value, term)
+        following = where(is_used, add(held, value), held)
+        initial = full(shape, 0.0, wide.dtype)
+    trips = binary("mul", down, across)
+    [total] = loop(trips, [initial], ((step, held), (following,)))
+    places = mul(*counts)
+    if largest:
+        result = where(binary("eq", places, 0.0), 0.0, total)
+    else:
+        result = div(total, binary("maximum", places, 1.0))
+    return cast(result, x.dtype)
+
+
+def _corners(
+    x: Node, images: Node, positions: list[Node], sizes: tuple[Dim, Dim], n: Dim
+) -> list[Node]:
+    """The four elements around places [region, 1, down, across], each times its weight."""
+    outside: Node | None = None
+    lows, highs, rests = [], [], []
+    shape = (positions[0].shape[0], 1, positions[0].shape[2], positions[1].shape[3])
+    for at, size in zip(positions, sizes, strict=True):
+        count = size_like(size, at)
+        beyond = make("or", *(broadcast_to(b, at.shape) for b in (
+            binary("lt", at, -1.0), binary("gt", at, count))))  # fmt: skip
+        beyond = make("or", beyond, unary("isnan", at))
+        beyond = broadcast_to(beyond, shape)
+        outside = beyond if outside is None else make("or", outside, beyond)
+        last = sub(count, 1.0)
+        held = clip(where(unary("isnan", at), 0.0, at), 0.0, last)
+        low = unary("floor", held)
+        lows.append(low)
+        highs.append(binary("minimum", add(low, 1.0), last))
+        rests.append(sub(held, low))
+    assert outside is not None
+    channels, plane = x.shape[1], sizes[0] * sizes[1]
+    rows = reshape(permute(reshape(x, (n, channels, plane)), (1, 0, 2)), (channels, n * plane))
+    image = cast(images, INT64)
+    known = make("and", *(broadcast_to(b, image.shape) for b in (
+        binary("ge", image, 0), binary("lt", image, size_like(n, image)))))  # fmt: skip
+    terms = []
+    for is_high in ((False, False), (False, True), (True, False), (True, True)):
+        y, across = (cast((highs if up else lows)[k], INT64) for k, up in enumerate(is_high))
+        place = add(mul(y, size_like(sizes[1], y)), across)
+        first = mul(image, size_like(plane, image))
+        first = where(known, first, -1)
+        first = reshape(first, (image.shape[0], 1, 1, 1))
+        # An image that there is not must not become a place in another one.
+        place = where(binary("lt", first, 0), -1, add(place, first))
+        taken = make("gather", rows, reshape(place, (place.shape[0], *shape[2:])), axis=1)
+        value = permute(taken, (1, 0, 2, 3))
+        weight = mul(*(rests[k] if up else sub(1.0, rests[k]) for k, up in enumerate(is_high)))
+        terms.append(mul(value, where(outside, 0.0, cast(weight, x.dtype))))
+    return terms

@@ -1,0 +1,151 @@
+"""Images read between their elements, at places that data gives.
+
+An image is x[batch, channel, ...]; positions are floats [batch, place], one node for each spatial
+axis, in elements. What lies outside is 0 ("zeros"), the nearest element ("border"), or an element
+found by reflection at both ends ("reflection"): at the centres of the outermost elements with
+`align_corners`, else at their outer sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product as combinations
+
+from arenite.ir.compose.basic import (
+    INT64,
+    add,
+    binary,
+    broadcast_to,
+    cast,
+    computing,
+    mul,
+    reshape,
+    size_like,
+    sub,
+    unary,
+    where,
+)
+from arenite.ir.compose.neural import clip
+from arenite.ir.dim import Dim, product
+from arenite.ir.node import Node
+from arenite.ir.ops import full, make
+from arenite.ir.ops.movement import strides_of
+
+#: Keys' parameter, as PyTorch has it.
+CUBIC = -0.75
+
+
+def cubic_weights(t: Node, a: float = CUBIC) -> list[Node]:
+    """Of the elements at -1, 0, 1 and 2 for a place at t in 0..1."""
+
+    def near(x: Node) -> Node:  # |x| <= 1
+        return add(mul(mul(sub(mul(x, a + 2), a + 3), x), x), 1.0)
+
+    def far(x: Node) -> Node:  # 1 < |x| < 2
+        return sub(mul(add(mul(sub(mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+
+    rest = sub(1.0, t)
+    return [far(add(t, 1.0)), near(t), near(rest), far(add(rest, 1.0))]
+
+
+def reflected(x: Node, low: Node | float, high: Node) -> Node:
+    """x brought within low..high by reflection at these; x itself where it is within."""
+    span = sub(high, low)
+    is_flat = binary("eq", span, 0.0)
+    twice = where(is_flat, 1.0, mul(span, 2.0))
+    turned = binary("mod", sub(x, low), broadcast_to(twice, x.shape))
+    folded = where(binary("gt", turned, span), sub(twice, turned), turned)
+    inside = make("and", *(broadcast_to(one, x.shape) for one in (
+        binary("ge", x, low), binary("le", x, high))))  # fmt: skip
+    return where(inside, x, where(is_flat, low, add(folded, low)))
+
+
+def sample(
+    x: Node, positions: Sequence[Node], mode: str, padding: str, align_corners: bool = False
+) -> Node:
+    """x[batch, channel, place]: the nearest element ("nearest"), or a mean of 2 ("linear") or 4
+    ("cubic") along each axis."""
+    wide = computing(x)
+    sizes = x.shape[2:]
+    taps = []
+    for position, size in zip(positions, sizes, strict=True):
+        at = computing(position)
+        count = size_like(size, at)
+        low = 0.0 if align_corners else -0.5
+        high = sub(count, 1.0 if align_corners else 0.5)
+        if mode == "nearest":
+            at = unary("round", at)
+        if padding == "border" and mode != "cubic":  # whose weights go on behind the border
+            at = clip(at, 0.0, sub(count, 1.0))
+        elif padding == "reflection":
+            at = reflected(at, low, high)
+        # Far outside all is alike, and no number is outside.
+        at = clip(where(unary("isnan", at), -3.0, at), -3.0, add(count, 2.0))
+        first = unary("floor", at)
+        along = [(offset, weight) for offset, weight in _taps(sub(at, first), mode)]
+        taps.append([(_element(add(first, float(offset)), size, padding, low, high), weight)
+                     for offset, weight in along])  # fmt: skip
+    total: Node | None = None
+    for chosen in combinations(*taps):
+        value = _read(wide, [place for (place, _), _ in chosen])
+        inside = _all([seen for (_, seen), _ in chosen])
+        if inside is not None:
+            value = where(_for_channels(inside), value, 0.0)
+        for _, weight in chosen:
+            if weight is not None:
+                value = mul(value, _for_channels(cast(weight, wide.dtype)))
+        total = value if total is None else add(total, value)
+    assert total is not None
+    return cast(total, x.dtype)
+
+
+def linear_sample(x: Node, positions: Sequence[Node], padding: str) -> Node:
+    return sample(x, positions, "linear", padding)
+
+
+def _taps(t: Node, mode: str) -> list[tuple[int, Node | None]]:
+    if mode == "nearest":
+        return [(0, None)]
+    if mode == "linear":
+        return [(0, sub(1.0, t)), (1, t)]
+    return list(zip((-1, 0, 1, 2), cubic_weights(t), strict=True))
+
+
+def _element(at: Node, size: Dim, padding: str, low: float, high: Node) -> tuple[Node, Node | None]:
+    """The place of an element, and whether it is one."""
+    last = sub(size_like(size, at), 1.0)
+    inside = None
+    if padding == "zeros":
+        inside = make("and", *(broadcast_to(one, at.shape) for one in (
+            binary("ge", at, 0.0), binary("le", at, last))))  # fmt: skip
+    elif padding == "reflection":
+        at = unary("trunc", reflected(at, low, high))
+    return cast(clip(at, 0.0, last), INT64), inside
+
+
+def _all(conditions: Sequence[Node | None]) -> Node | None:
+    made: Node | None = None
+    for one in conditions:
+        if one is not None:
+            made = one if made is None else make("and", made, one)
+    return made
+
+
+def _for_channels(x: Node) -> Node:
+    return reshape(x, (x.shape[0], 1, *x.shape[1:]))
+
+
+def _read(x: Node, places: Sequence[Node]) -> Node:
+    """Elements of each channel at places[batch, place]."""
+    batch, channels, *sizes = x.shape
+    linear: Node | None = None
+    for place, stride in zip(places, strides_of(tuple(sizes)), strict=True):
+        term = mul(place, size_like(stride, place))
+        linear = term if linear is None else add(linear, term)
+    assert linear is not None
+    if math.prod(one for one in sizes if isinstance(one, int)) == 0:
+        return full((batch, channels, linear.shape[1]), 0.0, x.dtype)
+    flat = reshape(x, (batch, channels, product(sizes)))
+    wanted = broadcast_to(_for_channels(linear), (batch, channels, linear.shape[1]))
+    return make("gather_elements", flat, wanted, axis=2)
