@@ -78,7 +78,7 @@ def _layer(case: str) -> tuple[Array, bytes]:
 
 
 def _model(
-    case: str, node: object, x: Array, shape: tuple[int, ...], made: int, held: dict[str, Any]
+    case: str, node: Any, x: Array, shape: tuple[int, ...], made: int, held: dict[str, Any]
 ) -> bytes:
     graph = helper.make_graph(
         [node],

@@ -7,6 +7,7 @@ activations keep their size from layer to layer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,7 +22,7 @@ class Writer:
         self.weights: list[TensorProto] = []
         self.rng = np.random.default_rng(0)
 
-    def node(self, op: str, inputs: Sequence[str], **attrs: object) -> str:
+    def node(self, op: str, inputs: Sequence[str], **attrs: Any) -> str:
         name = f"{op}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attrs))
         return name
@@ -34,7 +35,7 @@ class Writer:
 
     def number(self, value: float) -> str:
         name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.float32(value), name))
+        self.weights.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
     def conv(

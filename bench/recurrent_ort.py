@@ -34,7 +34,7 @@ def made(case: Case, threads: int) -> tuple[onnxruntime.InferenceSession, dict[s
     x, *state = inputs(case)
     given = {"x": x} | {name: one[None] for name, one in zip("hc", state, strict=False)}
     results = ["y", *(f"y{name}" for name in given if name != "x")]
-    options_of = {} if case.kind == "LSTM" else {"linear_before_reset": 1}
+    options_of: dict[str, Any] = {} if case.kind == "LSTM" else {"linear_before_reset": 1}
     taken = ["x", "W", "R", "B", "", *(name for name in given if name != "x")]
     node = helper.make_node(case.kind, taken, results, hidden_size=HIDDEN, **options_of)
     graph = helper.make_graph(
