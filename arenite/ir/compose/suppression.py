@@ -24,7 +24,7 @@ from arenite.ir.compose.basic import (
     sub,
     where,
 )
-from arenite.ir.compose.found import nonzero, positions_on_axes
+from arenite.ir.compose.counted_sizes import nonzero, positions_on_axes
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.node import Node

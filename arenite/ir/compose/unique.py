@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from arenite.dtype import Kind
 from arenite.ir.compose.basic import INT64, binary, cast, iota, where
-from arenite.ir.compose.found import nonzero
+from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.control import cut

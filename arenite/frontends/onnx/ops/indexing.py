@@ -24,7 +24,7 @@ from arenite.ir.compose.basic import (
     slice_axis,
     where,
 )
-from arenite.ir.compose.found import nonzero, positions_on_axes
+from arenite.ir.compose.counted_sizes import nonzero, positions_on_axes
 from arenite.ir.compose.indexing import counted_from_front, linear_places, resolved
 from arenite.ir.compose.unique import groups
 from arenite.ir.ops.define import BOOL, INT64, INTEGER
