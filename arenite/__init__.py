@@ -118,7 +118,8 @@ _NAMES = {
     for name in names.split()
 }
 
-def __array_namespace_info__() -> "NamespaceInfo":
+
+def __array_namespace_info__() -> "NamespaceInfo":  # noqa: N807
     """What the namespace can do, for libraries that ask."""
     from arenite.tensor.inspection import NamespaceInfo
 

@@ -73,9 +73,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return wrap(node_of_array(array_of(array), share=True))
 
 
-def from_dlpack(
-    producer: Any, device: str | None = None, copy: bool | None = None
-) -> Tensor:
+def from_dlpack(producer: Any, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of any array on the CPU that speaks DLPack, without a copy unless
     `copy` is true."""
     need_cpu(device)
@@ -104,9 +102,7 @@ def full(
     return wrap(full_node(sizes_of(shape), fill_value, wanted))
 
 
-def zeros(
-    shape: Shape, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros of a shape; float64 unless `dtype` says else.
 
     zeros((2, 3), "float32")
@@ -114,9 +110,7 @@ def zeros(
     return full(shape, 0, "float64" if dtype is None else dtype, device)
 
 
-def ones(
-    shape: Shape, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones of a shape; float64 unless `dtype` says else."""
     return full(shape, 1, "float64" if dtype is None else dtype, device)
 
@@ -132,30 +126,22 @@ def full_like(
     return full(like.shape, fill_value, like.dtype if dtype is None else dtype, device)
 
 
-def zeros_like(
-    tensor: Any, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def zeros_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros in the shape and dtype of another tensor."""
     return full_like(tensor, 0, dtype, device)
 
 
-def ones_like(
-    tensor: Any, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def ones_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones in the shape and dtype of another tensor."""
     return full_like(tensor, 1, dtype, device)
 
 
-def empty(
-    shape: Shape, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def empty(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """A tensor whose elements do not matter: zeros, which take no memory until they are needed."""
     return zeros(shape, dtype, device)
 
 
-def empty_like(
-    tensor: Any, dtype: DTypeLike | None = None, device: str | None = None
-) -> Tensor:
+def empty_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """A tensor like another one, whose elements do not matter: zeros."""
     return zeros_like(tensor, dtype, device)
 

@@ -73,9 +73,15 @@ def finfo(type: DTypeLike | Tensor, /) -> FloatLimits:  # noqa: A002
     else:
         import ml_dtypes
 
-        found = ml_dtypes.finfo(held)
-    numbers = (float(n) for n in (found.eps, found.max, found.min, found.smallest_normal))
-    return FloatLimits(dtype.bits, *numbers, dtype)
+        found = ml_dtypes.finfo(held)  # type: ignore[no-untyped-call]
+    return FloatLimits(
+        bits=dtype.bits,
+        eps=float(found.eps),
+        max=float(found.max),
+        min=float(found.min),
+        smallest_normal=float(found.smallest_normal),
+        dtype=dtype,
+    )
 
 
 def iinfo(type: DTypeLike | Tensor, /) -> IntegerLimits:  # noqa: A002
@@ -112,8 +118,8 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | Sequence[DTypeLike]) -> Truth:
 
 def kinds_of(kind: str | Sequence[str] | None) -> dict[str, DType]:
     """The array API's dtypes of a kind, of several, or all, by name."""
-    standard = (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
-    standard = (*standard, float32, float64, complex64, complex128)
+    integers = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+    standard = (bool, *integers, float32, float64, complex64, complex128)
     wanted = tuple(_KINDS) if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
     unknown = [one for one in wanted if one not in _KINDS]
     if unknown:
@@ -157,9 +163,7 @@ def can_cast(from_: DTypeLike | Tensor, to: DTypeLike, /) -> Truth:
         return False
 
 
-def astype(
-    x: Any, dtype: DTypeLike, /, *, copy: Truth = True, device: str | None = None
-) -> Tensor:
+def astype(x: Any, dtype: DTypeLike, /, *, copy: Truth = True, device: str | None = None) -> Tensor:
     """Cast; see arenite.ir.element for how each pair of types rounds. Tensors never change, so
     `copy` makes no difference."""
     return Tensor(x).astype(dtype, copy=copy).to_device(device or "cpu")

@@ -232,7 +232,9 @@ def next_after(a: object, b: object) -> Node:
     grows = binary("eq", binary("lt", x, y), binary("gt", x, 0.0))
     moved = where(grows, binary("add", bits, 1), binary("sub", bits, 1))
     sign = make("bitcast", full(x.shape, -0.0, dtype), dtype=as_integer)
-    least = where(binary("gt", y, 0.0), binary("add", binary("mul", sign, 0), 1), binary("add", sign, 1))
+    least = where(
+        binary("gt", y, 0.0), binary("add", binary("mul", sign, 0), 1), binary("add", sign, 1)
+    )
     found = where(binary("eq", x, 0.0), least, moved)
     result = where(binary("eq", x, y), y, make("bitcast", found, dtype=dtype))
     return where(unary("isnan", x), x, where(unary("isnan", y), y, result))
@@ -333,7 +335,12 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(mul(node, node))
 
     def sign(self) -> Self:
-        """-1, 0 or 1; NaN stays NaN."""
+        """-1, 0 or 1; NaN stays NaN. Of complex numbers x over its magnitude."""
+        if is_complex(self._node):
+            size = complex_numbers.magnitude(self._node)
+            safe = where(binary("eq", size, 0.0), 1.0, size)
+            parts = (make("div", part, safe) for part in complex_numbers.parts(self._node))
+            return self._new(complex_numbers.joined(*parts))
         return self._new(unary("sign", self._node))
 
     def floor(self) -> Self:

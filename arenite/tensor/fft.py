@@ -150,7 +150,8 @@ def ifftshift(x: Any, /, *, axes: Axis = None) -> Tensor:
 
 def _shifted(x: Tensor, axes: Axis, forward: bool) -> Tensor:
     wanted = axes_of(axes, x.ndim)
-    halves = [x.shape[axis] // 2 if forward else -(x.shape[axis] // 2) for axis in wanted]
+    sizes = [_length(x.node, None, axis) if x.shape[axis] else 0 for axis in wanted]
+    halves = [size // 2 if forward else -(size // 2) for size in sizes]
     return x.roll(halves, wanted) if wanted else x
 
 

@@ -54,7 +54,9 @@ def abs(x: Any) -> Tensor:  # noqa: A001
     return creation.asarray(x).abs()
 
 
-def _named(name: str, method: Callable[[Tensor], Tensor], about: str = "") -> Callable[[Any], Tensor]:
+def _named(
+    name: str, method: Callable[[Tensor], Tensor], about: str = ""
+) -> Callable[[Any], Tensor]:
     """A method of no arguments as a function of another name."""
 
     def function(x: Any) -> Tensor:
@@ -145,7 +147,9 @@ bitwise_left_shift = _binary("bitwise_left_shift", "shift_left", "`a << b`, of i
 bitwise_right_shift = _binary("bitwise_right_shift", "shift_right", "`a >> b`, of integers.")
 
 
-def _of_nodes(name: str, made: Callable[[Any, Any], Any], about: str) -> Callable[[Any, Any], Tensor]:
+def _of_nodes(
+    name: str, made: Callable[[Any, Any], Any], about: str
+) -> Callable[[Any, Any], Tensor]:
     def function(a: Any, b: Any) -> Tensor:
         return creation.wrap(made(a, b))
 
@@ -156,7 +160,9 @@ def _of_nodes(name: str, made: Callable[[Any, Any], Any], about: str) -> Callabl
 
 copysign = _of_nodes("copysign", elementwise.copy_sign, "The size of a with the sign of b.")
 hypot = _of_nodes("hypot", elementwise.hypot, "sqrt(a*a + b*b), without overflow on the way.")
-logaddexp = _of_nodes("logaddexp", elementwise.log_add_exp, "log(exp(a) + exp(b)), without overflow.")
+logaddexp = _of_nodes(
+    "logaddexp", elementwise.log_add_exp, "log(exp(a) + exp(b)), without overflow."
+)
 nextafter = _of_nodes("nextafter", elementwise.next_after, "The next number from a towards b.")
 logical_and = _of_nodes(
     "logical_and", lambda a, b: elementwise.logical("and", a, b), "Whether both are true, or not 0."
@@ -165,7 +171,9 @@ logical_or = _of_nodes(
     "logical_or", lambda a, b: elementwise.logical("or", a, b), "Whether one is true, or not 0."
 )
 logical_xor = _of_nodes(
-    "logical_xor", lambda a, b: elementwise.logical("xor", a, b), "Whether just one is true, or not 0."
+    "logical_xor",
+    lambda a, b: elementwise.logical("xor", a, b),
+    "Whether just one is true, or not 0.",
 )
 maximum = _binary("maximum", "maximum", "The larger of two, element by element; NaN where one is.")
 minimum = _binary("minimum", "minimum", "The smaller of two, element by element; NaN where one is.")

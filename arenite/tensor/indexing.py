@@ -143,6 +143,10 @@ class IndexingMethods(MovementMethods):
     def __getitem__(self, key: Any) -> Self:
         """NumPy's indexing. With a mask that is not known yet the result has a size that is found
         while running."""
+        if isinstance(key, Base) and _is_mask(key) and not key.shape:
+            # A mask of no axes makes an axis of one element, or of none.
+            wide, mask = self.expand_dims(0), basic.reshape(key.node, (1,))
+            return wide[self._new(mask) if _mask_array(key) is None else _mask_array(key)[None]]
         return self._new(places.index(self._node, items_of(key, self._node)))
 
     def nonzero(self) -> tuple[Self, ...]:

@@ -89,7 +89,9 @@ def _sizes(node: Node, what: str) -> tuple[int, int]:
     return m, n
 
 
-def _by_numpy(function: Callable[..., Any], shape: Sequence[Any], dtype: DType, *of: Node) -> Tensor:
+def _by_numpy(
+    function: Callable[..., Any], shape: Sequence[Any], dtype: DType, *of: Node
+) -> Tensor:
     spec = TensorSpec(tuple(shape), dtype)
     result: Tensor = host_call(function, spec, *(Tensor.of_node(node) for node in of))
     return result
@@ -171,7 +173,7 @@ def inv(x: Any, /) -> Tensor:
     node = _matrices(x, "inv", square=True)
     if is_complex(node):
         return _by_numpy(np.linalg.inv, node.shape, node.dtype, node)
-    n = node.shape[-1]
+    _, n = _sizes(node, "inv")
     if n == 0:
         return wrap(node)
     identity = basic.broadcast_to(eye(n, dtype=node.dtype).node, node.shape)
@@ -288,8 +290,8 @@ def _singular_values(a: NDArray[Any]) -> NDArray[Any]:
 def _tolerance(node: Node, largest: Tensor, rtol: Any) -> Tensor:
     """What counts as 0 among singular values."""
     if rtol is None:
-        rtol = max(_sizes(node, "singular values")) * float(np.finfo(numpy_dtype(largest.dtype)).eps)
-        return largest * rtol
+        eps = float(np.finfo(numpy_dtype(largest.dtype)).eps)
+        return largest * (max(_sizes(node, "singular values")) * eps)
     given = asarray(rtol).astype(largest.dtype)
     return largest * (given.expand_dims(-1) if given.ndim else given)
 
@@ -330,14 +332,16 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
         base = base @ base if left else base
     if result is not None:
         return result
-    return eye(node.shape[-1], dtype=node.dtype).broadcast_to(node.shape)
+    return eye(_sizes(node, "matrix_power")[0], dtype=node.dtype).broadcast_to(node.shape)
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """Each element of one vector with each of the other."""
     a, b = asarray(x1), asarray(x2)
     if a.ndim != 1 or b.ndim != 1:
-        raise ShapeMismatch(f"outer is of vectors, not of {described(a.node)} and {described(b.node)}")
+        raise ShapeMismatch(
+            f"outer is of vectors, not of {described(a.node)} and {described(b.node)}"
+        )
     return a.outer(b)
 
 

@@ -15,9 +15,7 @@ from arenite.tensor.base import DTypeLike, axis_of
 from arenite.tensor.tensor import Tensor
 
 
-def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
-) -> Tensor:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The n-th differences of neighbours along an axis; of bools, whether they differ. What is
     given to go before and behind is joined first; one number goes for all."""
     x = creation.asarray(a)
@@ -70,7 +68,9 @@ def _cumulative(
     running = t.cumsum(at, dtype) if name == "cumsum" else t.cumprod(at, dtype)
     if initial is None:
         return running
-    first = creation.full([1 if k == at else n for k, n in enumerate(t.shape)], initial, running.dtype)
+    first = creation.full(
+        [1 if k == at else n for k, n in enumerate(t.shape)], initial, running.dtype
+    )
     return creation.concatenate([first, running], at)
 
 

@@ -22,14 +22,11 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     from arenite import pipeline
 
     graph = Graph.of(nodes)
-    # Small arrays of the user's are given to the program rather than built into it, so that one
-    # program does for all of their contents.
-    given = {node: buffer(node.attr("data").array) for node in graph.nodes if _is_held(node)}
+    # Small arrays of the user's and parts of arrays are given to the program rather than built into
+    # it, so that one program does for all of their contents and places.
+    parts = {node: part_of_array(node) for node in graph.nodes if node.op != "buffer"}
+    given = {node: buffer(part) for node, part in parts.items() if part is not None}
     return pipeline.realize(graph.replace(given).outputs)
-
-
-def _is_held(node: Node) -> bool:
-    return node.op == "constant" and node.dtype.has_numpy
 
 
 def part_of_array(node: Node) -> NDArray[Any] | None:
@@ -43,10 +40,11 @@ def part_of_array(node: Node) -> NDArray[Any] | None:
     array: NDArray[Any]
     array = node.attr("data").array if node.op == "constant" else node.attr("source").array()
     for step in reversed(steps):
-        if not all(isinstance(size, int) for size in step.shape):
+        sizes = [size for size in step.shape if isinstance(size, int)]
+        if len(sizes) < step.ndim:
             return None
         if step.op == "reshape":
-            array = array.reshape(step.shape)
+            array = array.reshape(sizes)
             continue
         bounds = zip(step.attr("start"), step.attr("stop"), step.attr("step"), strict=True)
         array = array[tuple(slice(a, None if b < 0 else b, c) for a, b, c in bounds)]

@@ -198,15 +198,11 @@ class ReductionMethods(ElementwiseMethods):
             node, axis = basic.reshape(node, (self.size,)), 0
         return self._new(make(op, node, axis=axis_of(axis, node.ndim), descending=descending))
 
-    def sort(
-        self, axis: int | None = -1, descending: bool = False, stable: bool = True
-    ) -> Self:
+    def sort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Self:
         """Sorted along an axis; always stable, and NaN is greater than every number."""
         return self._sorted("sort", axis, descending)
 
-    def argsort(
-        self, axis: int | None = -1, descending: bool = False, stable: bool = True
-    ) -> Self:
+    def argsort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Self:
         """The indices that sort along an axis; equal elements always stay in order."""
         return self._sorted("argsort", axis, descending)
 

@@ -125,7 +125,11 @@ def _is_before(a: Node, b: Node, or_equal: bool) -> Node:
     if a.dtype.kind is not Kind.FLOAT:
         return found
     no_number = unary("isnan", b)
-    return make("or", found, no_number if or_equal else make("and", no_number, make("not", unary("isnan", a))))
+    return make(
+        "or",
+        found,
+        no_number if or_equal else make("and", no_number, make("not", unary("isnan", a))),
+    )
 
 
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:

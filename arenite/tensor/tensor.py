@@ -33,20 +33,17 @@ from arenite.tensor.base import (
     node_of_array,
     record_origin,
 )
-from arenite.tensor.elementwise import Operators
-from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.linear import LinearMethods
-from arenite.tensor.neural import NeuralMethods
+from arenite.tensor.losses import LossMethods
 from arenite.tensor.promote import INT64, INTEGERS
-from arenite.tensor.reductions import ReductionMethods
+from arenite.tensor.resampling import ResamplingMethods
 from arenite.tensor.shown import html_of, text_of
-
 
 #: Those that differ from the newest in names that it has besides.
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
-class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
+class Tensor(ResamplingMethods, LossMethods, LinearMethods):
     """A lazy array with NumPy's methods: operations build a graph, and numbers are computed when
     they are asked for. `Tensor(data)` copies anything NumPy takes; a Tensor or a number among it.
     """

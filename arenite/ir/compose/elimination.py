@@ -106,9 +106,7 @@ def cholesky(x: Node) -> Node:
     square = reduce("sum", where(binary("eq", rows, step), column, 0.0), [last - 1], keep=True)
     found = where(binary("ge", rows, step), div(column, unary("sqrt", square)), 0.0)
     following = where(binary("eq", columns, step), found, lower)
-    [result] = loop(
-        size(n, INT64), [full(x.shape, 0.0, x.dtype)], ((step, lower), (following,))
-    )
+    [result] = loop(size(n, INT64), [full(x.shape, 0.0, x.dtype)], ((step, lower), (following,)))
     return result
 
 
@@ -116,7 +114,8 @@ def orthogonal_and_triangle(x: Node, complete: bool) -> tuple[Node, Node]:
     """q and r with q @ r = x, by reflections of Householder's: q [..., m, k] and r [..., k, n],
     where k is the smaller of m and n, or m when `complete`."""
     batch, (m, n), last = x.shape[:-2], x.shape[-2:], x.ndim - 1
-    assert isinstance(m, int) and isinstance(n, int)
+    assert isinstance(m, int)
+    assert isinstance(n, int)
     steps = min(m, n)
     rows, columns = along(iota(m), last - 1, x.ndim), along(iota(m), last, x.ndim)
     eye = where(binary("eq", rows, columns), full((m, m), 1.0, x.dtype), 0.0)

@@ -66,7 +66,7 @@ def translated(
         array = arrays[k]
         shape = (shapes or {}).get(k, array.shape)
         given[name] = array if k in known else Argument(shape, held_dtype(array.dtype))
-    made = translate(OnnxFile("one node", model), given)
+    made = translate(OnnxFile("one node", model, None), given)
     return made, [arrays[k] for k in places if k not in known]
 
 
