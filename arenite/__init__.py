@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         uint64 as uint64,
         uint8 as uint8,
     )
-    from arenite.tensor.inspection import NamespaceInfo
+    import arenite.tensor.inspection
     from arenite.tensor.tune import tune as tune
 
 __version__ = "0.1.0"
@@ -119,7 +119,7 @@ _NAMES = {
 }
 
 
-def __array_namespace_info__() -> "NamespaceInfo":  # noqa: N807
+def __array_namespace_info__() -> "arenite.tensor.inspection.NamespaceInfo":  # noqa: N807
     """What the namespace can do, for libraries that ask."""
     from arenite.tensor.inspection import NamespaceInfo
 

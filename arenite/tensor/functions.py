@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from arenite.tensor import creation, elementwise, linear
-from arenite.tensor.tensor import Tensor, settle
+from arenite.tensor.tensor import Tensor
+from arenite.tensor.tensor import settle as _settle
 
 _Truth: TypeAlias = bool
 _P = ParamSpec("_P")
@@ -201,7 +202,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     """For each axis where along it the elements are that are not zero. How many there are is found
     while running: at once, but in a function that is being compiled when it runs."""
     places = creation.asarray(x).nonzero()
-    settle(*places)
+    _settle(*places)
     return places
 
 

@@ -49,6 +49,8 @@ def _mask_array(item: object) -> Any:
     """A mask as an array, where it is known; else None."""
     if not isinstance(item, Base):
         return np.asarray(item)
+    if 0 in item.shape and all(isinstance(size, int) for size in item.shape):
+        return np.zeros([size for size in item.shape if isinstance(size, int)], bool)
     if item.node.op == "buffer":
         return item.node.attr("source").array()
     return item.node.attr("data").array if item.node.op == "constant" else None
