@@ -18,6 +18,7 @@ from arenite.ir.ops import full, make
 from arenite.tensor.base import Base, axis_of, described, node_of, operand_of
 from arenite.tensor.movement import MovementMethods
 from arenite.tensor.promote import BOOL, INT64, INTEGERS, cast_all, common_dtype
+from arenite.tensor.realize import part_of_array
 
 
 def items_of(key: object, x: Node) -> list[places.Item]:
@@ -51,9 +52,7 @@ def _mask_array(item: object) -> Any:
         return np.asarray(item)
     if 0 in item.shape and all(isinstance(size, int) for size in item.shape):
         return np.zeros([size for size in item.shape if isinstance(size, int)], bool)
-    if item.node.op == "buffer":
-        return item.node.attr("source").array()
-    return item.node.attr("data").array if item.node.op == "constant" else None
+    return part_of_array(item.node)
 
 
 def _mask_shape(item: object) -> Shape:
