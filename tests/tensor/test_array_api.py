@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE_SCRIPT = ROOT / "docs" / "make_array_api.py"
 LIST = Path(__file__).parent / "array_api_xfails.txt"
 #: How many cases of the suite the sample has, and the seed that chooses them.
-N_CASES, SEED = 24, 16
+N_CASES, SEED = 12, 16
 
 
 def suite() -> Path:
@@ -50,7 +50,7 @@ def test_a_sample_of_the_suite_passes(tmp_path: Path) -> None:
     folder = suite() / "array_api_tests"
     listed = run_suite(tmp_path, "--collect-only", str(folder)).stdout.splitlines()
     cases = sorted(line for line in listed if "::" in line and "[" not in line)
-    assert len(cases) > 200
+    assert len(cases) > 150
     chosen = random.Random(SEED).sample(cases, N_CASES)
     names = [str(folder / case.rpartition("array_api_tests/")[2]) for case in chosen]
     done = run_suite(tmp_path, *names, str(folder / "test_has_names.py"))
