@@ -304,8 +304,15 @@ def test_pooling_of_any_window(
     same(Tensor(x).avg_pool(*shape, count_include_pad=False), mean.astype(F32), 1e-6)
 
 
-@pytest.mark.parametrize("mode", ["max_pool", "avg_pool"])
-def test_ceil_mode_needs_numbers(mode: str) -> None:
+@pytest.mark.parametrize("stride", [2, 3])
+def test_ceil_mode_of_open_sizes(stride: int) -> None:
     t = spec((1, 1, Var("n", 3, 9))).argument("x", 0)
-    with pytest.raises(ShapeMismatch, match="ceil_mode needs sizes that are numbers"):
-        getattr(t, mode)(2, 2, 1, ceil_mode=True)
+    most = t.max_pool(2, stride, 1, ceil_mode=True)
+    mean = t.avg_pool(2, stride, 1, ceil_mode=True, count_include_pad=False)
+    graph = Graph.of([most.node, mean.node])
+    for size in range(3, 10):
+        x = np.random.default_rng(size).integers(-50, 50, (1, 1, size)).astype(F32)
+        seen = windows_by_loops(size, 2, stride, 1, 1, True)
+        got = evaluate(graph, [x])
+        same(got[0], np.stack([x[..., places].max(-1) for places in seen], -1))
+        same(got[1], np.stack([x[..., places].mean(-1) for places in seen], -1), 1e-6)
