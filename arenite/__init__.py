@@ -41,15 +41,47 @@ if TYPE_CHECKING:
     from arenite.loading import load as load
     from arenite.model import Model as Model
     from arenite.tensor import *  # noqa: F403
+    from arenite.tensor import fft as fft, linalg as linalg
     from arenite.tensor.compile import compile as compile  # noqa: A004
+    from arenite.tensor.constants import (
+        e as e,
+        inf as inf,
+        nan as nan,
+        newaxis as newaxis,
+        pi as pi,
+    )
+    from arenite.tensor.data_types import (
+        bfloat16 as bfloat16,
+        bool as bool,  # noqa: A004
+        complex128 as complex128,
+        complex64 as complex64,
+        float16 as float16,
+        float32 as float32,
+        float64 as float64,
+        int16 as int16,
+        int32 as int32,
+        int64 as int64,
+        int8 as int8,
+        uint16 as uint16,
+        uint32 as uint32,
+        uint64 as uint64,
+        uint8 as uint8,
+    )
+    import arenite.tensor.inspection
     from arenite.tensor.tune import tune as tune
 
 __version__ = "0.1.0"
+#: The version of the array API standard whose names are here.
+__array_api_version__ = "2024.12"
 
-_ROOMS = (
-    "codegen device dtype errors fetch frontends generate hazards ir memory model onnxruntime "
-    "passes pipeline runtime schedule tensor"
-).split()
+#: Rooms, and the array API's namespaces of functions, by the module that holds them.
+_ROOMS = {
+    name: name
+    for name in (
+        "codegen device dtype errors fetch frontends generate hazards ir memory model "
+        "onnxruntime passes pipeline runtime schedule tensor"
+    ).split()
+} | {"fft": "tensor.fft", "linalg": "tensor.linalg"}
 #: What a user reaches for first, and the module it lives in;
 #: what is here from `tensor` is all that it offers.
 _NAMES = {
@@ -61,24 +93,43 @@ _NAMES = {
         "loading": "load",
         "model": "Model",
         "tensor": (
-            "Generator State Tensor TensorSpec abs add all allclose any any_size arange "
-            "arccos arcsin arctan argmax argmin argsort array_equal asarray broadcast_arrays "
-            "broadcast_to cat ceil clip concat concatenate cond cos cosh cumprod cumsum "
-            "diagonal diff divide dot einsum equal exp exp2 expand_dims expm1 eye flip floor "
-            "floor_divide fori_loop from_dlpack from_numpy full full_like greater "
-            "greater_equal gru host_call hstack inner isclose isfinite isinf isnan less "
-            "less_equal linspace log log10 log1p log2 logical_not lstm matmul max maximum "
-            "mean median meshgrid min minimum moveaxis multiply nan_to_num nonzero not_equal "
-            "ones ones_like outer pad power prod ravel realize_all remainder repeat reshape roll "
-            "round scan sign sin sinh sort spec specialize split sqrt square squeeze stack "
-            "static std subtract sum swapaxes take take_along_axis tan tanh tensordot tile "
-            "transpose tril triu trunc var vdot vstack where while_loop zeros zeros_like"
+            "Generator State Tensor TensorSpec abs acos acosh add all allclose any any_size "
+            "arange arccos arcsin arctan argmax argmin argsort array_equal asarray asin asinh "
+            "astype atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
+            "bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to can_cast cat ceil "
+            "clip concat concatenate cond conj copysign cos cosh count_nonzero cumprod cumsum "
+            "cumulative_prod cumulative_sum diagonal diff divide dot einsum empty empty_like "
+            "equal exp exp2 expand_dims expm1 eye finfo flip floor floor_divide fori_loop "
+            "from_dlpack from_numpy full full_like greater greater_equal gru host_call hstack "
+            "hypot iinfo imag inner isclose isdtype isfinite isin isinf isnan less less_equal "
+            "linspace log log10 log1p log2 logaddexp logical_and logical_not logical_or "
+            "logical_xor lstm matmul matrix_transpose max maximum mean median meshgrid min "
+            "minimum moveaxis multiply nan_to_num negative nextafter nonzero not_equal ones "
+            "ones_like outer pad permute_dims positive pow power prod ravel real realize_all "
+            "reciprocal remainder repeat reshape result_type roll round scan searchsorted sign "
+            "signbit sin sinh sort spec specialize split sqrt square squeeze stack static std "
+            "subtract sum swapaxes take take_along_axis tan tanh tensordot tile transpose tril "
+            "triu trunc unique_all unique_counts unique_inverse unique_values unstack var vdot "
+            "vecdot vstack where while_loop zeros zeros_like"
         ),
         "tensor.compile": "compile",
+        "tensor.constants": "e inf nan newaxis pi",
+        "tensor.data_types": (
+            "bfloat16 bool complex128 complex64 float16 float32 float64 int16 int32 int64 int8 "
+            "uint16 uint32 uint64 uint8"
+        ),
         "tensor.tune": "tune",
     }.items()
     for name in names.split()
 }
+
+
+def __array_namespace_info__() -> "arenite.tensor.inspection.NamespaceInfo":  # noqa: N807
+    """What the namespace can do, for libraries that ask."""
+    from arenite.tensor.inspection import NamespaceInfo
+
+    return NamespaceInfo()
+
 
 logging.getLogger("arenite").addHandler(logging.NullHandler())
 
@@ -87,7 +138,7 @@ if not TYPE_CHECKING:  # else every name that is not there would be Any
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS:
-            return import_module(f"arenite.{name}")
+            return import_module(f"arenite.{_ROOMS[name]}")
         if name in _NAMES:
             return getattr(import_module(f"arenite.{_NAMES[name]}"), name)
         raise AttributeError(f"module 'arenite' has no attribute {name!r}")

@@ -50,6 +50,27 @@ def public_of(room: str) -> dict[str, Any]:
     return {f"{room}.{name}": getattr(module, name) for name in module.__all__}
 
 
+def functions_of(room: str) -> dict[str, Any]:
+    """The functions that a module defines or imports under their own names."""
+    module = import_module(f"arenite.tensor.{room}")
+    own = inspect.getmembers_static(module, inspect.isfunction)
+    offered = [(name, value) for name, value in own if not name.startswith("_")]
+    return {f"{room}.{name}": value for name, value in offered if name in _SPACES[room].split()}
+
+
+#: The names of the array API's extensions.
+_SPACES = {
+    "linalg": (
+        "cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank "
+        "matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot "
+        "vector_norm"
+    ),
+    "fft": (
+        "fft fftfreq fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftfreq rfftn"
+    ),
+}
+
+
 def classes_of(room: str) -> dict[str, Any]:
     """The classes that a module defines, in its order."""
     module = import_module(f"arenite.{room}")
@@ -258,6 +279,8 @@ def _code(text: str) -> str:
 def _comment_of(name: str) -> str:
     """The `#:` lines above a constant, or above where it comes from."""
     room, _, short = name.rpartition(".")
+    if room == "arenite":
+        room = arenite._NAMES[short]
     for module in (f"arenite.{room}", *_modules_of(f"arenite.{room}")):
         lines = inspect.getsource(import_module(module)).split("\n")
         for k, line in enumerate(lines):
@@ -280,19 +303,29 @@ def _modules_of(package: str) -> list[str]:
 #: Functions of tensors by heading; those in none of the lists are elementwise.
 _FUNCTIONS = {
     "Making tensors": (
-        "arange asarray eye from_dlpack from_numpy full full_like linspace meshgrid ones ones_like "
-        "tril triu zeros zeros_like"
+        "arange asarray empty empty_like eye from_dlpack from_numpy full full_like linspace "
+        "meshgrid ones ones_like tril triu zeros zeros_like"
     ),
     "Elementwise": "",
     "Reductions": (
-        "all any argmax argmin cumprod cumsum diff max mean median min prod std sum var"
+        "all any argmax argmin count_nonzero cumprod cumsum cumulative_prod cumulative_sum diff "
+        "max mean median min prod std sum var"
     ),
     "Shape": (
         "broadcast_arrays broadcast_to cat concat concatenate diagonal expand_dims flip hstack "
-        "moveaxis pad ravel repeat reshape roll split squeeze stack swapaxes tile transpose vstack"
+        "matrix_transpose moveaxis pad permute_dims ravel repeat reshape roll split squeeze stack "
+        "swapaxes tile transpose unstack vstack"
     ),
-    "Indexing and sorting": "argsort nonzero sort take take_along_axis where",
-    "Products and networks": "dot einsum gru inner lstm matmul outer tensordot vdot",
+    "Indexing and sorting": (
+        "argsort isin nonzero searchsorted sort take take_along_axis unique_all unique_counts "
+        "unique_inverse unique_values where"
+    ),
+    "Products and networks": "dot einsum gru inner lstm matmul outer tensordot vdot vecdot",
+    "Dtypes": (
+        "astype bfloat16 bool can_cast complex128 complex64 finfo float16 float32 float64 iinfo "
+        "int16 int32 int64 int8 isdtype result_type uint16 uint32 uint64 uint8"
+    ),
+    "Constants": "e inf nan newaxis pi",
     "Branches, loops, structure": "cond fori_loop host_call realize_all scan specialize while_loop",
 }
 
@@ -325,6 +358,10 @@ def pages() -> dict[str, Page]:
         "compiling": {"Functions": top(_COMPILE_NAMES), "What they return": results},
         "tensors": {"Classes": top("Tensor Generator"), **_tensor_functions()},
         "onnx": {"Models": models, "The stand-in for ONNX Runtime": public_of("onnxruntime")},
+        "linear-algebra": {
+            "Linear algebra": functions_of("linalg"),
+            "Fourier": functions_of("fft"),
+        },
         "language-models": {
             "Loading": top(_MODEL_NAMES),
             "Texts": texts,
@@ -379,6 +416,8 @@ _ROOMS_WITH_PAGES = (
     "model",
     "onnxruntime",
     "tensor",
+    "fft",
+    "linalg",
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
-from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
 from arenite.ir.compose.basic import INT64, Operand
 from arenite.ir.dim import Dim, Expr, product
 from arenite.ir.element import held_dtype, in_native_order
@@ -223,6 +223,15 @@ def _number(size: Any, given: object) -> int:
         return int(size.__index__())
     except AttributeError:
         raise InvalidArgument(f"sizes are whole numbers or Vars: {given!r}") from None
+
+
+def need_cpu(device: str | None) -> None:
+    """Tensors are in host memory; a program is compiled for another device."""
+    if device not in (None, "cpu"):
+        raise NotSupported(
+            f"tensors are on 'cpu', not on {device!r}; compile a function for another device with "
+            "arenite.compile(..., device=...)"
+        )
 
 
 def described(node: Node) -> str:

@@ -27,6 +27,7 @@ from arenite.tensor.base import (
     array_of,
     axis_of,
     described,
+    need_cpu,
     node_of_array,
     record_origin,
     shape_of,
@@ -46,8 +47,21 @@ def wrap(node: Node) -> Tensor:
     return Tensor.of_node(node)
 
 
-def asarray(data: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of anything NumPy takes, copied; a Tensor stays what it is."""
+def asarray(
+    data: Any,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
+    """A tensor of anything NumPy takes, copied; a Tensor stays what it is. With `copy=False` what
+    would be copied is an error; `from_numpy` and `from_dlpack` share memory."""
+    need_cpu(device)
+    if copy is False and not isinstance(data, Tensor):
+        raise InvalidArgument(
+            f"asarray: {type(data).__name__} is always copied; use from_numpy or from_dlpack"
+        )
+    if copy is False and dtype is not None and data.dtype != dtype_of(dtype):
+        raise InvalidArgument(f"asarray: {described(data.node)} becomes {dtype} by a copy alone")
     return data if isinstance(data, Tensor) and dtype is None else Tensor(data, dtype)
 
 
@@ -59,51 +73,77 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return wrap(node_of_array(array_of(array), share=True))
 
 
-def from_dlpack(producer: Any) -> Tensor:
-    """A tensor over the memory of any array on the CPU that speaks DLPack, without a copy."""
-    return wrap(buffer(Buffer.from_dlpack(producer)))
+def from_dlpack(producer: Any, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any array on the CPU that speaks DLPack, without a copy unless
+    `copy` is true."""
+    need_cpu(device)
+    shared = Buffer.from_dlpack(producer)
+    if copy:
+        return wrap(node_of_array(shared.as_array(shared.dtype)))
+    return wrap(buffer(shared))
 
 
-def full(shape: Shape, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+def full(
+    shape: Shape,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """One value everywhere; sizes may be numbers, Vars, or integer tensors found while running.
 
     full((2, 3), 7, "int32")
     """
-    wanted = dtype_of(np.asarray(value).dtype) if dtype is None else dtype_of(dtype)
+    need_cpu(device)
+    wanted = dtype_of(np.asarray(fill_value).dtype) if dtype is None else dtype_of(dtype)
     given = shape if isinstance(shape, Sequence) else (shape,)
     if any(_is_found(size) for size in given):
         sizes = [_counted(size) if _is_found(size) else sizes_of((size,))[0] for size in given]
-        return wrap(filled(sizes, value, wanted))
-    return wrap(full_node(sizes_of(shape), value, wanted))
+        return wrap(filled(sizes, fill_value, wanted))
+    return wrap(full_node(sizes_of(shape), fill_value, wanted))
 
 
-def zeros(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros of a shape; float64 unless `dtype` says else.
 
     zeros((2, 3), "float32")
     """
-    return full(shape, 0, dtype)
+    return full(shape, 0, "float64" if dtype is None else dtype, device)
 
 
-def ones(shape: Shape, dtype: DTypeLike = "float64") -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones of a shape; float64 unless `dtype` says else."""
-    return full(shape, 1, dtype)
+    return full(shape, 1, "float64" if dtype is None else dtype, device)
 
 
-def full_like(tensor: Any, value: Number, dtype: DTypeLike | None = None) -> Tensor:
+def full_like(
+    tensor: Any,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """One value everywhere, in the shape and dtype of another tensor."""
     like = asarray(tensor)
-    return full(like.shape, value, like.dtype if dtype is None else dtype)
+    return full(like.shape, fill_value, like.dtype if dtype is None else dtype, device)
 
 
-def zeros_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+def zeros_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros in the shape and dtype of another tensor."""
-    return full_like(tensor, 0, dtype)
+    return full_like(tensor, 0, dtype, device)
 
 
-def ones_like(tensor: Any, dtype: DTypeLike | None = None) -> Tensor:
+def ones_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones in the shape and dtype of another tensor."""
-    return full_like(tensor, 1, dtype)
+    return full_like(tensor, 1, dtype, device)
+
+
+def empty(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """A tensor whose elements do not matter: zeros, which take no memory until they are needed."""
+    return zeros(shape, dtype, device)
+
+
+def empty_like(tensor: Any, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """A tensor like another one, whose elements do not matter: zeros."""
+    return zeros_like(tensor, dtype, device)
 
 
 def sizes_of(shape: Shape) -> tuple[Dim, ...]:
@@ -116,9 +156,11 @@ def arange(
     stop: float | Dim | Tensor | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """start, start + step, ... before stop; sizes may be given for whole steps, and integer tensors
     whose value is found while running."""
+    need_cpu(device)
     if stop is None:
         start, stop = 0, start
     if _is_found(start) or _is_found(stop):
@@ -179,29 +221,47 @@ def _symbolic_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
 
 
 def linspace(
-    start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None
+    start: complex,
+    stop: complex,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """`num` numbers from start to stop at equal distances; without `endpoint` stop is left out.
 
     linspace(0, 1, 5)      # [0, 0.25, 0.5, 0.75, 1]
     """
+    need_cpu(device)
     if num < 0:
         raise InvalidArgument(f"linspace: {num} numbers are fewer than none")
+    kind = complex if isinstance(start, complex) or isinstance(stop, complex) else float
+    wide = dtype_of(kind)
     parts = max(num - 1 if endpoint else num, 1)
     steps = basic.iota(num, FLOAT64)
-    node = binary("add", binary("mul", steps, (stop - start) / parts), float(start))
+    # Beginning and end are divided before they are subtracted, which could overflow.
+    far = max(abs(start), abs(stop)) > np.finfo(float).max / 2
+    step = stop / parts - start / parts if far else (stop - start) / parts
+    node = binary("add", binary("mul", cast(steps, wide), kind(step)), kind(start))
     if endpoint and num > 1:  # exactly, whatever the products rounded to
-        node = basic.where(binary("eq", steps, float(num - 1)), float(stop), node)
-    return wrap(cast(node, FLOAT64 if dtype is None else dtype_of(dtype)))
+        node = basic.where(binary("eq", steps, float(num - 1)), kind(stop), node)
+    return wrap(cast(node, wide if dtype is None else dtype_of(dtype)))
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike = "float64") -> Tensor:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """Ones on the k-th diagonal of an n by m matrix, zeros elsewhere."""
+    need_cpu(device)
     shape = (n, n if m is None else m)
     rows = basic.broadcast_to(basic.along(basic.iota(shape[0]), 0, 2), shape)
     columns = basic.broadcast_to(basic.along(basic.iota(shape[1]), 1, 2), shape)
     on = make("eq", columns, binary("add", rows, k))
-    return wrap(cast(on, dtype_of(dtype)))
+    return wrap(cast(on, FLOAT64 if dtype is None else dtype_of(dtype)))
 
 
 def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:

@@ -15,7 +15,7 @@ from arenite.ir.compose.basic import binary, cast, mul, unary, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
 from arenite.ir.node import Node
-from arenite.ir.ops import make
+from arenite.ir.ops import full, make
 from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
@@ -221,6 +221,25 @@ def hypot(a: object, b: object) -> Node:
     return complex_numbers.hypot(x, y)
 
 
+def next_after(a: object, b: object) -> Node:
+    """The next number from a towards b."""
+    operands = nodes_of(a, b)
+    dtype = float_common(operands)
+    x, y = basic.operands("nextafter", *cast_all(operands, dtype))
+    as_integer = dtype_of(f"int{dtype.bits}")
+    bits = make("bitcast", x, dtype=as_integer)
+    # Of numbers of one sign the integers are in the order of the sizes.
+    grows = binary("eq", binary("lt", x, y), binary("gt", x, 0.0))
+    moved = where(grows, binary("add", bits, 1), binary("sub", bits, 1))
+    sign = make("bitcast", full(x.shape, -0.0, dtype), dtype=as_integer)
+    least = where(
+        binary("gt", y, 0.0), binary("add", binary("mul", sign, 0), 1), binary("add", sign, 1)
+    )
+    found = where(binary("eq", x, 0.0), least, moved)
+    result = where(binary("eq", x, y), y, make("bitcast", found, dtype=dtype))
+    return where(unary("isnan", x), x, where(unary("isnan", y), y, result))
+
+
 def log_add_exp(a: object, b: object) -> Node:
     operands = nodes_of(a, b)
     dtype = float_common(operands)
@@ -284,8 +303,9 @@ class ElementwiseMethods(ComplexMethods):
     arctanh = atanh = _float_method("atanh", "The inverse hyperbolic tangent", "arctanh")
     erf = _float_method("erf", "The error function")
 
-    def astype(self, dtype: DTypeLike) -> Self:
-        """Cast; see arenite.ir.element for how each pair of types rounds."""
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Self:
+        """Cast; see arenite.ir.element for how each pair of types rounds. Tensors never change, so
+        `copy` makes no difference."""
         return self._new(cast(self._node, dtype_of(dtype)))
 
     def view(self, dtype: DTypeLike) -> Self:
@@ -315,7 +335,12 @@ class ElementwiseMethods(ComplexMethods):
         return self._new(mul(node, node))
 
     def sign(self) -> Self:
-        """-1, 0 or 1; NaN stays NaN."""
+        """-1, 0 or 1; NaN stays NaN. Of complex numbers x over its magnitude."""
+        if is_complex(self._node):
+            size = complex_numbers.magnitude(self._node)
+            safe = where(binary("eq", size, 0.0), 1.0, size)
+            parts = (make("div", part, safe) for part in complex_numbers.parts(self._node))
+            return self._new(complex_numbers.joined(*parts))
         return self._new(unary("sign", self._node))
 
     def floor(self) -> Self:

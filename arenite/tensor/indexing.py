@@ -18,6 +18,7 @@ from arenite.ir.ops import full, make
 from arenite.tensor.base import Base, axis_of, described, node_of, operand_of
 from arenite.tensor.movement import MovementMethods
 from arenite.tensor.promote import BOOL, INT64, INTEGERS, cast_all, common_dtype
+from arenite.tensor.realize import part_of_array
 
 
 def items_of(key: object, x: Node) -> list[places.Item]:
@@ -49,9 +50,9 @@ def _mask_array(item: object) -> Any:
     """A mask as an array, where it is known; else None."""
     if not isinstance(item, Base):
         return np.asarray(item)
-    if item.node.op == "buffer":
-        return item.node.attr("source").array()
-    return item.node.attr("data").array if item.node.op == "constant" else None
+    if 0 in item.shape and all(isinstance(size, int) for size in item.shape):
+        return np.zeros([size for size in item.shape if isinstance(size, int)], bool)
+    return part_of_array(item.node)
 
 
 def _mask_shape(item: object) -> Shape:
@@ -143,6 +144,10 @@ class IndexingMethods(MovementMethods):
     def __getitem__(self, key: Any) -> Self:
         """NumPy's indexing. With a mask that is not known yet the result has a size that is found
         while running."""
+        if isinstance(key, Base) and _is_mask(key) and not key.shape:
+            # A mask of no axes makes an axis of one element, or of none.
+            wide, mask = self.expand_dims(0), basic.reshape(key.node, (1,))
+            return wide[self._new(mask) if _mask_array(key) is None else _mask_array(key)[None]]
         return self._new(places.index(self._node, items_of(key, self._node)))
 
     def nonzero(self) -> tuple[Self, ...]:

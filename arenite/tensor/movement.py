@@ -15,6 +15,7 @@ from arenite.ir.compose.basic import cast
 from arenite.ir.compose.linear import diagonal, triangle
 from arenite.ir.dim import Dim, product
 from arenite.ir.node import Node
+from arenite.ir.ops import constant, make
 from arenite.tensor.base import (
     Axis,
     Base,
@@ -160,11 +161,24 @@ class MovementMethods(Base):
         sides = [shape_of(tuple(pair)) for pair in pairs]
         return self._new(basic.pad(self._node, [(a, b) for a, b in sides], value))
 
-    def repeat(self, repeats: int, axis: int | None = None) -> Self:
-        """Each element `repeats` times."""
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
+        """Each element `repeats` times: one number for all, or one for each along the axis, which
+        are computed at once."""
         if axis is None:
             return self.ravel().repeat(repeats, 0)
         at = axis_of(axis, self.ndim)
+        if not isinstance(repeats, int):
+            counts = np.asarray(repeats)
+            if counts.dtype.kind not in "iu" or counts.ndim > 1 or counts.min(initial=0) < 0:
+                raise InvalidArgument(f"repeat: counts are whole numbers, not {repeats!r}")
+            if counts.size != 1:
+                if counts.size != self.shape[at]:
+                    raise ShapeMismatch(
+                        f"repeat: {counts.size} counts for axis {at} of {described(self._node)}"
+                    )
+                rows = constant(np.repeat(np.arange(counts.size), counts))
+                return self._new(make("gather", self._node, rows, axis=at))
+            repeats = int(counts.reshape(-1)[0])
         shape = [*self.shape[: at + 1], repeats, *self.shape[at + 1 :]]
         wide = basic.broadcast_to(basic.expand_dims(self._node, at + 1), shape)
         sizes = [*self.shape]

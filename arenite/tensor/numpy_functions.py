@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 
 from arenite.dtype import Kind
-from arenite.errors import InvalidArgument
+from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.tensor import creation
-from arenite.tensor.base import axis_of
+from arenite.tensor.base import DTypeLike, axis_of
 from arenite.tensor.tensor import Tensor
 
 
-def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
-    """The n-th differences of neighbours along an axis; of bools, whether they differ."""
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """The n-th differences of neighbours along an axis; of bools, whether they differ. What is
+    given to go before and behind is joined first; one number goes for all."""
     x = creation.asarray(a)
     at = axis_of(axis, x.ndim)
+    if prepend is not None or append is not None:
+        x = creation.concatenate([*_side(x, at, prepend), x, *_side(x, at, append)], at)
     if n < 0:
         raise InvalidArgument(f"diff: the order is not negative, as {n} is")
     for _ in range(n):
@@ -28,6 +31,58 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
         later, earlier = x[tuple(head)], x[tuple(tail)]
         x = later != earlier if x.dtype.kind is Kind.BOOL else later - earlier
     return x
+
+
+def _side(x: Tensor, axis: int, given: Any) -> list[Tensor]:
+    if given is None:
+        return []
+    side = creation.asarray(given)
+    if side.ndim:
+        return [side]
+    return [side.broadcast_to([1 if k == axis else n for k, n in enumerate(x.shape)])]
+
+
+def cumulative_sum(
+    x: Any, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """The sums of all elements up to each one along an axis, which a vector needs not name; with
+    `include_initial` 0 goes before."""
+    return _cumulative("cumsum", x, axis, dtype, 0 if include_initial else None)
+
+
+def cumulative_prod(
+    x: Any, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """The products of all elements up to each one along an axis, which a vector needs not name;
+    with `include_initial` 1 goes before."""
+    return _cumulative("cumprod", x, axis, dtype, 1 if include_initial else None)
+
+
+def _cumulative(
+    name: str, x: Any, axis: int | None, dtype: DTypeLike | None, initial: int | None
+) -> Tensor:
+    t = creation.asarray(x)
+    if axis is None and t.ndim != 1:
+        raise InvalidArgument(f"an axis is needed for sums along one of {t.ndim} axes")
+    at = axis_of(axis or 0, t.ndim)
+    running = t.cumsum(at, dtype) if name == "cumsum" else t.cumprod(at, dtype)
+    if initial is None:
+        return running
+    first = creation.full(
+        [1 if k == at else n for k, n in enumerate(t.shape)], initial, running.dtype
+    )
+    return creation.concatenate([first, running], at)
+
+
+def vecdot(a: Any, b: Any, axis: int = -1) -> Tensor:
+    """Sums of products along an axis of both, with the first conjugated; other axes broadcast."""
+    x, y = creation.asarray(a), creation.asarray(b)
+    at = [axis_of(axis, t.ndim) - t.ndim for t in (x, y)]
+    x, y = x.moveaxis(at[0], -1), y.moveaxis(at[1], -1)
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeMismatch(f"vecdot: {x.shape[-1]} elements of one, {y.shape[-1]} of the other")
+    products = x.conj() * y
+    return products.sum(-1, dtype=products.dtype)
 
 
 def nan_to_num(

@@ -6,7 +6,7 @@ from typing import Self
 
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
-from arenite.errors import ShapeMismatch
+from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, reductions
 from arenite.ir.compose.basic import cast, unary
 from arenite.ir.compose.complex_numbers import is_complex, magnitude, parts
@@ -16,6 +16,15 @@ from arenite.ir.ops import make
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described
 from arenite.tensor.elementwise import ElementwiseMethods, truth
 from arenite.tensor.promote import FLOAT64, INT64, float_dtype, sum_dtype
+
+
+def _one_of(ddof: float, correction: float | None) -> float:
+    """One number under two names."""
+    if correction is None:
+        return ddof
+    if ddof:
+        raise InvalidArgument(f"ddof={ddof} and correction={correction} are the same; give one")
+    return correction
 
 
 class ReductionMethods(ElementwiseMethods):
@@ -93,14 +102,27 @@ class ReductionMethods(ElementwiseMethods):
             return make("add", *of_parts)
         return reductions.variance(node, axes, keepdims, float(ddof))
 
-    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+    def var(
+        self,
+        axis: Axis = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        correction: float | None = None,
+    ) -> Self:
         """The variance over an axis, several, or all: squared distances from the mean, summed, over
-        their number less `ddof`."""
-        return self._new(self._variance(axis, ddof, keepdims))
+        their number less `ddof`, which the array API calls `correction`."""
+        return self._new(self._variance(axis, _one_of(ddof, correction), keepdims))
 
-    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Self:
+    def std(
+        self,
+        axis: Axis = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        correction: float | None = None,
+    ) -> Self:
         """The standard deviation over an axis, several, or all: the square root of `var`."""
-        return self._new(unary("sqrt", self._variance(axis, ddof, keepdims)))
+        variance = self._variance(axis, _one_of(ddof, correction), keepdims)
+        return self._new(unary("sqrt", variance))
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """log(sum(exp(x))), without overflow."""
@@ -176,12 +198,12 @@ class ReductionMethods(ElementwiseMethods):
             node, axis = basic.reshape(node, (self.size,)), 0
         return self._new(make(op, node, axis=axis_of(axis, node.ndim), descending=descending))
 
-    def sort(self, axis: int | None = -1, descending: bool = False) -> Self:
-        """Sorted along an axis; stable, and NaN is greater than every number."""
+    def sort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Self:
+        """Sorted along an axis; always stable, and NaN is greater than every number."""
         return self._sorted("sort", axis, descending)
 
-    def argsort(self, axis: int | None = -1, descending: bool = False) -> Self:
-        """The indices that sort along an axis; equal elements stay in order."""
+    def argsort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Self:
+        """The indices that sort along an axis; equal elements always stay in order."""
         return self._sorted("argsort", axis, descending)
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:

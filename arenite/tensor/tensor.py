@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.device import Buffer
-from arenite.dtype import Kind
+from arenite.dtype import DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
 from arenite.ir.compose.basic import cast
 from arenite.ir.dim import Expr
-from arenite.ir.graph import Graph
+from arenite.ir.element import convert, held_dtype
+from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import OPS, buffer, size
 from arenite.tensor import realize as realization
@@ -28,19 +29,21 @@ from arenite.tensor.base import (
     DTypeLike,
     array_of,
     described,
+    need_cpu,
     node_of_array,
     record_origin,
 )
-from arenite.tensor.elementwise import Operators
-from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.linear import LinearMethods
-from arenite.tensor.neural import NeuralMethods
+from arenite.tensor.losses import LossMethods
 from arenite.tensor.promote import INT64, INTEGERS
-from arenite.tensor.reductions import ReductionMethods
+from arenite.tensor.resampling import ResamplingMethods
 from arenite.tensor.shown import html_of, text_of
 
+#: Those that differ from the newest in names that it has besides.
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
-class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, NeuralMethods):
+
+class Tensor(ResamplingMethods, LossMethods, LinearMethods):
     """A lazy array with NumPy's methods: operations build a graph, and numbers are computed when
     they are asked for. `Tensor(data)` copies anything NumPy takes; a Tensor or a number among it.
     """
@@ -52,8 +55,10 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
             node = data.node
         elif isinstance(data, Node):
             raise InvalidArgument("a node becomes a tensor with Tensor.of_node")
+        elif isinstance(data, Expr):
+            node = size(data, INT64)
         else:
-            node = size(data, INT64) if isinstance(data, Expr) else node_of_array(array_of(data))
+            node = node_of_array(array_of(data) if dtype is None else _typed(data, dtype_of(dtype)))
         self._node = node if dtype is None else cast(node, dtype_of(dtype))
         record_origin(self._node)
 
@@ -96,6 +101,28 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
     def tolist(self) -> Any:
         """The numbers as nested Python lists; of no axes, one number."""
         return self.numpy().tolist()
+
+    @property
+    def device(self) -> str:
+        """Where the numbers are: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Self:
+        """The tensor on a device, which is "cpu"; there are no streams."""
+        need_cpu(device)
+        if stream is not None:
+            raise NotSupported(f"to_device: 'cpu' has no streams, and {stream!r} is none of it")
+        return self
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The module with the array API's functions."""
+        import arenite
+
+        if api_version not in (None, *_API_VERSIONS):
+            raise InvalidArgument(
+                f"version {api_version!r} of the array API is not one of {', '.join(_API_VERSIONS)}"
+            )
+        return arenite
 
     def copy(self) -> Self:
         """Itself: a tensor never changes."""
@@ -193,12 +220,28 @@ class Tensor(Operators, IndexingMethods, ReductionMethods, LinearMethods, Neural
         return html_of(self)
 
 
+def _typed(data: Any, dtype: DType) -> NDArray[Any]:
+    """Data as an array; Python's numbers at once in the dtype that is wanted."""
+    given = array_of(data)
+    if isinstance(data, list | tuple | bool | int | float | complex) and dtype.has_numpy:
+        return convert(given, held_dtype(given.dtype), dtype)
+    return given
+
+
 def _restored(kind: type[Tensor], array: NDArray[Any], dtype: str, name: str | None) -> Tensor:
     """The tensor that was pickled."""
     tensor = kind.of_node(node_of_array(array))
     if tensor.dtype != dtype_of(dtype):
         raise TypeMismatch(f"a pickled tensor is {dtype}, and its numbers are {tensor.dtype}")
     return tensor if name is None else tensor.named(name)
+
+
+def settle(*tensors: Tensor) -> None:
+    """Compute tensors whose sizes are found while running, so that these are numbers; not where
+    they depend on arguments of a function that is being compiled."""
+    below = topological([tensor.node for tensor in tensors])
+    if not any(OPS[node.op].storage == "given" for node in below):
+        realize_all(*tensors)
 
 
 def realize_all(*tensors: Tensor) -> None:
@@ -213,8 +256,11 @@ def realize_all(*tensors: Tensor) -> None:
                 f"{tensor!r} has sizes that are not bound: {', '.join(names)}; compile a function "
                 "of it instead"
             )
-    arrays = realization.realize([tensor.node for tensor in pending])
-    for tensor, array in zip(pending, arrays, strict=True):
+    parts = [realization.part_of_array(tensor.node) for tensor in pending]
+    nodes = [t.node for t, part in zip(pending, parts, strict=True) if part is None]
+    computed = iter(realization.realize(nodes) if nodes else ())
+    for tensor, part in zip(pending, parts, strict=True):
+        array = next(computed) if part is None else part
         origins = ORIGINS.of(tensor._node)
         tensor._node = buffer(array)
         ORIGINS.add(tensor._node, *origins)

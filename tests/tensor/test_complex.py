@@ -179,7 +179,7 @@ def test_what_has_no_order_or_no_meaning_is_refused_at_once() -> None:
         lambda: t.floor(),
         lambda: t // t,
         lambda: ~t,
-        lambda: t.asin(),
+        lambda: t.erf(),
     )
     for call in calls:
         with pytest.raises(TypeMismatch, match=r"complex128"):

@@ -175,6 +175,54 @@ def cos(x: Node) -> Node:
     return cosh(joined(unary("neg", im), re))
 
 
+def _roots_beside_one(x: Node) -> tuple[Node, Node, Node, Node]:
+    """The parts of sqrt(1 - x), then of sqrt(1 + x); the signs of zeros stay."""
+    re, im = parts(x)
+    below = sqrt(joined(sub(full(re.shape, 1.0, re.dtype), re), unary("neg", im)))
+    above = sqrt(joined(add(re, 1.0), im))
+    return (*parts(below), *parts(above))
+
+
+# The inverse functions by the formulas of Kahan, "Branch cuts for complex elementary functions"
+# (1987), in which nothing cancels.
+
+
+def acos(x: Node) -> Node:
+    a, b, c, d = _roots_beside_one(x)
+    made_im = unary("asinh", sub(mul(c, b), mul(d, a)))
+    return joined(mul(make("atan2", a, c), 2.0), made_im)
+
+
+def asin(x: Node) -> Node:
+    a, b, c, d = _roots_beside_one(x)
+    made_re = make("atan2", unary("real", x), sub(mul(a, c), mul(b, d)))
+    return joined(made_re, unary("asinh", sub(mul(a, d), mul(b, c))))
+
+
+def acosh(x: Node) -> Node:
+    re, im = parts(x)
+    a, b = parts(sqrt(joined(sub(re, 1.0), im)))
+    c, d = parts(sqrt(joined(add(re, 1.0), im)))
+    made_re = unary("asinh", add(mul(a, c), mul(b, d)))
+    return joined(made_re, mul(make("atan2", b, c), 2.0))
+
+
+def atanh(x: Node) -> Node:
+    """Of large numbers, those whose squares overflow, by their reciprocals."""
+    re, im = parts(x)
+    far = sub(full(re.shape, 1.0, re.dtype), re)
+    apart = add(mul(far, far), mul(im, im))
+    made_re = mul(unary("log1p", div(mul(re, 4.0), apart)), 0.25)
+    across = sub(mul(far, add(re, 1.0)), mul(im, im))
+    made_im = mul(make("atan2", mul(im, 2.0), across), 0.5)
+    is_far = make("not", binary("lt", apart, math.inf))
+    quarter = where(_is_negative(im), -math.pi / 2, full(im.shape, math.pi / 2, im.dtype))
+    sided = where(_is_negative(re), -0.0, full(re.shape, 0.0, re.dtype))
+    either = make("or", unary("isnan", re), unary("isnan", im))
+    far_away = make("and", is_far, make("not", either))
+    return joined(where(far_away, sided, made_re), where(far_away, quarter, made_im))
+
+
 #: By the name of the op that does the same to floats.
 FUNCTIONS: dict[str, Callable[[Node], Node]] = {
     "abs": magnitude,
@@ -192,6 +240,12 @@ FUNCTIONS: dict[str, Callable[[Node], Node]] = {
     "sin": _rotated(sinh),
     "cos": cos,
     "tan": _rotated(tanh),
+    "acos": acos,
+    "asin": asin,
+    "atan": _rotated(atanh),
+    "acosh": acosh,
+    "asinh": _rotated(asin),
+    "atanh": atanh,
     "reciprocal": lambda x: div(1.0, x),
 }
 

@@ -23,8 +23,9 @@ class Groups(NamedTuple):
     counts: Node  # int64[found]: rows of each group
 
 
-def groups(keys: Sequence[Node], ordered: bool) -> Groups:
-    """Groups of the rows that are equal in all keys (vectors of one length), NaN to NaN too.
+def groups(keys: Sequence[Node], ordered: bool, joins_nan: bool = True) -> Groups:
+    """Groups of the rows that are equal in all keys (vectors of one length), NaN to NaN too unless
+    `joins_nan` is false.
 
     Groups are in the order of their keys, the first key counting most, or in that of their first
     rows."""
@@ -35,7 +36,8 @@ def groups(keys: Sequence[Node], ordered: bool) -> Groups:
         order = _taken(order, again)
     steps = iota(n)
     before = binary("maximum", binary("sub", steps, 1), 0)
-    differing = [_differ(row, _taken(row, before)) for row in (_taken(k, order) for k in keys)]
+    rows = (_taken(k, order) for k in keys)
+    differing = [_differ(row, _taken(row, before), joins_nan) for row in rows]
     is_first = make("or", binary("eq", steps, 0), reduce(lambda a, b: make("or", a, b), differing))
     if ordered:
         found = nonzero(is_first)
@@ -67,9 +69,9 @@ def _counted(flags: Node) -> Node:
     return binary("sub", make("cumsum", cast(flags, INT64), axis=0), 1)
 
 
-def _differ(a: Node, b: Node) -> Node:
+def _differ(a: Node, b: Node, joins_nan: bool) -> Node:
     differ = make("ne", a, b)
-    if a.dtype.kind is not Kind.FLOAT:
+    if a.dtype.kind is not Kind.FLOAT or not joins_nan:
         return differ
     both = make("and", make("isnan", a), make("isnan", b))
     return make("and", differ, binary("xor", both, True))
