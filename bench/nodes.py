@@ -20,8 +20,7 @@ import onnx
 from bench import gemm_ours, int8_ours
 from bench.harness import Side
 from bench.models import MODELS
-from bench.models_read import name_of
-from bench.nodes_names import CONVOLUTIONS
+from bench.nodes_names import CONVOLUTIONS, name_of
 from bench.nodes_side import NodeSide, Times
 
 #: Seconds from which on a convolution counts for the speed of a model, on any side.

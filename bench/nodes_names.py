@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import onnx
 
-from bench.models_read import name_of
-
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _AFTER = frozenset(
     {"Add", "Mul", "Div", "Clip", "Relu", "HardSigmoid", "BatchNormalization", "Sigmoid"}
     | {"QuantizeLinear", "DequantizeLinear"}
 )
+
+
+def name_of(node: onnx.NodeProto) -> str:
+    """What a convolution is called on all sides."""
+    return str(node.name or node.output[0])
 
 
 class Owners:

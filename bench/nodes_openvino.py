@@ -9,8 +9,7 @@ import onnx
 import openvino
 
 from bench.models import MODELS, image
-from bench.models_read import name_of
-from bench.nodes_names import CONVOLUTIONS, Owners
+from bench.nodes_names import CONVOLUTIONS, Owners, name_of
 from bench.nodes_side import RUNS, Times, timed
 
 _KINDS = frozenset({"Convolution", "GroupConvolution", "ConvolutionBackpropData"})

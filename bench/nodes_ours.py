@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from arenite.dtype import of as dtype_of
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.translate import Argument, translate
 from arenite.pipeline import compile_graph
 from arenite.program.cached_kernel import CachedKernel
 from arenite.runtime.profile import Profile
 from bench.models import MODELS, image
-from bench.models_read import read
+from bench.nodes_names import CONVOLUTIONS, name_of
 from bench.nodes_side import RUNS, Times, timed
 
 #: What kernels begin with that have work of their own, wherever their values come from.
@@ -19,8 +22,12 @@ _REST = frozenset({"max", "sum", "concat", "matmul"})
 def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
     given = MODELS[model]()
     x = image(given)
-    program = compile_graph(read(given), threads=threads)
-    keys = {kernel.entry_point: key_of(kernel) for kernel in program.kernels}
+    file = OnnxFile.of_bytes(given.SerializeToString(), model)
+    [name] = file.inputs
+    graph = translate(file, {name: Argument(x.shape, dtype_of(x.dtype))}).graph
+    program = compile_graph(graph, threads=threads)
+    convolutions = {name_of(node) for node in given.graph.node if node.op_type in CONVOLUTIONS}
+    keys = {kernel.entry_point: key_of(kernel, convolutions) for kernel in program.kernels}
 
     def work() -> list[Times]:
         for _ in range(2):
@@ -30,11 +37,11 @@ def prepare(model: str, threads: int) -> Callable[[], list[Times]]:
     return work
 
 
-def key_of(kernel: CachedKernel) -> str:
+def key_of(kernel: CachedKernel, convolutions: Collection[str]) -> str:
     """What the time of a kernel counts as."""
-    names = [origin.name for origin in kernel.origins]
+    names = [origin.name for origin in kernel.origins if origin.name in convolutions]
     first = kernel.entry_point.split("_")[0]
-    if first in ("conv", "depthwise"):
+    if first in ("conv", "depthwise") and names:
         return f"conv {names[0]}"
     if first == "permute":
         return "layout"

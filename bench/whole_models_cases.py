@@ -21,7 +21,6 @@ class Case:
     values: dict[str, Any] = field(default_factory=dict)  # of inputs that are no random numbers
 
 
-PICTURE = {"DynamicDimension.0": 1}
 CASES = {
     "bert_base": Case("bert_base.onnx", "transformers"),
     "gpt2_small": Case("gpt2_small.onnx", "transformers"),
@@ -29,11 +28,11 @@ CASES = {
     "minilm_l6": Case("minilm_l6.onnx", "transformers", {"batch": 1, "seq": 128}),
     "resnet50": Case("resnet50.onnx", "convolutions"),
     "mobilenet_v2": Case("mobilenet_v2.onnx", "convolutions"),
-    "resnet50_u8": Case("resnet50_int8_u8.onnx", "int8"),
-    "resnet50_s8": Case("resnet50_int8_s8.onnx", "int8"),
-    "minilm_int8": Case("minilm_l6_int8.onnx", "int8", {"batch": 1, "seq": 128}),
+    "resnet50_u8": Case("resnet50_int8_qdq_u8s8.onnx", "int8"),
+    "resnet50_s8": Case("resnet50_int8_qdq.onnx", "int8"),
+    "minilm_int8": Case("minilm_l6_int8_dynamic.onnx", "int8", {"batch": 1, "seq": 128}),
     "silero_vad": Case("silero_vad.onnx", "real", {"0": 1, "1": 576}, {"sr": 16000}),
-    "magika": Case("magika.onnx", "real", {"batch": 1}),
+    "magika": Case("model.onnx", "real", {"0": 1}),
     "ppocr_det": Case("ch_PP-OCRv4_det_infer.onnx", "real", {"0": 1, "2": 640, "3": 640}),
     "ppocr_rec": Case("ch_PP-OCRv4_rec_infer.onnx", "real", {"0": 1, "2": 48, "3": 320}),
     "ppocr_cls": Case("ch_ppocr_mobile_v2.0_cls_infer.onnx", "real", {"0": 1, "2": 48, "3": 192}),

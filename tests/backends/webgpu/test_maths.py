@@ -75,6 +75,8 @@ def test_nan_stays_nan_where_comparisons_say_anything_of_it(
     shape = (9, 131)
     x, y = (graph_input(f"x{k}", k, shape, F32) for k in (0, 1))
     arrays = [sample(shape, F32, seed) for seed in (0, 1)]
+    for array in arrays:  # what becomes of denormals is told elsewhere
+        array[(array != 0) & (np.abs(array) < 2.0**-126)] = 0.5
     arrays[0][3] = 1.0  # a row without
     nodes = [make(op, x) for op in "exp expm1 log tanh sin erf sign isnan isinf".split()]
     nodes += [make(op, x, y) for op in "maximum minimum fmod eq ne lt le gt ge".split()]
