@@ -267,7 +267,7 @@ def test_a_warm_load_imports_nothing_that_builds_or_compiles(folder: Path) -> No
     assert not {name for name in ours if name.startswith((*graphs, *builders))}
     heavy = {"llvmlite", "jinja2", "tokenizers", "ml_dtypes", "numpy.ma", "pathlib", "tempfile"}
     assert not modules & heavy
-    assert len(ours) <= 100
+    assert len(ours) <= 101
     # Each takes Python a millisecond: a dataclass is source text that is compiled when it is made.
     assert len(dataclasses.split()) <= 9
 
