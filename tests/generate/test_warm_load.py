@@ -269,7 +269,7 @@ def test_a_warm_load_imports_nothing_that_builds_or_compiles(folder: Path) -> No
     assert not modules & heavy
     assert len(ours) <= 101
     # Each takes Python a millisecond: a dataclass is source text that is compiled when it is made.
-    assert len(dataclasses.split()) <= 9
+    assert len(dataclasses.split()) <= 13
 
 
 @pytest.mark.parametrize("has_folder", [True, False], ids=["folder", "no folder"])
