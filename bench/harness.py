@@ -37,6 +37,10 @@ class Comparison:
     high: float
 
 
+class SideFailed(RuntimeError):
+    """A side can't do the work it was asked for; it goes on with the next."""
+
+
 class Side:
     """A process that measures one side, stopped while it is not asked."""
 
@@ -59,8 +63,11 @@ class Side:
         self.process.send_signal(signal.SIGSTOP)
         if not line:
             raise RuntimeError(f"a side ended while it was asked {question}")
-        answer: dict[str, float] = json.loads(line)
-        return answer
+        answer = json.loads(line)
+        if "error" in answer:
+            raise SideFailed(answer["error"])
+        seconds: dict[str, float] = answer
+        return seconds
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -125,9 +132,13 @@ def serve(module: str) -> None:
     for line in sys.stdin:
         question = json.loads(line)
         if "prepare" in question:
-            work = side.prepare(question["prepare"], question["threads"])
-            work()
-            answer = {"seconds": 0.0}
+            work = None
+            try:
+                work = side.prepare(question["prepare"], question["threads"])
+                work()
+                answer: dict[str, object] = {"seconds": 0.0}
+            except Exception as error:  # told to who asked
+                answer = {"error": f"{type(error).__name__}: {error}"}
         else:
             assert work is not None
             answer = {"seconds": measure(work)}

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from statistics import geometric_mean, median, quantiles
 
-from bench.harness import ROUNDS, Side
+from bench.harness import ROUNDS, Side, SideFailed
 from bench.whole_models_cases import CASES
 
 PEERS = ("onnxruntime", "openvino")
@@ -60,11 +60,11 @@ def measured(sides: dict[str, Side], case: str, threads: int) -> dict[str, list[
     """Seconds by side and round; a side that fails is told and left out."""
     ready = {}
     for name, side in sides.items():
-        answer = side.ask(prepare=case, threads=threads)
-        if "error" in answer:
-            print(f"{name} on {case}: {answer['error']}")
-        else:
+        try:
+            side.ask(prepare=case, threads=threads)
             ready[name] = side
+        except SideFailed as failed:
+            print(f"{name} on {case}: {str(failed).strip().splitlines()[-1]}")
     times: dict[str, list[float]] = {name: [] for name in ready}
     for _ in range(ROUNDS):
         for name, side in ready.items():

@@ -31,17 +31,18 @@ CASES = {
     "resnet50_u8": Case("resnet50_int8_qdq_u8s8.onnx", "int8"),
     "resnet50_s8": Case("resnet50_int8_qdq.onnx", "int8"),
     "minilm_int8": Case("minilm_l6_int8_dynamic.onnx", "int8", {"batch": 1, "seq": 128}),
-    "silero_vad": Case("silero_vad.onnx", "real", {"0": 1, "1": 576}, {"sr": 16000}),
-    "magika": Case("model.onnx", "real", {"0": 1}),
-    "ppocr_det": Case("ch_PP-OCRv4_det_infer.onnx", "real", {"0": 1, "2": 640, "3": 640}),
-    "ppocr_rec": Case("ch_PP-OCRv4_rec_infer.onnx", "real", {"0": 1, "2": 48, "3": 320}),
-    "ppocr_cls": Case("ch_ppocr_mobile_v2.0_cls_infer.onnx", "real", {"0": 1, "2": 48, "3": 192}),
-    "basic_pitch": Case("nmp.onnx", "real", {"0": 1}),
+    "silero_vad": Case("silero_vad.onnx", "real", {"input 1": 576}, {"sr": 16000}),
+    "silero_vad_16k": Case("silero_vad_openvino_16k.onnx", "real", {"input 1": 576}, {"sr": 16000}),
+    "magika": Case("model.onnx", "real"),
+    "ppocr_det": Case("ch_PP-OCRv4_det_infer.onnx", "real", {"x 2": 640, "x 3": 640}),
+    "ppocr_rec": Case("ch_PP-OCRv4_rec_infer.onnx", "real", {"x 2": 48, "x 3": 320}),
+    "ppocr_cls": Case("ch_ppocr_mobile_v2.0_cls_infer.onnx", "real", {"x 2": 48, "x 3": 192}),
+    "basic_pitch": Case("nmp.onnx", "real"),
 }
 
 
 def feed(name: str, path: str) -> dict[str, NDArray[Any]]:
-    """Inputs: sizes left open by their names, or by the place of their axis, or 1."""
+    """Inputs: sizes left open by their names, or by input and axis, or 1."""
     case = CASES[name]
     graph = onnx.load(path, load_external_data=False).graph
     stored = {one.name for one in graph.initializer}
@@ -52,7 +53,8 @@ def feed(name: str, path: str) -> dict[str, NDArray[Any]]:
             continue
         kind = one.type.tensor_type
         shape = [
-            size.dim_value or case.sizes.get(size.dim_param, case.sizes.get(str(axis), 1))
+            max(size.dim_value, 0)
+            or case.sizes.get(size.dim_param, case.sizes.get(f"{one.name} {axis}", 1))
             for axis, size in enumerate(kind.shape.dim)
         ]
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
