@@ -186,6 +186,7 @@ class ConvBuilder:
             start,
             self._late(cut, loops, target) if ends is None and low is NO_LOW_TILES else None,
             bytes_left=self.bytes_left,
+            group_rows=self._group_rows(cut),
         )
         plain = conv.loop_kernel(n_tiles, conv.meaning(made), scratch).loops
         kernel = MicroKernel(*plain.parts, made, details)
@@ -208,6 +209,12 @@ class ConvBuilder:
             left.add(pixels % rows)
         left.discard(0)
         return Late(rows, tuple(sorted(left, reverse=True)))
+
+    def _group_rows(self, cut: ConvCut) -> int:
+        """Rows that a group of columns is multiplied with; as many as is usual if that is open."""
+        if self.conv.block.places != 1:
+            return 0
+        return cut.block_pixels if isinstance(cut.block_pixels, int) else LATER_ROWS
 
     def _cut(self, sizes: ConvSizes, target: Target) -> ConvCut:
         return cut_conv(sizes, self.conv.sum_dtype, target)

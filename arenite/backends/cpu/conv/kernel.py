@@ -71,6 +71,8 @@ class Conv(Details):
     #: Where K is walked in words of bytes: bytes of A behind its last whole word; then there is one
     #: loop at the most.
     bytes_left: int | None = None
+    #: Rows that tiles of a group of columns have in all, or may have; 0: they come in lines.
+    group_rows: int = 0
 
     def text(self, kernel: MicroKernel) -> str:
         product = kernel.product
@@ -91,6 +93,8 @@ class Conv(Details):
             head.append(f"// in runs of {self.late.rows} rows, then {self.late.rest}")
         if product.joined is not None:
             head.append(f"// tiles of {product.joined.length} rows, several of them as one")
+        if self.group_rows:
+            head.append(f"// groups of columns for {self.group_rows} rows")
         if self.last_lanes:
             head.append(f"// {self.last_lanes} lanes of the last columns")
         if self.ends is not None:

@@ -12,7 +12,12 @@ from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.partial_sums import Blocks, blocks_of
-from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue, prefetch_rows
+from arenite.backends.cpu.gemm.prefetch import (
+    Beside,
+    prefetch_epilogue,
+    prefetch_panels,
+    prefetch_rows,
+)
 from arenite.backends.cpu.gemm.tile import (
     KLoop,
     Step,
@@ -58,11 +63,24 @@ class ConvTile:
             line,
             self._column_offset,
             k_loops(self.function, self.conv.loops),
-            beside=prefetch_rows(self.function, rows, self._depth()),
+            beside=self._prefetch(rows, columns),
             start=self._start(shape, is_masked),
             summing=self._in_blocks(shape, len(self.conv.loops)),
         )
         self.epilogue.finish(sums, self._masks(shape, is_masked))
+
+    def _prefetch(self, rows: int, columns: int) -> Beside | None:
+        """What steps of a tile ask for: the rows below it, or the weights beside it."""
+        product, depth = self.product, self._depth()
+        rows_below = prefetch_rows(self.function, rows, depth)
+        of_rows = self.conv.group_rows
+        is_one_run = len(self.conv.loops) == 1 and self.conv.loops[0].step == ir.index(1)
+        are_few = rows <= product.gemv_up_to or of_rows < 2 * rows
+        if rows_below is not None or depth is None or not is_one_run or are_few:
+            return rows_below
+        n_panels = -(-columns * product.lanes // PANEL)
+        nbytes = n_panels * self.conv.panel * (product.b.dtype.bits // 8)
+        return prefetch_panels(self.function, nbytes, of_rows, rows, depth)
 
     def _in_blocks(self, shape: Tile, n_loops: int) -> Summing | None:
         """How a tile sums in the first K loops; taps that are counted later are as many as is

@@ -2,14 +2,14 @@
 
 A tile reads and writes a few lines of the cache in each of many rows, which no hardware foresees:
 those of a residual, those of its results, which are read before they are written, and, where all
-columns are in one tile, so that every row is read once, the rows of the next tile. Asked for before
-or in the K loops, they are there when these end.
+columns are in one tile, so that every row is read once, the rows of the next tile; and the weights
+of the next group of columns. Asked for before or in the K loops, they are there when these end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.tile import moved, prefetch
@@ -21,6 +21,8 @@ from arenite.codegen import loop_ir as ir
 LINE_NBYTES = 64
 #: Products of a sum up to which stores wait for their lines.
 SHORT_SUM = 24
+#: Bits behind the point of a share of panels.
+FACTOR_BITS = 8
 
 #: What a step of K does beside its sums, from where it is in A.
 Beside: TypeAlias = Callable[[str], None]
@@ -66,6 +68,44 @@ def prefetch_rows(function: TileFunction, n_rows: int, depth: int | None) -> Bes
     def beside(a_at: str) -> None:
         gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - start
         prefetch_lines(b, moved(b, behind, gone * n_rows), n_rows * size, False)
+
+    return beside
+
+
+class Share(NamedTuple):
+    """What a step of K asks for: lines from `factor` / 2^FACTOR_BITS bytes a byte of A on."""
+
+    factor: int
+    n_lines: int
+
+
+def share_of_panels(panels_nbytes: int, of_rows: int, n_rows: int, depth: int, size: int) -> Share:
+    """The share of a step in a tile of `n_rows`, so that the tiles of `of_rows` ask for all."""
+    step_nbytes = panels_nbytes * n_rows / (of_rows * depth)
+    factor = round(step_nbytes / size * (1 << FACTOR_BITS))
+    return Share(factor, max(1, round(step_nbytes / LINE_NBYTES)))
+
+
+def prefetch_panels(
+    function: TileFunction, panels_nbytes: int, of_rows: int, n_rows: int, depth: int
+) -> Beside:
+    """Prefetches of the weights behind those of a tile, some in each step of K.
+
+    The first tile below a group of columns would wait for its weights, which come from far, while
+    the others find them near: asked for beside the sums of the group before, they are there.
+    """
+    b = function.builder
+    share = share_of_panels(panels_nbytes, of_rows, n_rows, depth, function.dot.a.bits // 8)
+    rows = b.constant(of_rows, I64)
+    above = function.row.divide(rows, signed=False) * of_rows
+    begin = ((function.row - above) * panels_nbytes).divide(rows, signed=False)
+    behind = moved(b, b.offset("%b", panels_nbytes), begin)
+    start = b.emit("ptrtoint ptr %a to i64", I64)
+
+    def beside(a_at: str) -> None:
+        gone = b.emit(f"ptrtoint ptr {a_at} to i64", I64) - start
+        first = moved(b, behind, (gone * share.factor).shr(FACTOR_BITS, signed=False))
+        prefetch_lines(b, first, share.n_lines * LINE_NBYTES, False)
 
     return beside
 
