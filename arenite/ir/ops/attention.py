@@ -185,7 +185,7 @@ def attention_work(node: Node) -> tuple[Shape, int]:
     """The shape of the scores, and what the work on one of them costs."""
     q, k, v = node.inputs[:3]
     widths = bounds(q.shape[-1])[1] + bounds(v.shape[-1])[1]
-    return (*q.shape[:-1], k.shape[-2]), widths + FUNCTION
+    return (*q.shape[:-1], k.shape[-2]), 2 * widths + FUNCTION
 
 
 def viewed_operand(node: Node, value: Node, *, in_runs: bool = False) -> str | None:
