@@ -148,6 +148,25 @@ def test_many_short_rows_are_not_split_because_there_may_be_one(width: int) -> N
     assert (split(node) is node) == (width == 768)
 
 
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize(("rows", "columns"), [(508, 512), (512, 128), (2048, 3)])
+def test_chunks_of_an_open_batch_are_as_long_as_those_of_one(
+    op: str, rows: int, columns: int
+) -> None:
+    """However large a batch may become, its bound makes no more chunks than eight tiles need."""
+    batch = ir.Var("batch", 1, 1 << 20)
+    node = ir.make(op, ir.graph_input("x", 0, (batch, rows, columns), FLOAT32), axes=(1,))
+    made = after("split", node)
+    assert split(made) is made, "what it leaves is not split again"
+    graph = Graph.of([made])
+    reductions = [one for one in graph.nodes if one.op == op]
+    assert len(reductions) <= 3, "chunks, what they gave, and the rest"
+    array = random_array((1, rows, columns), FLOAT32, 3)
+    [result] = reference.evaluate(graph, [array])
+    expected = {"sum": np.sum, "max": np.max}[op](array, axis=1)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_small_floats_are_summed_in_float32_when_split() -> None:
     node = ir.make("sum", x_of(SPLIT_FROM, dtype=BY_NAME["bfloat16"]), axes=(0,))
     partial = [n for n in Graph.of([split(node)]).nodes if n.op == "sum"]
