@@ -123,6 +123,32 @@ def test_reductions_over_no_axes_are_what_they_reduce() -> None:
     assert after("expand", ir.make("sum", x, axes=())) is x
 
 
+@pytest.mark.parametrize(
+    ("indices", "axis", "is_slice"),
+    [
+        ([1, 3, 5], 1, True),
+        ([0, 1, 2, 3], 0, True),
+        ([[2, 4], [6, 8]], 2, True),
+        (3, 1, True),
+        ([2], 0, True),
+        ([0, 0, 1], 0, False),
+        ([5, 3, 1], 1, False),
+        ([4, 7], 1, False),
+        ([-1], 1, False),
+    ],
+)
+def test_indices_that_lie_evenly_apart_are_a_slice(indices: Any, axis: int, is_slice: bool) -> None:
+    x, at = x_of(4, 7, 9), np.array(indices, np.int64)
+    node = ir.make("gather", x, ir.constant(at), axis=axis)
+    made = after("simplify", node)
+    assert (made is not node) == is_slice
+    if is_slice:
+        assert all(one.op != "gather" for one in Graph.of([made]).nodes)
+        array = random_array((4, 7, 9), FLOAT32, 3)
+        [result] = reference.evaluate(Graph.of([made]), [array])
+        np.testing.assert_array_equal(result, np.take(array, at, axis=axis))
+
+
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
 @pytest.mark.parametrize(
     ("shape", "axes"),
