@@ -5,7 +5,7 @@ stopped (SIGSTOP). Each round measures both; the figure is the median over round
 over ours, with the quartiles around it.
 
 A side is a module with `prepare(case, threads) -> Callable[[], None]`: it builds the work and
-returns what runs it once.
+returns what runs it once. It may have `profile(work)` too: what it tells of one run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import Any
 
 ROUNDS = 15
 #: A measurement repeats the work until this much time has passed.
@@ -53,7 +54,7 @@ class Side:
         )
         self.process.send_signal(signal.SIGSTOP)
 
-    def ask(self, **question: object) -> dict[str, float]:
+    def ask(self, **question: object) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGCONT)
@@ -63,11 +64,10 @@ class Side:
         self.process.send_signal(signal.SIGSTOP)
         if not line:
             raise RuntimeError(f"a side ended while it was asked {question}")
-        answer = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise SideFailed(answer["error"])
-        seconds: dict[str, float] = answer
-        return seconds
+        return answer
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -141,7 +141,7 @@ def serve(module: str) -> None:
                 answer = {"error": f"{type(error).__name__}: {error}"}
         else:
             assert work is not None
-            answer = {"seconds": measure(work)}
+            answer = side.profile(work) if "profile" in question else {"seconds": measure(work)}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

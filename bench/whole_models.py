@@ -4,8 +4,10 @@
 
 FOLDER holds the files of `whole_models_cases.py`: those written by an exporter of standard
 architectures (random weights), and real ones. Missing ones are named and left out. For each model
-and one and two threads: the ratio to both peers (their time over ours) with its quartiles; then
-what is loaded in how long, and how much memory a process takes above its start.
+and one and two threads: the ratio to both peers (their time over ours) with its quartiles; the
+share of the machine's limit (the time that its kernels' operations and bytes need at least, over
+the time of all threads); and the three kernels that cost most: their share of the time and, in
+brackets, of their limit.
 """
 
 from __future__ import annotations
@@ -47,7 +49,12 @@ def main(folder: Path, names: list[str]) -> None:
                 low, middle, high = quantiles(rounds, n=4)
                 ratios.append(middle)
                 row += f"{middle:14.2f} ({low:.2f} to {high:.2f})"
-            print(row, flush=True)
+            told = sides["ours"].ask(profile=True)
+            share = told["limit"] / (threads * median(mine))
+            print(
+                f"{row}\n{'':24} {share:.0%} of the limit; most: {', '.join(told['top'])}",
+                flush=True,
+            )
             if ratios:
                 best.setdefault(f"{case.family}, {threads} threads", []).append(min(ratios))
     for family, ratios in best.items():

@@ -118,6 +118,29 @@ def _slice_behind(node: Node) -> Node:
     return make("slice", x.inputs[0], start=tuple(starts), stop=tuple(stops), step=tuple(steps))
 
 
+def _gather(node: Node) -> Node:
+    """Indices that are known and lie evenly apart are a slice, which needs no kernel."""
+    x, indices = node.inputs
+    axis = node.attr("axis")
+    if indices.op not in ("constant", "full") or not _is_small(indices) or x.dtype.is_block:
+        return node
+    places = [int(place) for place in _array(indices).reshape(-1)]
+    step = places[1] - places[0] if len(places) > 1 else 1
+    if not places or step < 1 or places != list(range(places[0], places[-1] + 1, step)):
+        return node
+    if places[0] < 0 or not known_le(places[-1] + 1, x.shape[axis]):
+        return node
+    others = range(x.ndim)
+    made = make(
+        "slice",
+        x,
+        start=tuple(places[0] if a == axis else 0 for a in others),
+        stop=tuple(places[-1] + 1 if a == axis else x.shape[a] for a in others),
+        step=tuple(step if a == axis else 1 for a in others),
+    )
+    return make("reshape", made, shape=node.shape) if node.shape != made.shape else made
+
+
 def _unless_same_type(node: Node) -> Node:
     [x] = node.inputs
     return x if (node.shape, node.dtype) == (x.shape, x.dtype) else node
@@ -214,6 +237,7 @@ _RULES = {
     "permute": _permute,
     "expand": _new_shape,
     "slice": _slice,
+    "gather": _gather,
     "pad": _unless_same_type,
     "concat": _concat,
     "cast": _unless_same_type,

@@ -49,17 +49,27 @@ def split(node: Node) -> Node:
 
 def _is_lopsided(node: Node) -> bool:
     """Whether much is to be read and few tiles could share the work."""
-    [x] = node.inputs
-    axes = node.attr("axes")
-    outer = [size for axis, size in enumerate(x.shape) if axis not in axes]
-    inner = bounds(product(x.shape[axis] for axis in axes))[1]
-    # Where sizes are open there may be much to read, and few tiles, but not both at once.
-    most = FEW_TILES if x.ndim - 1 in axes else FEW_TILES * _TILE_COLUMNS
-    if inner * min(bounds(product(outer))[1], most) < SPLIT_FROM:
+    if _n_read(node) < SPLIT_FROM:
         return False
-    if outer and x.ndim - 1 not in axes:
+    [x] = node.inputs
+    outer = _outer(node)
+    if outer and x.ndim - 1 not in node.attr("axes"):
         outer[-1] = ceildiv(outer[-1], _TILE_COLUMNS)
     return bounds(product(outer))[0] < FEW_TILES
+
+
+def _outer(node: Node) -> list[Dim]:
+    return [n for axis, n in enumerate(node.inputs[0].shape) if axis not in node.attr("axes")]
+
+
+def _n_read(node: Node) -> int:
+    """The most elements that few tiles would read. Where sizes are open there may be much to read,
+    and few tiles, but not both at once."""
+    [x] = node.inputs
+    axes = node.attr("axes")
+    inner = bounds(product(x.shape[axis] for axis in axes))[1]
+    most = FEW_TILES if x.ndim - 1 in axes else FEW_TILES * _TILE_COLUMNS
+    return inner * min(bounds(product(_outer(node)))[1], most)
 
 
 def _in_chunks(node: Node) -> Node:
@@ -67,7 +77,7 @@ def _in_chunks(node: Node) -> Node:
     axes = tuple(sorted(node.attr("axes")))
     axis = max(axes, key=lambda a: (bounds(x.shape[a])[1], -a))
     size = x.shape[axis]
-    chunks = _n_chunks(size, bounds(product(x.shape))[1])
+    chunks = _n_chunks(size, _n_read(node))
     length = size // chunks
     whole = length * chunks
     shape = (*x.shape[:axis], chunks, length, *x.shape[axis + 1 :])

@@ -123,6 +123,32 @@ def test_reductions_over_no_axes_are_what_they_reduce() -> None:
     assert after("expand", ir.make("sum", x, axes=())) is x
 
 
+@pytest.mark.parametrize(
+    ("indices", "axis", "is_slice"),
+    [
+        ([1, 3, 5], 1, True),
+        ([0, 1, 2, 3], 0, True),
+        ([[2, 4], [6, 8]], 2, True),
+        (3, 1, True),
+        ([2], 0, True),
+        ([0, 0, 1], 0, False),
+        ([5, 3, 1], 1, False),
+        ([4, 7], 1, False),
+        ([-1], 1, False),
+    ],
+)
+def test_indices_that_lie_evenly_apart_are_a_slice(indices: Any, axis: int, is_slice: bool) -> None:
+    x, at = x_of(4, 7, 9), np.array(indices, np.int64)
+    node = ir.make("gather", x, ir.constant(at), axis=axis)
+    made = after("simplify", node)
+    assert (made is not node) == is_slice
+    if is_slice:
+        assert all(one.op != "gather" for one in Graph.of([made]).nodes)
+        array = random_array((4, 7, 9), FLOAT32, 3)
+        [result] = reference.evaluate(Graph.of([made]), [array])
+        np.testing.assert_array_equal(result, np.take(array, at, axis=axis))
+
+
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
 @pytest.mark.parametrize(
     ("shape", "axes"),
@@ -146,6 +172,25 @@ def test_many_short_rows_are_not_split_because_there_may_be_one(width: int) -> N
     x = ir.graph_input("x", 0, (rows, width), FLOAT32)
     node = ir.make("sum", x, axes=(1,))
     assert (split(node) is node) == (width == 768)
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize(("rows", "columns"), [(508, 512), (512, 128), (2048, 3)])
+def test_chunks_of_an_open_batch_are_as_long_as_those_of_one(
+    op: str, rows: int, columns: int
+) -> None:
+    """However large a batch may become, its bound makes no more chunks than eight tiles need."""
+    batch = ir.Var("batch", 1, 1 << 20)
+    node = ir.make(op, ir.graph_input("x", 0, (batch, rows, columns), FLOAT32), axes=(1,))
+    made = after("split", node)
+    assert split(made) is made, "what it leaves is not split again"
+    graph = Graph.of([made])
+    reductions = [one for one in graph.nodes if one.op == op]
+    assert len(reductions) <= 3, "chunks, what they gave, and the rest"
+    array = random_array((1, rows, columns), FLOAT32, 3)
+    [result] = reference.evaluate(graph, [array])
+    expected = {"sum": np.sum, "max": np.max}[op](array, axis=1)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_small_floats_are_summed_in_float32_when_split() -> None:

@@ -121,10 +121,14 @@ def _gather(draft: RowKernel) -> Built:
         store = ir.Store("out0", _ROW * index_expr(count) + _K, value)
         found = _found(draft.load(indices, _K), size)
         return draft.finish(before, count, (loop("k", count, *found, store),))
-    base = (_ROW // index_expr(count) * index_expr(size) + _AT) * index_expr(after)
-    store = ir.Store("out0", _ROW * index_expr(after) + _V, draft.load(data, base + _V, _INSIDE))
     found = _found(draft.load(indices, _ROW % index_expr(count)), size)
-    return draft.finish(before * count, after, (*found, loop("v", after, store)))
+    # Where there is a first row, that is what a wrong index reads: a copy without a mask is faster.
+    has_rows = bounds(size)[0] > 0
+    at, mask = (ir.Select(_INSIDE, _AT, ir.index(0)), None) if has_rows else (_AT, _INSIDE)
+    base = ir.Let("base", (_ROW // index_expr(count) * index_expr(size) + at) * index_expr(after))
+    value = draft.load(data, ir.Name("base") + _V, mask)
+    store = ir.Store("out0", _ROW * index_expr(after) + _V, value)
+    return draft.finish(before * count, after, (*found, base, loop("v", after, store)))
 
 
 def _gather_elements(draft: RowKernel) -> Built:

@@ -157,6 +157,7 @@ class Values:
     def __init__(self, arrays: Mapping[Node, str]) -> None:
         self.arrays = dict(arrays)  # values in memory: arguments of the kernel
         self.rereadable: dict[Node, str] = {}  # rows an earlier pass has stored
+        self.proven: set[Guard] = set()  # guards that hold wherever the loops go
         self._n_names = 0
 
     def fresh(self, prefix: str = "t") -> str:
@@ -285,6 +286,8 @@ def guard_expr(guards: tuple[Guard, ...], scope: Scope, values: Values) -> ir.Ex
     """Whether all guards hold, named in the scope; None where there is nothing to guard."""
     inside: ir.Expr | None = None
     for guard in guards:
+        if guard in values.proven:
+            continue
         position = index_expr(guard.position)
         one = (position >= 0) & (position < index_expr(guard.size))
         inside = one if inside is None else inside & one

@@ -37,8 +37,12 @@ def load_vector(b: Builder, access: Access, dtype: DType, mask: Vec | None) -> V
     t = memory_type(dtype, access.lanes)
     if access.kind == "strided" and abs(access.stride) == 1:
         value = _load_contiguous(b, access, t, mask)
-    elif access.kind == "strided" and 1 < access.stride <= MAX_PICKED_STRIDE and mask is None:
-        value = _load_picked(b, access, t)
+    elif (
+        access.kind == "strided"
+        and 1 < access.stride <= MAX_PICKED_STRIDE
+        and (mask is None or b.has_masks)
+    ):
+        value = _load_picked(b, access, t, mask)
     else:
         value = _gather(b, _addresses(b, access, t), t, mask)
     return from_memory(value, dtype)
@@ -114,7 +118,7 @@ def _reversed(
     return b.shuffle(value, None, backwards), flipped, pointer
 
 
-def _load_picked(b: Builder, access: Access, t: VType) -> Vec:
+def _load_picked(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:
     """Every stride-th element, out of vectors that end with the last one and not behind it.
 
     stride 2, 4 lanes:   elements 0 1 2 3 4 5 6      wanted 0 2 4 6
@@ -124,9 +128,10 @@ def _load_picked(b: Builder, access: Access, t: VType) -> Vec:
     lanes, stride, nbytes = t.lanes, access.stride, t.bits // 8
     last = (lanes - 1) * stride
     starts = [*range(0, last - lanes + 1, lanes), last - lanes + 1]
-    parts = [load_contiguous(b, b.offset(access.pointer, s * nbytes), t, None) for s in starts]
     result: Vec | None = None
-    for start, part in zip(starts, parts, strict=True):
+    for start in starts:
+        active = None if mask is None else _spread_mask(mask, start, stride)
+        part = load_contiguous(b, b.offset(access.pointer, start * nbytes), t, active)
         mine = [0 <= lane * stride - start < lanes for lane in range(lanes)]
         if result is None:
             picks = [lane * stride if own else 0 for lane, own in enumerate(mine)]
@@ -138,6 +143,14 @@ def _load_picked(b: Builder, access: Access, t: VType) -> Vec:
             result = b.shuffle(result, part, picks)
     assert result is not None
     return result
+
+
+def _spread_mask(mask: Vec, start: int, stride: int) -> Vec:
+    """The elements from `start` on that active lanes ask for, so far apart."""
+    b, lanes = mask.builder, mask.type.lanes
+    asked = [divmod(start + at, stride) for at in range(lanes)]
+    nobody = b.constant(False, mask.type)
+    return b.shuffle(mask, nobody, [lanes if between else lane for lane, between in asked])
 
 
 def _addresses(b: Builder, access: Access, t: VType) -> str:

@@ -48,16 +48,42 @@ class Shape:
 def shape_of(loop: ir.For, target: Target) -> Shape:
     """Lanes and vectors for a vector loop."""
     lanes = lanes_of(loop.body, target, {loop.var})
-    if loop.unroll:
-        return Shape(lanes, loop.unroll)
+    return Shape(lanes, loop.unroll or _dividing(_parts(loop, target), _length(loop), lanes))
+
+
+def _dividing(parts: int, length: int | None, lanes: int) -> int:
+    """So many vectors, or some fewer where these leave less of a short loop to single ones."""
+    if length is None or length // lanes >= 4 * parts:
+        return parts
+    whole = max(1, length // lanes)
+    return min(range(min(parts, whole), parts // 2, -1), key=lambda n: whole % n, default=whole)
+
+
+def _length(loop: ir.For) -> int | None:
+    """How often a loop turns, where that is known."""
+    start, stop = _number(loop.start), _number(loop.stop)
+    return None if start is None or stop is None else stop - start
+
+
+def _number(expr: ir.Expr) -> int | None:
+    match expr:
+        case ir.Const(value):
+            return int(value)
+        case ir.Binary("min", a, b):
+            sides = _number(a), _number(b)
+            return None if None in sides else min(side for side in sides if side is not None)
+    return None
+
+
+def _parts(loop: ir.For, target: Target) -> int:
     cost = sum(_cost(expr) for expr in _values(loop.body))
     registers = max(1, 4 * target.n_vector_registers // 32)
     if any(isinstance(stmt, ir.For) for stmt in loop.body):
         # A cheap body walks several lines of a row at once, as memory likes it.
-        return Shape(lanes, 4 * registers if cost <= 4 else registers if cost <= 16 else 1)
+        return 4 * registers if cost <= 4 else registers if cost <= 16 else 1
     if any(isinstance(s, ir.Accumulate | ir.AccumulateArg) for s in ir.statements(loop.body)):
-        return Shape(lanes, 4 if cost <= 12 else 2 if cost <= 48 else 1)
-    return Shape(lanes, 2 if cost <= 10 else 1)
+        return 4 if cost <= 12 else 2 if cost <= 48 else 1
+    return 2 if cost <= 10 else 1
 
 
 def lanes_of(body: ir.Block, target: Target, varying: set[str]) -> int:

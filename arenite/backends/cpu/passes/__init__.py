@@ -6,6 +6,7 @@ from arenite.backends.cpu.passes.blocks import blocks, share_panels
 from arenite.backends.cpu.passes.integers import integers
 from arenite.backends.cpu.passes.layout import layout
 from arenite.backends.cpu.passes.panels import panels
+from arenite.backends.cpu.passes.pools import pools
 from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.backends.cpu.passes.row_scales import row_scales
 from arenite.backends.cpu.passes.winograd import winograd
@@ -18,6 +19,7 @@ PASSES = (
     Pass("attention", attention, before=spelled_attentions),
     Pass("integers", integers),
     Pass("layout", layout),
+    Pass("pools", pools),
     Pass("row_scales", row_scales),
     Pass("fold", fold, before=stay_numbers),
     Pass("split", split),
