@@ -3,10 +3,11 @@
     matmul(a, w)    matmul_panels(a, panels of w)
 
 Else every run would copy the columns of w side by side, which takes as long as multiplying them by
-some 16 rows. Weights of 16 bits stay so in panels, and a is made wider once, not in every tile;
-those whose rows lie along K are read in place, as files of language models have them. Sums are added up in the same order either way. Left as they are: one row, which reads
-w in place as fast, and many, beside which a copy is nothing. In the body of a loop the weights are
-captures; their panels are the same in all iterations, and are taken out of it like all such values.
+some 16 rows. Sums are added up in the same order either way. Left as they are: one row, which reads
+w in place as fast, and many, beside which a copy is nothing. Weights of 16 bits stay so in panels,
+and a is made wider once, not in every tile; those whose rows lie along K are left, as files of
+language models have them. In the body of a loop the weights are captures; their panels are the same
+in all iterations, and are taken out of it like all such values.
 """
 
 from __future__ import annotations
