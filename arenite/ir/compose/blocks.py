@@ -1,37 +1,17 @@
-"""Products with weights of a few bits that come apart: numbers, scales, and what is taken off.
-
-A product of blocks rounds what it multiplies to 8 bits, with a scale for each 32 elements. Where
-that is not allowed, a factor is cut into three parts that lose nothing so: what rounding makes of
-it, of what is left, and of what is left then. 24 bits are as many as float32 has.
-"""
+"""Weights of a few bits that come apart: numbers, scales, and what is taken off."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from arenite.dtype import BY_NAME, float32
-from arenite.ir.compose.basic import (
-    add,
-    binary,
-    broadcast_to,
-    cast,
-    concat,
-    expand_dims,
-    mul,
-    reshape,
-    slice_axis,
-    sub,
-    unary,
-    where,
-)
-from arenite.ir.compose.reductions import reduce
+from arenite.ir.compose.basic import broadcast_to, cast, mul, reshape, slice_axis, unary
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
-from arenite.ir.ops.blocks import LEAST_NORMAL, RUN, join_blocks, matmul_blocks
+from arenite.ir.ops.blocks import RUN, dequantise, join_blocks, matmul_blocks
+from arenite.ir.ops.define import make
 from arenite.ir.ops.sources import constant
 
-#: Parts of a factor that is not to be rounded.
-PARTS = 3
 #: Elements of the longest block type there is for numbers of so many bits.
 LONGEST = {4: 128, 8: 32}
 
@@ -66,27 +46,10 @@ def repeated(x: Node, axis: int, times: Dim, size: Dim) -> Node:
 
 
 def product_of_blocks(x: Node, w: Node, may_round: bool) -> Node:
-    """x times the transposed weights, float32."""
+    """x times the transposed weights, float32; x may be rounded to 8 bits."""
     rows = reshape(cast(x, float32), (1, *x.shape)) if x.ndim == 1 else cast(x, float32)
-    made = matmul_blocks(rows, w) if may_round else _product_of_parts(rows, w)
+    if may_round:
+        made = matmul_blocks(rows, w)
+    else:
+        made = make("matmul", rows, dequantise(w), transpose_a=False, transpose_b=True)
     return reshape(made, (*x.shape[:-1], w.shape[0]))
-
-
-def _product_of_parts(x: Node, w: Node) -> Node:
-    parts, left = [], x
-    for _ in range(PARTS - 1):
-        parts.append(_rounded(left))
-        left = sub(left, parts[-1])
-    made = matmul_blocks(concat([expand_dims(part, 0) for part in (*parts, left)], 0), w)
-    ends = [reshape(slice_axis(made, 0, k, k + 1), made.shape[1:]) for k in range(PARTS)]
-    return add(add(ends[2], ends[1]), ends[0])
-
-
-def _rounded(x: Node) -> Node:
-    """What a product takes x for."""
-    *rows, depth = x.shape
-    runs = reshape(x, (*rows, depth // RUN, RUN))
-    scale = mul(reduce("max", unary("abs", runs), (x.ndim,), keep=True), 1 / 127)
-    is_zero = binary("lt", scale, LEAST_NORMAL)
-    numbers = unary("round", binary("div", runs, where(is_zero, 1.0, scale)))
-    return reshape(where(is_zero, 0.0, mul(numbers, scale)), x.shape)

@@ -10,7 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from arenite.dtype import float32
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.translate import Argument, translate
+from arenite.ir import evaluate
 from arenite.model import Model
+from arenite.passes import apply
+from arenite.passes.plain_blocks import plain_blocks
 
 Array = NDArray[Any]
 FLOAT = TensorProto.FLOAT
@@ -117,9 +123,25 @@ def test_rows_are_not_rounded_unless_the_model_allows_it(level: int) -> None:
         np.testing.assert_allclose(exe(x)["y"], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_packed_weights_take_a_fraction_of_those_in_float32() -> None:
-    product = Product(512, 256, 128, 4, "bytes")
+@pytest.mark.parametrize("level", [0, 4])
+def test_packed_weights_take_a_fraction_of_those_in_float32(level: int) -> None:
+    product = Product(512, 256, 128, 4, "bytes", level)
     in_file = 512 * 256 // 2
     with product.open().compile(threads=1) as exe:
         exe(rows_of_bytes(1, 512))
         assert exe.plan.total_nbytes < 3 * in_file  # the file's own, mapped, and panels
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, ""), (4, "bytes"), (8, "bytes")])
+@pytest.mark.parametrize("level", [0, 4])
+def test_devices_without_block_types_take_plain_arithmetic(
+    bits: int, zeros: str, level: int
+) -> None:
+    product = Product(64, 40, 32, bits, zeros, level)
+    file = OnnxFile.of_bytes(product.model.SerializeToString())
+    x = rows_of_bytes(3, 64)
+    graph = translate(file, {"x": Argument(x.shape, float32)}).graph
+    plain = apply(graph, plain_blocks)
+    assert not any(node.dtype.is_block for node in plain.nodes)
+    wanted = x.astype(np.float64) @ product.weights.T
+    np.testing.assert_allclose(evaluate(plain, [x])[0], wanted, rtol=1e-5, atol=1e-2)
