@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from arenite import dtype
 from arenite.dtype.blocks import LAYOUTS, byteswapped, dequantised
 from arenite.errors import InvalidArgument, SizeMismatch, TypeMismatch
+from tests.codegen.block_weights import numbers_by_onnx
 
 BLOCKS = [t for t in dtype.BY_NAME.values() if t.is_block]
 QUANTISED_BY_GGUF = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"]
@@ -32,24 +33,10 @@ def with_usual_scales(raw: NDArray[np.uint8], block: dtype.DType) -> NDArray[np.
     return blocks.view(np.uint8).reshape(raw.shape)
 
 
-def judged_of_onnx(raw: NDArray[np.uint8], block: dtype.DType) -> NDArray[np.float32]:
-    """A scale, what is added or else half of the range taken off, and numbers, low bits first."""
-    has_least = block.name.endswith("_least")
-    bits = int(block.name[1])
-    blocks = raw.reshape(*raw.shape[:-1], -1, block.block_nbytes)
-    floats = blocks[..., : 4 + 4 * has_least].copy().view("<f4")
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    numbers = blocks[..., 4 + 4 * has_least :, None] >> shifts & np.uint8(2**bits - 1)
-    whole = numbers.reshape(*blocks.shape[:-1], -1).astype(np.float32)
-    if has_least:
-        return (floats[..., :1] * whole + floats[..., 1:]).reshape(*raw.shape[:-1], -1)
-    return (floats * (whole - np.float32(2 ** (bits - 1)))).reshape(*raw.shape[:-1], -1)
-
-
 def judged(raw: NDArray[np.uint8], block: dtype.DType) -> NDArray[np.float32]:
     with np.errstate(all="ignore"):
         if block.name.startswith("u"):
-            return judged_of_onnx(raw, block)
+            return numbers_by_onnx(block.name, raw)
         return quants.dequantize(raw, gguf.GGMLQuantizationType[block.name.upper()])
 
 
