@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from arenite import dtype
 from arenite.dtype.blocks import LAYOUTS, byteswapped, dequantised
 from arenite.errors import InvalidArgument, SizeMismatch, TypeMismatch
+from tests.codegen.block_weights import numbers_by_onnx
 
 BLOCKS = [t for t in dtype.BY_NAME.values() if t.is_block]
 QUANTISED_BY_GGUF = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"]
@@ -34,6 +35,8 @@ def with_usual_scales(raw: NDArray[np.uint8], block: dtype.DType) -> NDArray[np.
 
 def judged(raw: NDArray[np.uint8], block: dtype.DType) -> NDArray[np.float32]:
     with np.errstate(all="ignore"):
+        if block.name.startswith("u"):
+            return numbers_by_onnx(block.name, raw)
         return quants.dequantize(raw, gguf.GGMLQuantizationType[block.name.upper()])
 
 

@@ -16,8 +16,12 @@ PACKED = [t for t in dtype.BY_NAME.values() if not t.is_block and not t.has_nump
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_block_types_have_the_sizes_of_ggml(block: dtype.DType) -> None:
-    length, nbytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[block.name.upper()]]
+def test_block_types_have_the_sizes_of_their_formats(block: dtype.DType) -> None:
+    if block.name.startswith("u"):  # of ONNX: bits, elements, and floats beside them
+        bits, length = map(int, block.name.removesuffix("_least")[1:].split("x"))
+        nbytes = bits * length // 8 + (8 if block.name.endswith("_least") else 4)
+    else:
+        length, nbytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[block.name.upper()]]
     assert (block.block_length, block.block_nbytes) == (length, nbytes)
     assert block.nbytes((3, 2 * length)) == 6 * nbytes
     assert block.bits_per_element == 8 * nbytes / length

@@ -211,6 +211,8 @@ _BIT_4 = Bits("qh", 1, group=1)
 #: Nibbles of every 32 bytes; and two bits of each number, of which 128 share 32 bytes.
 _NIBBLES_OF_32 = Bits("qs", 4, group=32)
 _PAIRS = Bits("qs", 2, group=32)
+#: Two neighbours in each byte, as ONNX's MatMulNBits has them.
+_NEIGHBOURS = Bits("qs", 4, group=1)
 
 
 def _six_bits(first: int, third_shift: int) -> Number:
@@ -264,6 +266,15 @@ _TYPES = (
     BlockType("mxfp4", 39, 32, "float8_e8m0fnu d; uint8 qs[16]", number(_NIBBLES, table=E2M1)),
     BlockType("nvfp4", 40, 64, "float8_e4m3fn d[4]; uint8 qs[32]",
               number(Bits("qs", 4, group=8), table=E2M1)),
+    # Of ONNX files, where floats are apart from the numbers; `join_blocks` brings them together.
+    BlockType("u4x32", None, 32, "float32 d; uint8 qs[16]", number(_NEIGHBOURS, zero=8)),
+    BlockType("u4x32_least", None, 32, "float32 d; float32 m; uint8 qs[16]", number(_NEIGHBOURS),
+              least=Scale("m")),
+    BlockType("u4x128", None, 128, "float32 d; uint8 qs[64]", number(_NEIGHBOURS, zero=8)),
+    BlockType("u4x128_least", None, 128, "float32 d; float32 m; uint8 qs[64]",
+              number(_NEIGHBOURS), least=Scale("m")),
+    BlockType("u8x32_least", None, 32, "float32 d; float32 m; uint8 qs[32]",
+              number(Bits("qs", 8)), least=Scale("m")),
 )
 # fmt: on
 

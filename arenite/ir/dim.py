@@ -26,6 +26,8 @@ Dim: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int, int]  # inclusive
 Monomial: TypeAlias = tuple["Atom", ...]  # factors, sorted; the empty one stands for 1
 
+Term: TypeAlias = tuple[Monomial, int]
+
 # Each atom that bounds() takes apart doubles its work at worst.
 _MAX_UNDONE_ATOMS = 4
 
@@ -406,6 +408,32 @@ def _bounds_of(dim: Expr) -> Bounds:
     if isinstance(dim, Floordiv):
         corners = [n // d for n in bounds(dim.numerator) for d in bounds(dim.divisor)]
         return min(corners), max(corners)
+    parts = _independent_parts(dim.terms)
+    if len(parts) > 1:
+        ends = [bounds(_of_terms(dict(part))) for part in parts]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+    return _bounds_of_part(dim)
+
+
+def _independent_parts(terms: Iterable[Term]) -> list[list[Term]]:
+    """A sum as sums that share no variable; their bounds are found apart, where those of the whole
+    would take apart an atom of each beside those of all others."""
+    parts: list[tuple[set[Var], list[Term]]] = []
+    for term in terms:
+        own = {var for atom in term[0] for var in variables(atom)}
+        joined = [term]
+        apart = []
+        for names, part in parts:
+            if names.isdisjoint(own):
+                apart.append((names, part))
+            else:
+                own |= names
+                joined = part + joined
+        parts = [*apart, (own, joined)]
+    return [part for _, part in parts]
+
+
+def _bounds_of_part(dim: Expr) -> Bounds:
     low = high = 0
     for monomial, coefficient in dim.terms:
         term = (coefficient, coefficient)

@@ -41,3 +41,18 @@ def random_blocks(name: str, rows: int, depth: int, seed: int = 0) -> NDArray[np
 def weights_node(name: str, raw: NDArray[np.uint8], depth: int) -> Node:
     held = Buffer.from_array(raw.reshape(-1))
     return buffer(held.view(0, held.nbytes, BY_NAME[name], (len(raw), depth)))
+
+
+def numbers_by_onnx(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """By what MatMulNBits says, of types that gguf has not: a scale, what is added, or else half of
+    the range taken off, and numbers, low bits first."""
+    has_least = name.endswith("_least")
+    bits = int(name[1])
+    blocks = raw.reshape(*raw.shape[:-1], -1, BY_NAME[name].block_nbytes)
+    floats = blocks[..., : 4 + 4 * has_least].copy().view("<f4")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = blocks[..., 4 + 4 * has_least :, None] >> shifts & np.uint8(2**bits - 1)
+    whole = numbers.reshape(*blocks.shape[:-1], -1).astype(np.float32)
+    if has_least:
+        return (floats[..., :1] * whole + floats[..., 1:]).reshape(*raw.shape[:-1], -1)
+    return (floats * (whole - np.float32(2 ** (bits - 1)))).reshape(*raw.shape[:-1], -1)

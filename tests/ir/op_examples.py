@@ -197,6 +197,13 @@ NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
         output_padding=(1, 0),
         **_CONV,
     ),
+    "join_blocks": lambda: make(
+        "join_blocks",
+        x(3, 2),
+        x(3, 2, index=1),
+        constant(np.arange(96, dtype=np.uint8).reshape(3, 2, 16)),
+        dtype=BY_NAME["u4x32_least"],
+    ),
     "dequantise": lambda: _of_weights("dequantise"),
     "pack": lambda: make("pack", x(3, 5, dtype=I8), dtype=I4),
     "unpack": lambda: make("unpack", make("pack", x(3, 5, dtype=I8), dtype=I4)),

@@ -300,3 +300,26 @@ def test_a_var_is_checked() -> None:
     for operation in (operator.add, operator.sub, operator.mul, operator.floordiv):
         with pytest.raises(TypeError):
             operation(N, number)
+
+
+def test_sums_of_many_sizes_that_share_no_variable() -> None:
+    """As of a detector that keeps some of each class: a few more classes cost a few more steps."""
+    each = [Var(f"found_{k}", 0, 3000) for k in range(90)]
+    kept = sum((minimum(one, 300) for one in each), start=0)
+    assert bounds(kept) == (0, 90 * 300)
+    left = sum((one - minimum(one, 300) for one in each), start=0)
+    assert bounds(left) == (0, 90 * 2700)
+    assert known_le(kept, sum(each, start=0))
+
+
+def test_bounds_of_parts_that_share_a_variable_are_those_of_the_whole() -> None:
+    a, b, c = Var("a", 0, 3), Var("b", 1, 4), Var("c", 0, 5)
+    dim = minimum(a, b) - minimum(a, 2) + 3 * c - 2 * minimum(c, 3) + 1
+    values = [
+        evaluate(dim, {"a": x, "b": y, "c": z})
+        for x in range(4)
+        for y in range(1, 5)
+        for z in range(6)
+    ]
+    low, high = bounds(dim)
+    assert low <= min(values) <= max(values) <= high

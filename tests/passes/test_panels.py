@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -96,8 +97,22 @@ def test_what_is_left_as_it_is() -> None:
     assert not is_packed(known(whole(8, 64)) @ w), "nothing is given"
     assert not is_packed(known(whole(8, 64)) @ given((64, 48))), "constants on the left"
     assert not is_packed(given((3, 8, 64)) @ known(whole(3, 64, 48))), "a matrix for each"
-    half = known(whole(64, 48, dtype=np.float16))
-    assert not is_packed(given((8, 64), np.float16) @ half), "narrow weights are read in place"
+    x, half = given((8, 64), np.float16), known(whole(48, 64, dtype=np.float16))
+    along = ir.make("matmul", x.node, half.node, transpose_a=False, transpose_b=True)
+    assert not is_packed(Tensor.of_node(along)), "narrow rows that lie along K"
+
+
+@pytest.mark.parametrize("narrow", [np.float16, ml_dtypes.bfloat16])
+def test_narrow_weights_stay_narrow_in_panels(narrow: Any) -> None:
+    x, w = whole(20, 64, dtype=narrow), whole(64, 48, dtype=narrow)
+    y = given(x.shape, narrow) @ known(w)
+    assert is_packed(y)
+    graph = Graph.of([y.node])
+    expected = (x.astype(np.float64) @ w.astype(np.float64)).astype(x.dtype)
+    with compile_graph(graph, threads=1) as program:
+        np.testing.assert_array_equal(program(x)[0], expected)
+        packed = [slot for slot in program.plan.slots.values() if slot.region == "packed"]
+        assert sum(slot.nbytes for slot in packed) == w.nbytes
 
 
 def test_packing_is_done_at_load_and_the_source_is_not_kept() -> None:

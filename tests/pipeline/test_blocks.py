@@ -26,7 +26,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks
 from arenite.pipeline import compile_graph
 from arenite.program import frame
-from tests.codegen.block_weights import TYPES, random_blocks, weights_node
+from tests.codegen.block_weights import TYPES, numbers_by_onnx, random_blocks, weights_node
 from tests.pipeline.loaded import loaded
 
 Array = NDArray[Any]
@@ -35,6 +35,8 @@ QUANTISED_BY_GGUF = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4")
 
 
 def numbers_by_gguf(name: str, raw: Array) -> Array:
+    if name.startswith("u"):
+        return numbers_by_onnx(name, raw).astype(np.float64)
     kind = gguf.GGMLQuantizationType[name.upper()]
     return gguf.quants.dequantize(raw, kind).astype(np.float64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arenite.passes.attention import plain_attention
+from arenite.passes.plain_blocks import plain_blocks
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -10,6 +11,7 @@ from arenite.passes.transfers import transfers
 
 PASSES = (
     Pass("attention", plain_attention),
+    Pass("blocks", plain_blocks),
     Pass("fold", fold),
     Pass("split", split),
     Pass("simplify", simplify),

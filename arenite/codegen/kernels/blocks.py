@@ -1,4 +1,5 @@
-"""Kernels that read blocks as they are in a file: dequantised values, and rows of them.
+"""Kernels that read blocks as they are in a file: dequantised values, and rows of them; and that
+join their fields.
 
 Blocks are arguments as plain bytes. One tile does some rows of the result.
 """
@@ -12,6 +13,8 @@ from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
 from arenite.codegen.kernels.values import loop
+from arenite.dtype import BY_NAME, uint8
+from arenite.dtype.blocks import block_type
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
@@ -44,6 +47,27 @@ def _row_of_blocks(draft: RowKernel, w: Node, row: ir.Expr) -> ir.Block:
     return (loop("block", depth // length, *runs, vector=False),)
 
 
+def join_blocks(draft: RowKernel) -> Built:
+    """Row `row` of the result: block by block the bytes of its fields."""
+    dtype = draft.node.dtype
+    rows, depth = draft.node.shape
+    count = bounds(depth)[1] // dtype.block_length
+    block, k = ir.Name("block"), ir.Name("k")
+    at = (_ROW * count + block) * dtype.block_nbytes
+    stores: list[ir.Stmt] = []
+    for node, field in zip(draft.node.inputs, block_type(dtype).fields.values(), strict=True):
+        own = ir.Load(draft.names[node], (_ROW * count + block) * field.length + k, node.dtype)
+        whole = BY_NAME[f"uint{8 * field.item_nbytes}"]
+        raw = own if node.dtype == whole else ir.Bitcast(own, whole)
+        place = at + field.offset + k * field.item_nbytes
+        parts = [
+            ir.Store("out0", place + byte, ir.Cast(raw >> 8 * byte if byte else raw, uint8))
+            for byte in range(field.item_nbytes)
+        ]
+        stores.append(loop("k", field.length, *parts, vector=field.item_nbytes == 1))
+    return draft.finish(rows, depth, (loop("block", count, *stores, vector=False),))
+
+
 def taken_rows(draft: RowKernel, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
     """`body` makes a row of the result of row `AT`, which an index names."""
     taken = taken_index(draft.load(indices, _ROW), n_rows)
@@ -67,6 +91,7 @@ def build_blocks(kernel: Kernel) -> Built:
 
 
 _BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
+    "join_blocks": join_blocks,
     "dequantise": dequantise,
     "rows_of_blocks": rows_of_blocks,
 }

@@ -76,7 +76,8 @@ class RowKernel:
             ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
             for value, name in self.names.items()
         ]
-        arrays.append(ir.ArrayArg("out0", read_dtype(self.node.dtype), role))
+        made = self.node.dtype
+        arrays.append(ir.ArrayArg("out0", uint8 if made.is_block else read_dtype(made), role))
         shapes = (self.node.shape, *(value.shape for value in self.kernel.inputs))
         dims = [dim for shape in shapes for dim in shape]
         return Built.of(self.kernel.name, arrays, dims, tiles, body, scratch)

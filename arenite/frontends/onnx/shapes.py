@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -206,12 +207,20 @@ def _reshaped(call: Call, sizes: list[Array]) -> Array | None:
     return sizes[0].reshape(shape)
 
 
-def _product(call: Call, sizes: list[Array]) -> Array | None:
-    data = sizes[0]
-    if data.ndim != 1 or len(sizes) > 1 or call.attr("axes", [0]) not in ([0], [-1]):
-        return None
-    whole = np.asarray(product(data), object)
-    return whole.reshape((1,)) if call.attr("keepdims", 1) else whole
+def _reduced(function: Callable[[Dim, Dim], Dim]) -> Fold:
+    """All of a row becomes one."""
+
+    def fold(call: Call, sizes: list[Array]) -> Array | None:
+        data = sizes[0]
+        axes = (_axes(sizes) if len(sizes) > 1 else call.attr("axes")) or []
+        is_kept = not axes and call.attr("noop_with_empty_axes", 0)
+        if data.ndim != 1 or data.size == 0 or axes not in ([], [0], [-1]) or is_kept:
+            return None
+        made = np.empty((), object)
+        made[()] = reduce(function, data)
+        return made.reshape((1,)) if call.attr("keepdims", 1) else made
+
+    return fold
 
 
 def _cast(call: Call, sizes: list[Array]) -> Array | None:
@@ -247,7 +256,10 @@ FOLDS: dict[str, Fold] = {
     "Squeeze": _squeezed,
     "Unsqueeze": _unsqueezed,
     "Reshape": _reshaped,
-    "ReduceProd": _product,
+    "ReduceProd": _reduced(lambda a, b: a * b),
+    "ReduceSum": _reduced(lambda a, b: a + b),
+    "ReduceMax": _reduced(maximum),
+    "ReduceMin": _reduced(minimum),
     "Cast": _cast,
     "Identity": lambda call, sizes: sizes[0],
 }

@@ -1,5 +1,6 @@
 """Block-quantised weights: what is computed with them.
 
+    join_blocks(fields[N, K / length, ...])      weights whose parts are apart in a file, [N, K]
     dequantise(w[N, K])                          the numbers, float32
     rows_of_blocks(w[N, K], indices)             rows of them: an embedding
     matmul_blocks(x[..., M, K], w[N, K])         x times the transposed numbers, float32
@@ -20,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType, float32
-from arenite.dtype.blocks import dequantised
+from arenite.dtype import BY_NAME, DType, float32
+from arenite.dtype.blocks import block_type, dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
@@ -39,6 +40,12 @@ from arenite.ir.ops.indexing import check_range
 #: Elements of a product's first operand with one scale.
 RUN = 32
 LEAST_NORMAL = 2.0**-126
+
+
+def join_blocks(dtype: DType, *fields: Node) -> Node:
+    """Blocks of their fields, in the order of the type: [N, blocks] of each, and the length of the
+    field where it has several."""
+    return make("join_blocks", *fields, dtype=dtype)
 
 
 def dequantise(w: Node) -> Node:
@@ -71,6 +78,36 @@ def need_whole_blocks(op: str, w: Node) -> None:
             f"{op}: rows of {w.shape[-1]} elements are not whole {w.dtype} blocks of "
             f"{w.dtype.block_length}"
         )
+
+
+def _infer_join(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    dtype = attrs["dtype"]
+    if not dtype.is_block:
+        raise TypeMismatch(f"join_blocks: {dtype} is no block-quantised type")
+    fields = block_type(dtype).fields.values()
+    if len(inputs) != len(fields) or inputs[0].ndim < 2:
+        names = ", ".join(f"{field.name}[N, blocks]" for field in fields)
+        raise ShapeMismatch(f"join_blocks of {dtype} takes {names}, not {len(inputs)} values")
+    rows, count = inputs[0].shape[:2]
+    for field, node in zip(fields, inputs, strict=True):
+        need_dtype("join_blocks", field.name, node, BY_NAME[field.dtype])
+        wanted = (rows, count, field.length) if field.length > 1 else (rows, count)
+        if node.shape != wanted:
+            raise ShapeMismatch(
+                f"join_blocks of {dtype}: {field.name} has shape {node.shape}, not {wanted}"
+            )
+    return (rows, count * dtype.block_length), dtype
+
+
+def _join_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+    layout = block_type(dtype).layout
+    blocks = np.empty(arrays[0].shape[:2], layout)
+    for name, array in zip(layout.names or (), arrays, strict=True):
+        blocks[name] = array
+    return blocks.view(np.uint8).reshape(shape[0], -1)
+
+
+define("join_blocks", "contraction", (1, 8), _infer_join, _join_reference, {"dtype": DType})
 
 
 def _infer_dequantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:

@@ -45,6 +45,13 @@ def product_dtype(op: str, a: Node, b: Node) -> DType:
     return a.dtype
 
 
+def wider_product_dtype(op: str, a: Node, b: Node) -> DType:
+    """The same, where one may be a narrower float than the other."""
+    if a.dtype.kind is b.dtype.kind is Kind.FLOAT and a.dtype.bits != b.dtype.bits:
+        return max((a.dtype, b.dtype), key=lambda one: one.bits)
+    return product_dtype(op, a, b)
+
+
 def accumulated(array: Array, dtype: DType) -> Array:
     """Operands of a contraction whose result is `dtype`."""
     return array.astype(np.int32) if dtype == INT32 else exact(array, dtype)
@@ -56,10 +63,7 @@ def _matrix(shape: Shape, transpose: bool) -> Shape:
 
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     a, b = inputs
-    if a.dtype.kind is b.dtype.kind is Kind.FLOAT and a.dtype.bits != b.dtype.bits:
-        dtype = max((a.dtype, b.dtype), key=lambda one: one.bits)
-    else:
-        dtype = product_dtype("matmul", a, b)
+    dtype = wider_product_dtype("matmul", a, b)
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeMismatch(f"matmul takes matrices, not shapes {a.shape} and {b.shape}")
     left, right = _matrix(a.shape, attrs["transpose_a"]), _matrix(b.shape, attrs["transpose_b"])

@@ -49,6 +49,8 @@ OPEN: dict[str, tuple[Any, ...]] = {
                         {0: (2, 4, H, W)}, {"mode": "cubic"}),
     "layer norm": ("LayerNormalization", 17, [floats(2, 3, 4), floats(4), floats(4)], (),
                    {0: (N, T, 4)}, {}),
+    "layer norm of an optimiser": ("LayerNormalization", 11, [floats(2, 3, 4), floats(4)], (),
+                                   {0: (N, T, 4)}, {"epsilon": 1e-12}),
     "instance norm": ("InstanceNormalization", 7, [floats(2, 4, 6, 7), floats(4), floats(4)], (),
                       {0: IMAGE}, {}),
     "lstm": ("LSTM", 14, [floats(5, 3, 4), floats(2, 20, 4), floats(2, 20, 5), floats(2, 40)],

@@ -162,3 +162,25 @@ def test_sizes_as_floats_are_numbers_of_the_run_too() -> None:
         number=np.float32(0.25),
     )
     np.testing.assert_array_equal(computed(graph), X / np.float32(0.75))
+
+
+@pytest.mark.parametrize(("op", "size"), [("ReduceMin", 2), ("ReduceMax", 5), ("ReduceSum", 7)])
+def test_the_least_of_some_sizes_is_a_size(op: str, size: int) -> None:
+    # As PyTorch writes the number of candidates that a detector keeps: min(5, batch).
+    axes = {"axes": [0]} if op != "ReduceSum" else {}
+    graph = graph_with(
+        [
+            ("Shape", "x", "shape", {}),
+            ("Gather", "shape zero", "batch", {}),
+            ("Unsqueeze", "batch first", "row", {}),
+            ("Concat", "most row", "both", {"axis": 0}),
+            (op, "both first" if op == "ReduceSum" else "both", "k", {"keepdims": 0, **axes}),
+            ("Unsqueeze", "k first", "wanted", {}),
+            ("Tile", "most wanted", "y", {}),
+        ],
+        zero=np.int64(0),
+        first=np.array([0]),
+        most=np.array([5]),
+    )
+    assert not isinstance(graph.outputs[0].shape[0], int)
+    np.testing.assert_array_equal(computed(graph), [5] * size)

@@ -16,7 +16,7 @@ from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import rounded
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Index, Reduction, Source, is_readable_in_place, is_view, summed
-from arenite.ir.ops.contraction import accumulated, product_dtype
+from arenite.ir.ops.contraction import accumulated, wider_product_dtype
 from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
 
 
@@ -36,7 +36,7 @@ def product_shape(op: str, a: Node, panels: Node, columns: int, word: int = 0) -
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     a, panels = inputs
-    dtype = product_dtype("matmul_panels", a, panels)
+    dtype = wider_product_dtype("matmul_panels", a, panels)
     if dtype.kind is not Kind.FLOAT:
         raise TypeMismatch(f"matmul_panels multiplies floats, not {a.dtype} and {panels.dtype}")
     return product_shape("matmul_panels", a, panels, attrs["columns"]), dtype

@@ -5,6 +5,10 @@
 
     rows_of_blocks(w, i)            rows_of_panels(pack_blocks(w), i), if w is multiplied with too
 
+    matmul(x, dequantise(w))        matmul_blocks of three parts of x that lose nothing when they
+                                    are rounded to 8 bits: of x, of what is left, and of what is
+                                    left then. 24 bits are as many as float32 has
+
     matmul(x, cast(w))              matmul(x, w), where w is a float of 16 bits
 
 Block-quantised weights: activations are quantised, weights packed, then multiplied. Products of one
@@ -16,23 +20,84 @@ memory, and twice the time of one row.
 
 from __future__ import annotations
 
-from arenite.dtype import Kind
+from arenite.dtype import Kind, float32
+from arenite.ir.compose.basic import (
+    add,
+    binary,
+    concat,
+    div,
+    expand_dims,
+    mul,
+    reshape,
+    slice_axis,
+    sub,
+    unary,
+    where,
+)
+from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.blocks import LEAST_NORMAL, RUN
 from arenite.ir.ops.define import make
+from arenite.passes.known import is_known
 from arenite.passes.rewrite import apply
+
+#: Parts of a factor that is not to be rounded.
+PARTS = 3
 
 
 def blocks(node: Node) -> Node:
     if node.op == "matmul_blocks":
-        x, w = node.inputs
-        return make("matmul_packed", *_factors(x, w), dtype=w.dtype, columns=w.shape[0])
+        return _packed(*node.inputs)
     if node.op == "matmul_experts" and node.attr("dtype").is_block:
         return _experts(node)
+    if node.op == "matmul" and _multiplies_blocks(node):
+        return _of_parts(node)
     if node.op == "matmul":
         return _narrow(node)
     return node
+
+
+def _multiplies_blocks(node: Node) -> bool:
+    """Whether it is a product of float32 by known weights in blocks, whose rows lie along K."""
+    x, w = node.inputs
+    if w.op != "dequantise":
+        return False
+    [blocks] = w.inputs
+    parts = blocks.inputs if blocks.op == "join_blocks" else w.inputs
+    return (
+        all(is_known(part) for part in parts)
+        and x.dtype == float32
+        and node.attr("transpose_b")
+        and not node.attr("transpose_a")
+    )
+
+
+def _of_parts(node: Node) -> Node:
+    x, weights = node.inputs
+    [w] = weights.inputs
+    parts, left = [], x
+    for _ in range(PARTS - 1):
+        parts.append(_rounded(left))
+        left = sub(left, parts[-1])
+    made = _packed(concat([expand_dims(part, 0) for part in (*parts, left)], 0), w)
+    ends = [reshape(slice_axis(made, 0, k, k + 1), node.shape) for k in range(PARTS)]
+    return add(add(ends[2], ends[1]), ends[0])
+
+
+def _rounded(x: Node) -> Node:
+    """What a product takes x for."""
+    *rows, depth = x.shape
+    runs = reshape(x, (*rows, depth // RUN, RUN))
+    scale = mul(reduce("max", unary("abs", runs), (x.ndim,), keep=True), 1 / 127)
+    is_zero = binary("lt", scale, LEAST_NORMAL)
+    numbers = unary("round", div(runs, where(is_zero, 1.0, scale)))
+    return reshape(where(is_zero, 0.0, mul(numbers, scale)), x.shape)
+
+
+def _packed(x: Node, w: Node) -> Node:
+    return make("matmul_packed", *_factors(x, w), dtype=w.dtype, columns=w.shape[0])
 
 
 def share_panels(graph: Graph) -> Graph:

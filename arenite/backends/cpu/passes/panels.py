@@ -4,16 +4,18 @@
 
 Else every run would copy the columns of w side by side, which takes as long as multiplying them by
 some 16 rows. Sums are added up in the same order either way. Left as they are: one row, which reads
-w in place as fast, and many, beside which a copy is nothing. In the body of a loop the weights are
-captures; their panels are the same in all iterations, and are taken out of it like all such values.
+w in place as fast, and many, beside which a copy is nothing. Weights of 16 bits stay so in panels,
+and a is made wider once, not in every tile; those whose rows lie along K are left, as files of
+language models have them. In the body of a loop the weights are captures; their panels are the same
+in all iterations, and are taken out of it like all such values.
 """
 
 from __future__ import annotations
 
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.passes.layout import permuted
-from arenite.dtype import Kind
-from arenite.ir.compose.basic import pad, reshape
+from arenite.dtype import DType, Kind, float32
+from arenite.ir.compose.basic import cast, pad, reshape
 from arenite.ir.dim import bounds, product
 from arenite.ir.graph import topological
 from arenite.ir.node import Node
@@ -21,9 +23,8 @@ from arenite.ir.ops.control import Region, loop_parts
 from arenite.ir.ops.define import OPS, make
 from arenite.passes.known import is_known
 
-#: Rows up to which packing pays, and the least width of a float that is read from panels.
+#: Rows up to which packing pays.
 MOST_ROWS = 512
-LEAST_BITS = 32
 
 
 def panels(node: Node) -> Node:
@@ -62,9 +63,10 @@ def _is_worth_it(node: Node) -> bool:
     least, most = bounds(product(a.shape[:-1]))
     return (
         not node.attr("transpose_a")
-        and a.dtype == w.dtype
         and w.dtype.kind is Kind.FLOAT
-        and w.dtype.bits >= LEAST_BITS
+        and w.dtype.bits >= 16
+        and (w.dtype.bits > 16 or not node.attr("transpose_b"))
+        and a.dtype in (w.dtype, _wide(w.dtype))
         and all(isinstance(size, int) and size > 0 for size in w.shape)
         and all(size == 1 for size in w.shape[:-2])
         and least <= MOST_ROWS
@@ -78,8 +80,14 @@ def _packed(node: Node) -> Node:
     own = reshape(w, w.shape[-2:])
     if node.attr("transpose_b"):
         own = permuted(own, (1, 0))
-    made = make("matmul_panels", a, panels_of(own), columns=own.shape[1])
-    return reshape(made, node.shape)
+    wide = cast(a, _wide(a.dtype))
+    made = make("matmul_panels", wide, panels_of(own), columns=own.shape[1])
+    return cast(reshape(made, node.shape), node.dtype)
+
+
+def _wide(dtype: DType) -> DType:
+    """What sums of products are in."""
+    return float32 if dtype.bits < 32 else dtype
 
 
 def panels_of(w: Node) -> Node:

@@ -18,7 +18,6 @@ from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
     add,
     binary,
-    broadcast_to,
     cast,
     computing,
     concat,
@@ -30,6 +29,7 @@ from arenite.ir.compose.basic import (
     sub,
     swap_axes,
 )
+from arenite.ir.compose.blocks import blocks_of, has_blocks, product_of_blocks, repeated
 from arenite.ir.compose.indexing import counted_from_front
 
 FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
@@ -159,15 +159,6 @@ def _unpacked(x: Node, bits: int) -> Node:
     return reshape(joined, (*x.shape[:-1], x.shape[-1] * len(parts)))
 
 
-def _repeated(x: Node, axis: int, times: int, size: Dim) -> Node:
-    """Each element of an axis so many times, and of these the first `size`."""
-    shape = [*x.shape]
-    apart = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    each = broadcast_to(apart, (*shape[: axis + 1], times, *shape[axis + 1 :]))
-    shape[axis] = shape[axis] * times
-    return slice_axis(reshape(each, shape), axis, 0, size)
-
-
 def _bits(call: Call, default: int) -> int:
     bits: int = call.attr("bits", default)
     if bits not in (2, 4, 8):
@@ -175,9 +166,13 @@ def _bits(call: Call, default: int) -> int:
     return bits
 
 
+#: The `accuracy_level` that lets a product round what it multiplies to 8 bits, block by block.
+BYTES_ALLOWED = 4
+
+
 @operator("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(call: Call) -> Result:
-    """What is multiplied is not rounded, whatever `accuracy_level` allows."""
+    """What is multiplied is rounded to 8 bits where `accuracy_level` allows it, else it is not."""
     x = call.node(0)
     depth, width = call.need_attr("K"), call.need_attr("N")
     block, bits = call.need_attr("block_size"), _bits(call, 4)
@@ -189,12 +184,18 @@ def matmul_n_bits(call: Call) -> Result:
         call.fail(f"K = {depth}, N = {width}, blocks of {block}, an input of shape {x.shape}")
     n_blocks = ceildiv(depth, block)
     packed = _of_size(call, 1, (width, n_blocks, block * bits // 8))
-    scales = _of_size(call, 2, (width, n_blocks))
-    numbers = cast(_unpacked(packed, bits), FLOAT32)
-    numbers = sub(numbers, expand_dims(_zeros(call, bits, width, n_blocks), 2))
-    weights = mul(numbers, expand_dims(cast(scales, FLOAT32), 2))
-    rows = slice_axis(reshape(weights, (width, n_blocks * block)), 1, 0, depth)
-    made = _product(x, rows)
+    scales = cast(_of_size(call, 2, (width, n_blocks)), FLOAT32)
+    zeros = _zeros(call, bits, width, n_blocks)
+    if has_blocks(bits, block, depth):
+        nbytes = depth * bits // 8
+        numbers = slice_axis(reshape(packed, (width, n_blocks * block * bits // 8)), 1, 0, nbytes)
+        blocks = blocks_of(numbers, scales, zeros if call.has(3) else None, bits, block)
+        may_round = call.attr("accuracy_level", 0) == BYTES_ALLOWED
+        made = product_of_blocks(x, blocks, may_round)
+    else:
+        numbers = sub(cast(_unpacked(packed, bits), FLOAT32), expand_dims(zeros, 2))
+        weights = mul(numbers, expand_dims(scales, 2))
+        made = _product(x, slice_axis(reshape(weights, (width, n_blocks * block)), 1, 0, depth))
     if call.has(5):
         made = add(made, computing(call.node(5)))
     return cast(made, x.dtype)
@@ -242,7 +243,7 @@ def matmul_bnb4(call: Call) -> Result:
     table = constant(np.array(NF4 if kind else FP4, np.float32))
     numbers = make("gather", table, cast(codes, BY_NAME["int64"]), axis=0)
     largest = _of_size(call, 2, (ceildiv(count, block),))
-    scaled = mul(numbers, _repeated(cast(largest, FLOAT32), 0, block, count))
+    scaled = mul(numbers, repeated(cast(largest, FLOAT32), 0, block, count))
     rows = reshape(scaled, (width, depth))
     if not call.attr("transB", 1):
         rows = swap_axes(rows, 0, 1)
@@ -279,8 +280,8 @@ def gather_block_quantized(call: Call) -> Result:
     if rest:
         zero = _unpacked(rest[0], bits)
         zero = slice_axis(zero, zero.ndim - 1, 0, n_blocks) if bits < 8 else zero
-        numbers = sub(numbers, _repeated(cast(zero, FLOAT32), along, block, size))
+        numbers = sub(numbers, repeated(cast(zero, FLOAT32), along, block, size))
     elif middle:
         numbers = sub(numbers, float(middle))
-    made = mul(numbers, _repeated(cast(scale, FLOAT32), along, block, size))
+    made = mul(numbers, repeated(cast(scale, FLOAT32), along, block, size))
     return cast(made if is_apart else make("gather", made, places, axis=at), scales.dtype)

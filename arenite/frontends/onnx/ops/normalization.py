@@ -83,7 +83,7 @@ def instance_normalization(call: Call) -> Result:
     return cast(add(mul(made, factor), shift), x.dtype)
 
 
-@operator("LayerNormalization", since=17)
+@operator("LayerNormalization")  # the optimiser of ONNX Runtime writes it into older files too
 def layer_normalization(call: Call) -> Result:
     x, scale, bias = call.node(0), call.node(1), call.optional(2)
     axis = call.axis(call.attr("axis", -1), x.ndim)
