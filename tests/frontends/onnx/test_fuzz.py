@@ -50,7 +50,7 @@ def small(seed: int) -> ModelProto:
     """A random model with numbers for sizes."""
     made = random_model(seed)
     for one in made.model.graph.input:
-        sizes = made.inputs[one.name].shape
+        sizes = made.inputs[0][one.name].shape
         for dim, size in zip(one.type.tensor_type.shape.dim, sizes, strict=True):
             dim.dim_value = size
     return made.model
