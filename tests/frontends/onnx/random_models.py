@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -374,6 +374,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def random_model(seed: int) -> RandomModel:
     """A model of 3 to 25 nodes; the same for a seed each time."""
     from tests.frontends.onnx.random_families import FAMILIES
