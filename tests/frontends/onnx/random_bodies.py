@@ -35,7 +35,11 @@ def _chain(b: ModelBuilder, start: Value, n: int) -> tuple[list[NodeProto], Valu
                 continue
             if len(b.nodes) - n_nodes >= n:
                 break
-        fitting = [one for one in b.values[n_values + 1 :] if _is_like(one, start)]
+        fitting = [
+            one
+            for one in b.values[n_values + 1 :]
+            if one.name not in b.closed and _is_like(one, start)
+        ]
         if fitting:
             end = fitting[-1]
         else:
@@ -109,7 +113,7 @@ def loop(b: ModelBuilder) -> None:
          info(acc.name, _kind(x), open_)],
         [info(on, TensorProto.BOOL, []), info(halved, _kind(x), open_), info(row, _kind(x), open_)],
     )  # fmt: skip
-    depth = (end.depth - acc.depth + 2) * max(n_trips, 1)
+    depth = (max(end.depth - acc.depth, 0) + 2) * max(n_trips, 1)
     count = b.const(n_trips) if b.rng.random() < 0.8 else ""
     if not count and not any(node.op_type == "Less" for node in nodes):
         raise Dropped  # it would not end
@@ -148,7 +152,7 @@ def scan(b: ModelBuilder) -> None:
     found = b.add("Scan", [first, x], 2, body=body, num_scan_inputs=1,
                   scan_input_directions=[b.rng.randint(0, 1)],
                   scan_output_directions=[b.rng.randint(0, 1)],
-                  steps=end.depth - row.depth + 2)  # fmt: skip
+                  steps=max(end.depth - row.depth, 0) + 2)  # fmt: skip
     for one in found:
         one.scale, one.unit = max(one.scale, end.scale), max(one.unit, end.unit)
 

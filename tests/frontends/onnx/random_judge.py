@@ -2,8 +2,8 @@
 
 A model that ONNX Runtime takes is judged by it as a whole. Any other is judged node by node: by
 ONNX Runtime where it has the node, as a node of its newest operator set where the file's is newer
-and the node is the same there, and in float32 for bfloat16, whose results are rounded then; and
-only what is left by the standard's evaluator.
+and the node is the same there, and in float32 for narrower types, whose results are rounded then;
+and only what is left by the standard's evaluator.
 """
 
 from __future__ import annotations
@@ -136,13 +136,15 @@ def _of_the_runtimes_set(node: NodeProto, alone: ModelProto, given: dict[str, An
 
 
 def _in_float32(node: NodeProto, alone: ModelProto, given: dict[str, Any]) -> list[Any]:
-    if not any(one.dtype == BFLOAT16 for one in given.values()) or node.domain:
+    narrow = (BFLOAT16, np.dtype(np.float16))
+    if not any(one.dtype in narrow for one in given.values()) or node.domain:
         raise Refused("the type is not the matter")
     inferred = onnx.shape_inference.infer_shapes(alone)
+    if not all(one.type.tensor_type.elem_type for one in inferred.graph.output):
+        raise Refused("which types it gives is not inferred")
     kinds = [one.type.tensor_type.elem_type for one in inferred.graph.output]
     wide = {
-        name: one.astype(np.float32) if one.dtype == BFLOAT16 else one
-        for name, one in given.items()
+        name: one.astype(np.float32) if one.dtype in narrow else one for name, one in given.items()
     }
     version = min(alone.opset_import[0].version, newest_of_runtime())
     results = run_runtime(fragment([node], wide, node.output, version), wide)
