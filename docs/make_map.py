@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 PICTURE = Path(__file__).parent / "architecture.svg"
 
-WIDTH, HEIGHT = 980, 700
+WIDTH, HEIGHT = 980, 820
 INK, GREY, RULE = "#1f2328", "#59636e", "#8c959f"
 NEUTRAL, PLACES, SHARED, DEVICES, RUNS = "#eef4fb", "#eef7ee", "#fdf3e1", "#f6eefb", "#fbeeee"
 
@@ -111,6 +111,18 @@ BOXES = [
         RUNS,
     ),
     Box(780, 600, 180, 80, "results", ("new arrays,", "or those of out="), RUNS),
+    Box(
+        *(20, 734, 220, 66, "model/ · generate/"),
+        ("a file as an object: plan it,", "compile it, talk with it"),
+        RUNS,
+    ),
+    Box(
+        *(260, 734, 220, 66, "onnxruntime/"),
+        ("the same for programs that", "know ONNX Runtime"),
+        RUNS,
+    ),
+    Box(500, 734, 220, 66, "show/", ("tables, pictures, traces,", "the page of a plan"), SHARED),
+    Box(740, 734, 220, 66, "cli/ · fetch/", ("the arenite command;", "models by name"), SHARED),
 ]
 
 ARROWS = [
@@ -135,6 +147,9 @@ ARROWS = [
     arrow((120, 552), (120, 598), label="addresses", at=(155, 580)),
     arrow((320, 640), (378, 640), label="proof", at=(350, 633)),
     arrow((680, 640), (778, 640)),
+    arrow((410, 680), (410, 708), (130, 708), (130, 732), label="Executable", at=(300, 702)),
+    arrow((370, 708), (370, 732)),
+    arrow((610, 680), (610, 732), label="plan, kernels, times", at=(674, 712)),
 ]
 
 

@@ -36,6 +36,12 @@ def test_the_map_lists_the_rooms_in_their_order() -> None:
     assert listed == [room for room in ROOMS if room in there]
 
 
+def test_the_picture_has_every_room() -> None:
+    words = set(re.findall(r"[a-z]+", (DOCS / "architecture.svg").read_text().split("</defs>")[1]))
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name in ROOMS}
+    assert rooms - words == {"dtype"}  # a leaf that all the others lean on
+
+
 def test_every_record_is_defined_where_the_map_says() -> None:
     rows = ROW.findall((DOCS / "architecture.md").read_text())
     assert len(rows) > 8

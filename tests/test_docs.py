@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,16 +133,33 @@ EXAMPLES = {
     "chat.py": "all of it planned",
     "extract.py": "'age': 31",
     "fit.py": "a text may have",
+    "largest_batch.py": "1 program for all of them",
+    "move_over.py": "a table              csv",
     "network.py": "every conflicting byte range ordered",
+    "notes.py": "C5     1.4",
     "search.py": "What makes bread rise?",
     "smooth.py": "the level was",
     "two_stories.py": "In the old library a mouse",
+    "upright.py": "TRAIN, turned    upside down",
+    "voice.py": "a voice from 1.0",
+}
+#: Models of the catalogue that examples fetch.
+FETCHED = {
+    "largest_batch.py": "ppocr-rec",
+    "move_over.py": "magika",
+    "notes.py": "basic-pitch",
+    "upright.py": "ppocr-cls",
+    "voice.py": "silero-vad",
 }
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
-def test_examples_run(script: Path, smollm2: Path, tmp_path: Path) -> None:
+def test_examples_run(
+    script: Path, smollm2: Path, catalogue_model: Callable[[str], Path], tmp_path: Path
+) -> None:
     arguments = []
+    if script.name in FETCHED:
+        catalogue_model(FETCHED[script.name])
     if script.name == "search.py":
         arguments = [str(write_tiny("bert", tmp_path))]
     run = subprocess.run(
@@ -149,6 +167,13 @@ def test_examples_run(script: Path, smollm2: Path, tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert EXAMPLES[script.name] in run.stdout
+
+
+def test_the_index_of_examples_has_them_all() -> None:
+    text = (ROOT / "examples" / "README.md").read_text()
+    listed = re.findall(r"^\| \[`(\w+\.py)`\]\((\w+\.py)\) \|", text, re.MULTILINE)
+    assert all(name == link for name, link in listed)
+    assert sorted(name for name, _ in listed) == sorted(EXAMPLES)
 
 
 def test_arenite_commands_in_the_docs_work(smollm2: Path) -> None:

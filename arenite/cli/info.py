@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arenite.cli import language, onnx, output
+from arenite.cli import gpus, language, onnx, output
 from arenite.cli.options import AnyModelName
 from arenite.device.allocator import readable_nbytes
 
 if TYPE_CHECKING:
     from arenite.model import Interface
-
-#: Devices of GPUs, where the system has some.
-_GPUS = ("/dev/nvidia0", "/dev/kfd", "/dev/dri/renderD128")
 
 
 def info(
@@ -57,6 +54,7 @@ def _onnx_info(path: Path, title: str, json: bool) -> None:
             "inputs": _fields(model.inputs),
             "outputs": _fields(model.outputs),
             "metadata": dict(facts.more),
+            "unused_gpus": gpus.present(),
         }
         output.print_json("info", fields)
         return
@@ -102,6 +100,7 @@ def _language_info(path: Path, title: str, json: bool) -> None:
                 "n_tokens": d.n_tokens,
                 "context": d.context,
                 "is_embedding": file.is_embedding,
+                "unused_gpus": gpus.present(),
             },
         )
         return
@@ -119,5 +118,10 @@ def _language_info(path: Path, title: str, json: bool) -> None:
 
 def _tell_of_gpus() -> None:
     """A GPU that is there and idle is worth a word."""
-    if any(Path(one).exists() for one in _GPUS):
-        output.note("this machine has a GPU, which models do not use yet: they run on the CPU")
+    found = gpus.present()
+    if found:
+        names = ", ".join(dict.fromkeys(found))
+        output.note(
+            f"{names}: here and not used. Models run on the CPU, unless Python asks for "
+            'compile(device="webgpu")'
+        )

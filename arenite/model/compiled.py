@@ -22,6 +22,8 @@ from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import Translated, Translator
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe
+from arenite.ir import Graph, bounds
+from arenite.ir.graph import found_sizes
 from arenite.model.arguments import Call, Known, Signature, Structure, array_of
 from arenite.model.forms import FormSearch
 from arenite.model.sizes import N_TIERS, Form
@@ -44,6 +46,9 @@ _log = logging.getLogger("arenite.model")
 
 #: Sets of sizes that are known to fit a budget.
 _MAX_FITTING = 1024
+#: What a value whose sizes a run finds may take at the largest sizes that nobody asked for; where
+#: it is more, smaller ones are the usual bounds.
+_MAX_FOUND_NBYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,11 @@ class Request:
 
 #: Of an output: how arrays become it. A list is a sequence, None an optional that is not there.
 _TENSOR, _STRINGS = "tensor", "strings"
+
+
+def _found_nbytes(graph: Graph) -> int:
+    """Bytes that the largest value takes whose sizes a run finds: room for all there may be."""
+    return max((bounds(one.nbytes)[1] for one in graph.nodes if found_sizes(one)), default=0)
 
 
 def _template(value: AnyValue) -> Any:
@@ -314,6 +324,8 @@ class CompiledModel(Closing):
             found = search.general(Form.of_bounds(names, fixed, tier))
             if found is None:
                 break
+            if _found_nbytes(found[1].graph) > _MAX_FOUND_NBYTES and tier < N_TIERS - 1:
+                continue
             request = Request(structure, found[0], known)
             self._translated = {repr(request): found[1]}
             try:

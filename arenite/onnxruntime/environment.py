@@ -80,3 +80,14 @@ def enable_telemetry_events() -> None:
 
 def disable_telemetry_events() -> None:
     """Nothing is ever sent."""
+
+
+def preload_dlls(
+    cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None
+) -> None:
+    """There are no libraries to load."""
+
+
+def has_collective_ops() -> bool:
+    """Whether runs may be spread over processes: never."""
+    return False

@@ -65,6 +65,12 @@ class InferenceSession:
         **options: Any,
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
+        if not isinstance(self._options, SessionOptions):
+            kind = type(sess_options)
+            raise TypeMismatch(
+                f"sess_options are SessionOptions of arenite.onnxruntime, not {kind.__module__}."
+                f"{kind.__qualname__}"
+            )
         self._options.told()
         for name in options:
             warn_once(f"the option {name!r} of a session is not known to Arenite, and ignored")
@@ -90,6 +96,10 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[Any]:
         """The outputs that are named, or all of them, in order."""
+        if isinstance(output_names, str):
+            raise TypeMismatch(f"outputs are named in a list: [{output_names!r}]")
+        if run_options is not None and not isinstance(run_options, RunOptions):
+            raise TypeMismatch(f"run_options are RunOptions, not {type(run_options).__name__}")
         names = output_names or self._outputs
         for name in names:
             if name not in self._outputs:
@@ -142,7 +152,7 @@ class InferenceSession:
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
         """Run on what is bound."""
-        iobinding.run()
+        iobinding.run(run_options)
 
     # What it is.
 
@@ -165,6 +175,8 @@ class InferenceSession:
     def _argument(self, proto: Any) -> NodeArg:
         kind = type_of(proto.type, proto.name)
         shape = list(kind.shape or ()) if isinstance(kind, TensorType) else []
+        fixed = self._options._sizes
+        shape = [fixed.get(one, one) if isinstance(one, str) else one for one in shape]
         return NodeArg(proto.name, type_name(kind), shape)
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -199,7 +211,7 @@ class InferenceSession:
     ) -> None:
         """It goes on running on the CPU; a provider that is not here warns once."""
         for one in providers:
-            name = one if isinstance(one, str) else one[0]
+            name = one[0] if isinstance(one, tuple) and one else one
             if name not in PROVIDERS:
                 warn_once(
                     f"Specified provider {name!r} is not in available provider names. "
@@ -211,6 +223,10 @@ class InferenceSession:
 
     def disable_fallback(self) -> None:
         """There is nothing to fall back to."""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """There is no profile, and so no start of one."""
+        return 0
 
     def end_profiling(self) -> str:
         """The name of a file; none is written."""

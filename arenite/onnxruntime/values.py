@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import operator
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
+from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.onnx.types import NAMES, NUMBERS, OptionalType, SequenceType, ValueType
 from arenite.ir.element import held_dtype, numpy_dtype
+from arenite.onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
 if TYPE_CHECKING:
-    from arenite.onnxruntime.session import InferenceSession
+    from arenite.onnxruntime.options import RunOptions
+    from arenite.onnxruntime.session import InferenceSession, NodeArg
 
 Array = NDArray[Any]
 
@@ -70,6 +75,28 @@ def _need_cpu(device: str) -> None:
         raise NotSupported(f"memory of {device!r} is not known here: values are on the CPU")
 
 
+def _numpy_type(element_type: Any) -> Any:
+    """NumPy's type, of one or of a number of ONNX's."""
+    if not isinstance(element_type, int):
+        return np.dtype(element_type)
+    if element_type not in NAMES or NAMES[element_type] not in BY_NAME:
+        raise InvalidArgument(f"ONNX has no type {element_type} of arrays")
+    return numpy_dtype(BY_NAME[NAMES[element_type]])
+
+
+def _array_at(address: int, element_type: Any, shape: Sequence[int]) -> Array:
+    """Memory of the caller's as an array."""
+    dtype = _numpy_type(element_type)
+    sizes = [operator.index(one) for one in shape]
+    if any(one < 0 for one in sizes) or (address <= 0 and prod(sizes)):
+        raise InvalidArgument(f"at address {address} there is no array of {dtype}{sizes}")
+    nbytes = prod(sizes) * dtype.itemsize
+    if not nbytes:
+        return np.empty(sizes, dtype)
+    memory = (ctypes.c_char * nbytes).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(sizes)
+
+
 class OrtValue:
     """A tensor, or a list of them."""
 
@@ -94,11 +121,7 @@ class OrtValue:
     ) -> OrtValue:
         """With room for a shape; `element_type` is NumPy's, or a number of ONNX's."""
         _need_cpu(device_type)
-        if isinstance(element_type, int):
-            from arenite.dtype import BY_NAME
-
-            element_type = numpy_dtype(BY_NAME[NAMES[element_type]])
-        return OrtValue(np.zeros(tuple(shape), element_type))
+        return OrtValue(np.zeros(tuple(shape), _numpy_type(element_type)))
 
     def numpy(self) -> Array:
         """The tensor."""
@@ -186,22 +209,54 @@ class IOBinding:
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
         """An array is an input of the next runs."""
+        self._need(name, self._session.get_inputs(), "input")
         self._inputs[name] = arr_on_cpu
+
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """Memory at an address, of a tensor without gaps, is an input of the next runs. It must be
+        there as long."""
+        _need_cpu(device_type)
+        self.bind_cpu_input(name, _array_at(buffer_ptr, element_type, shape))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """A value is an input of the next runs."""
-        self._inputs[name] = ortvalue.content
+        self.bind_cpu_input(name, ortvalue.content)
 
-    def bind_output(self, name: str, device_type: str = "cpu", *more: Any, **options: Any) -> None:
-        """A new array each run; memory of the caller's is given as an OrtValue."""
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """A new array each run; or memory at an address, which must be there as long."""
         _need_cpu(device_type)
-        if options.get("buffer_ptr") or (len(more) > 3 and more[3]):
-            raise NotSupported("an output at an address can't be bound; use bind_ortvalue_output")
+        self._need(name, self._session.get_outputs(), "output")
         self._outputs[name] = None
+        if buffer_ptr:
+            if element_type is None or shape is None:
+                raise InvalidArgument(f"output {name!r} at an address needs a type and a shape")
+            self._outputs[name] = OrtValue(_array_at(buffer_ptr, element_type, shape))
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """An output is written over a value."""
+        self._need(name, self._session.get_outputs(), "output")
         self._outputs[name] = ortvalue
+
+    def _need(self, name: str, known: Sequence[NodeArg], what: str) -> None:
+        names = [one.name for one in known]
+        if name not in names:
+            raise RuntimeException(f"there is no {what} {name!r}; there are {', '.join(names)}")
 
     def clear_binding_inputs(self) -> None:
         """Let go of all inputs."""
@@ -218,12 +273,13 @@ class IOBinding:
     def synchronize_outputs(self) -> None:
         """Outputs are there when a run returns."""
 
-    def run(self) -> None:
+    def run(self, run_options: RunOptions | None = None) -> None:
         """Run the session on what is bound."""
-        names = list(self._outputs) or None
-        results = self._session.run(names, self._inputs)
+        if not self._outputs:
+            raise RuntimeException("no output is bound: bind_output says which are wanted")
+        results = self._session.run(list(self._outputs), self._inputs, run_options)
         self._results = []
-        targets = list(self._outputs.values()) or [None] * len(results)
+        targets = list(self._outputs.values())
         for target, result in zip(targets, results, strict=True):
             if target is not None:
                 target.update_inplace(result)

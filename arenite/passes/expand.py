@@ -7,6 +7,7 @@ sum, max, ...    over no axes, are what they reduce
 from __future__ import annotations
 
 from arenite.dtype import Kind
+from arenite.ir import full
 from arenite.ir.compose.basic import slice_all, slice_axis
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node
@@ -26,6 +27,8 @@ def _conv_transpose(node: Node) -> Node:
     groups, n_spatial = node.attr("groups"), x.ndim - 2
     strides, dilations = node.attr("strides"), node.attr("dilations")
     zero = 0.0 if x.dtype.kind is Kind.FLOAT else 0
+    if 0 in node.shape:
+        return full(node.shape, zero, node.dtype)  # no convolution is so small
     for k in range(n_spatial):
         x = _zeros_between(x, 2 + k, strides[k], zero)
     per_group, out = w.shape[0] // groups, w.shape[1]

@@ -561,3 +561,27 @@ def test_threads_may_call_at_once() -> None:
             for found, one in zip(pool.map(program, feeds * 8), wanted * 8, strict=True):
                 np.testing.assert_allclose(found["y"], one, rtol=1e-4, atol=1e-5)
         assert program.variants.n_compiled == 1
+
+
+def test_sizes_that_a_run_finds_ask_for_what_calls_bring() -> None:
+    """Of an image of open sizes all places may be none zero; what is planned is no image of 65536
+    by 65536."""
+    proto = made(
+        [
+            node("NonZero", "x", "places"),
+            node("Shape", "places", "s"),
+            node("ConstantOfShape", "s", "y"),
+        ],
+        [tensor("x", ["height", "width"])],
+        [tensor("y", None), tensor("places", None, INT64)],
+    )
+    with model_of(proto).compile() as program:
+        for n in (3, 7, 70):
+            x = np.eye(n, 2 * n, dtype=np.float32)
+            found = program(x)
+            np.testing.assert_array_equal(found["places"], np.nonzero(x))
+            assert found["y"].shape == (2, n)
+        assert program.variants.n_compiled == 1
+        assert program.plan.total_nbytes < 2**28
+        tall = np.ones((3000, 1), np.float32)
+        assert program(tall)["y"].shape == (2, 3000)

@@ -28,19 +28,36 @@ def test_outputs_are_onnx_runtimes(name: str, catalogue_model: Callable[[str], P
         program.verify()
 
 
-def test_a_package_moves_over_by_another_import(catalogue_model: Callable[[str], Path]) -> None:
-    """What a program does that knows ONNX Runtime alone: import it, open a session, run it."""
-    path = catalogue_model("magika")
-    program = (
-        "import sys, arenite.onnxruntime; sys.modules['onnxruntime'] = arenite.onnxruntime\n"
-        "import numpy as np\n"
-        "import onnxruntime as rt\n"
-        "rt.disable_telemetry_events()\n"
-        f"session = rt.InferenceSession({str(path)!r}, providers=['CPUExecutionProvider'])\n"
-        "name = session.get_inputs()[0].name\n"
-        "text = np.full((1, 2048), 256, np.int32)\n"
-        "[scores] = session.run(['target_label'], {name: text})\n"
-        "assert scores.shape == (1, 214) and abs(scores.sum() - 1) < 1e-4\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+#: A package that imports ONNX Runtime itself and is told nothing: what it says of a few files.
+PACKAGE = """
+import sys
+if sys.argv[1] == "arenite":
+    import arenite.onnxruntime
+    sys.modules["onnxruntime"] = arenite.onnxruntime
+import onnxruntime
+from magika import Magika
+tool = Magika()
+assert type(tool._onnx_session) is onnxruntime.InferenceSession
+assert type(tool._onnx_session).__module__.startswith(sys.argv[1])
+texts = "import os\\nclass A:\\n    pass\\n", "a,b\\n1,2\\n" * 9, "# Title\\n\\n- it\\n", "<p>x</p>"
+for text in texts:
+    found = tool.identify_bytes(text.encode())
+    print(found.dl.label, f"{found.score:.6f}")
+"""
+
+
+def test_a_package_moves_over_by_another_import() -> None:
+    said = []
+    for module in ("arenite", "onnxruntime"):
+        run = subprocess.run(
+            [sys.executable, "-c", PACKAGE, module], capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        said.append([line.split() for line in run.stdout.splitlines()])
+    ours, theirs = said
+    assert [label for label, _ in ours] == [label for label, _ in theirs]
+    assert len(ours) == 4
+    scores = [[float(score) for _, score in one] for one in said]
+    # Of short texts nearly all is padding, whose deviation the model divides by: ONNX Runtime's
+    # float32 is off by 0.006 there, against the same in float64, ours by 0.0001.
+    np.testing.assert_allclose(scores[0], scores[1], atol=0.01)

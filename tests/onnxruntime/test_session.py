@@ -124,6 +124,7 @@ def test_a_size_can_be_fixed() -> None:
     options.add_free_dimension_override_by_name("batch", 2)
     found = ort.InferenceSession(network().SerializeToString(), options)
     assert found.run(None, {"x": weights(2, 8)})[0].shape == (2, 5)
+    assert found.get_inputs()[0].shape == [2, 8]
     with pytest.raises(InvalidArgument, match="compiled for 2"):
         found.run(None, {"x": weights(3, 8)})
 
@@ -197,6 +198,93 @@ def test_values_and_bindings(session: ort.InferenceSession) -> None:
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], wanted)
     with pytest.raises(NotSupported, match="cuda"):
         ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0)
+
+
+def test_memory_at_an_address_is_bound(session: ort.InferenceSession) -> None:
+    [wanted] = session.run(None, {"x": X})
+    target = np.zeros((2, 5), np.float32)
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, X.shape, X.ctypes.data)
+    binding.bind_output("y", "cpu", 0, 1, target.shape, target.ctypes.data)  # 1: ONNX's float
+    session.run_with_iobinding(binding, ort.RunOptions())
+    np.testing.assert_array_equal(target, wanted)
+    ended = ort.RunOptions()
+    ended.terminate = True
+    with pytest.raises(RuntimeException, match="terminate"):
+        session.run_with_iobinding(binding, ended)
+    with pytest.raises(AreniteError, match=r"no array of float32\[2, 8\]"):
+        binding.bind_input("x", "cpu", 0, np.float32, X.shape, 0)
+    with pytest.raises(AreniteError, match="needs a type and a shape"):
+        binding.bind_output("y", "cpu", 0, buffer_ptr=target.ctypes.data)
+
+
+def test_names_are_checked_when_they_are_bound(session: ort.InferenceSession) -> None:
+    binding = session.io_binding()
+    with pytest.raises(RuntimeError, match="no input 'z'; there are x"):
+        binding.bind_cpu_input("z", X)
+    with pytest.raises(RuntimeError, match="no output 'x'; there are y"):
+        binding.bind_output("x")
+    binding.bind_cpu_input("x", X)
+    with pytest.raises(RuntimeError, match="no output is bound"):
+        session.run_with_iobinding(binding)
+
+
+def test_what_is_none_is_told_by_its_type(session: ort.InferenceSession) -> None:
+    options: Any = {"intra_op_num_threads": 1}
+    with pytest.raises(
+        TypeError, match=r"SessionOptions of arenite.onnxruntime, not builtins.dict"
+    ):
+        ort.InferenceSession(network().SerializeToString(), options)
+    with pytest.raises(TypeError, match="RunOptions, not dict"):
+        session.run(None, {"x": X}, options)
+    with pytest.raises(TypeError, match=r"in a list: \['y'\]"):
+        session.run("y", {"x": X})
+
+
+@pytest.mark.usefixtures("untold")
+def test_a_provider_that_is_no_name_warns(session: ort.InferenceSession) -> None:
+    for wrong in (3, (), None):
+        with pytest.warns(UserWarning, match="is not in available provider names"):
+            session.set_providers([wrong])  # type: ignore[list-item]
+
+
+#: What is asked of both: arrays and calls as programs make them.
+ORDER = made(
+    [node("Add", "x x", "y"), node("Neg", "x", "z")],
+    [tensor("x", ["n", 3])],
+    [tensor("y", ["n", 3]), tensor("z", ["n", 3])],
+)
+SIX = np.arange(12, dtype=np.float32).reshape(2, 6)
+
+
+@pytest.mark.parametrize(
+    ("names", "x"),
+    [
+        (None, SIX[:, ::2]),
+        (["z", "y"], np.asfortranarray(SIX[:, :3])[::-1]),
+        (["z", "z"], SIX[:0, :3]),
+        (("z",), SIX[:, :3].tolist()),
+        ([], SIX[:1, 3:]),
+    ],
+)
+def test_runs_are_onnx_runtimes(names: Any, x: Any) -> None:
+    import onnxruntime
+
+    data = ORDER.SerializeToString()
+    found = [
+        one.InferenceSession(data, providers=["CPUExecutionProvider"]).run(names, {"x": x})
+        for one in (ort, onnxruntime)
+    ]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_bytes_in_the_other_order_are_the_same_numbers() -> None:
+    """ONNX Runtime takes them for others."""
+    x = SIX[:, :3].astype(">f4")
+    [z] = ort.InferenceSession(ORDER.SerializeToString()).run(["z"], {"x": x})
+    np.testing.assert_array_equal(z, -SIX[:, :3])
 
 
 def test_a_run_on_another_thread_tells_its_end(session: ort.InferenceSession) -> None:

@@ -142,3 +142,11 @@ def test_upsampling_between_convolutions_compiled(stride: int) -> None:
         [checked] = program.run_checked(given)
     np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(checked, expected)
+
+
+def test_one_of_which_all_is_cut_off_has_no_elements() -> None:
+    node = node_of((2, 3, 1, 4), (3, 2, 1, 1), (1, 1), padding=((1, 0), (0, 0)))
+    assert node.shape == (2, 2, 0, 4)
+    with compile_graph(Graph.of([node])) as program:
+        [found] = program(whole((2, 3, 1, 4), 0), whole((3, 2, 1, 1), 1))
+    assert found.shape == (2, 2, 0, 4)

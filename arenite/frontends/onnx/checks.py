@@ -20,6 +20,8 @@ FunctionKey: TypeAlias = tuple[str, str, str]
 
 #: Nodes that a model may become, those of functions counted wherever they are called.
 MAX_NODES = 1 << 18
+#: Graphs in graphs, and functions in functions, the outermost counted.
+MAX_DEPTH = 32
 #: Unsupported operators that a message lists.
 MAX_LISTED = 40
 
@@ -72,6 +74,7 @@ def check_text(path: str, model: ModelProto) -> None:
 
 def check(source: Source, functions: Mapping[FunctionKey, FunctionProto]) -> None:
     """One error for what can't be translated."""
+    _check_nesting(source, functions)
     _check_operators(source, functions)
     _check_functions(source, functions)
 
@@ -122,6 +125,19 @@ def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
             graphs: list[GraphProto] = [one.g] if one.HasField("g") else []
             for graph in (*graphs, *one.graphs):
                 pending += graph.node
+
+
+def _check_nesting(source: Source, functions: Mapping[FunctionKey, FunctionProto]) -> None:
+    """Graphs in graphs are few, whichever of them a run would enter."""
+    pending = [(1, node) for node in source.model.graph.node]
+    pending += [(1, node) for one in functions.values() for node in one.node]
+    while pending:
+        depth, node = pending.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidFile(f"{source.path}: graphs are nested more than {MAX_DEPTH} deep")
+        for one in node.attribute:
+            graphs: list[GraphProto] = [one.g] if one.HasField("g") else []
+            pending += [(depth + 1, inner) for g in (*graphs, *one.graphs) for inner in g.node]
 
 
 def _check_functions(source: Source, functions: Mapping[FunctionKey, FunctionProto]) -> None:

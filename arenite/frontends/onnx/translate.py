@@ -22,6 +22,7 @@ from arenite.frontends.onnx.attributes import attributes, check_attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
 from arenite.frontends.onnx.checks import (
+    MAX_DEPTH,
     MAX_NODES,
     check,
     domain_of,
@@ -44,9 +45,6 @@ from arenite.ir.ops.unbounded import sizes_made
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
-
-#: Graphs in graphs, and functions in functions.
-MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,18 @@ class EngineError(Fail):
     """Never raised: there is no other engine."""
 
 
+class NotFound(Fail):
+    """Never raised: what is missing is an argument that is wrong, or a file."""
+
+
+class ModelLoadCanceled(Fail):
+    """Never raised: nothing cancels a load."""
+
+
+class ModelRequiresCompilation(Fail):
+    """Never raised: every model is compiled."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Inside, errors become those that programs written for ONNX Runtime catch."""

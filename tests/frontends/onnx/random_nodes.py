@@ -1,4 +1,5 @@
-"""Proposals of nodes for random models, by family: each adds a node or a few to a ModelBuilder."""
+"""Proposals of nodes for random models: elementwise, reductions, movement, indexing. Each adds a
+node or a few to a ModelBuilder."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def is_float(one: Value) -> bool:
 
 
 def is_small(one: Value) -> bool:
-    return one.is_float and (not one.array.size or float(np.abs(one.array).max()) < 8)
+    return one.is_float and (not one.numbers.size or float(np.abs(one.numbers).max()) < 8)
 
 
 def is_exact(one: Value) -> bool:
@@ -80,11 +81,15 @@ def binary(b: ModelBuilder) -> None:
     pair = [x, _other(b, x)]
     if op == "Div":
         pair[1] = b.const(b.rng.choice([1, 2, 3, 4]), x.array.dtype)
-        if not x.is_float and x.array.size and int(x.array.min()) < 0:
+        if not x.is_float and x.numbers.size and int(x.numbers.min()) < 0:
             raise Dropped  # how integers below zero round is another question
     elif op != "PRelu" and b.rng.random() < 0.5:
         pair.reverse()
-    b.add(op, pair, exact=op in ("Max", "Min") or not x.is_float)
+    [found] = b.add(op, pair, exact=op in ("Max", "Min") or not x.is_float)
+    if op == "PRelu" and any(
+        one.shape != other.shape for one, other in zip(found.arrays, x.arrays, strict=True)
+    ):
+        raise Dropped  # a slope stretches to the value, and not the other way round
 
 
 def variadic(b: ModelBuilder) -> None:
@@ -147,8 +152,8 @@ def cast(b: ModelBuilder) -> None:
     to = b.rng.choice(kinds)
     if (
         to in (TensorProto.UINT8, TensorProto.INT8)
-        and x.array.size
-        and not (float(x.array.min()) >= 0 and float(x.array.max()) < 100)
+        and x.numbers.size
+        and not (float(x.numbers.min()) >= 0 and float(x.numbers.max()) < 100)
     ):
         raise Dropped
     narrows = x.is_float and to == TensorProto.FLOAT16
@@ -189,11 +194,15 @@ def running(b: ModelBuilder) -> None:
     b.add("CumSum", [x, axis], exclusive=b.rng.randint(0, 1), reverse=b.rng.randint(0, 1))
 
 
+def _has_equals(x: Value) -> bool:
+    return any(len(set(one.reshape(-1).tolist())) < one.size for one in x.arrays)
+
+
 def top_k(b: ModelBuilder) -> None:
     x = b.pick(lambda one: one.is_exact and one.is_float and one.array.ndim > 0)
     axis = b.rng.randrange(x.array.ndim)
-    size = x.array.shape[axis]
-    if b.opset < 11 or size == 0 or len(set(x.array.reshape(-1).tolist())) < x.array.size:
+    size = x.least[axis]
+    if b.opset < 11 or size == 0 or _has_equals(x):
         raise Dropped  # which of equal ones comes first is left open
     k = b.rng.randint(1, size)
     b.add("TopK", [x, b.const([k])], 2, exact=True, axis=axis, largest=b.rng.randint(0, 1))
@@ -312,7 +321,7 @@ def split(b: ModelBuilder) -> None:
     x = b.pick(has_axes(1))
     axis = b.rng.randrange(x.array.ndim)
     size = x.array.shape[axis]
-    if size < 2:
+    if size < 2 or not x.is_fixed(axis):
         raise Dropped
     cut = b.rng.randint(1, size - 1)
     if b.opset < 13:
@@ -345,7 +354,7 @@ def pad(b: ModelBuilder) -> None:
     least = -1 if mode == "constant" else 0
     pads = [b.rng.randint(least, 2) if b.rng.random() < 0.5 else 0 for _ in range(2 * ndim)]
     for k in range(ndim):
-        size = x.array.shape[k]
+        size = x.least[k]
         room = size - 1 if mode == "reflect" else size
         if size + min(pads[k], 0) + min(pads[ndim + k], 0) < 1 or max(pads[k], pads[ndim + k]) > (
             99 if mode == "constant" else max(room, 0)
@@ -380,7 +389,7 @@ def blocks(b: ModelBuilder) -> None:
 def gather(b: ModelBuilder) -> None:
     x = b.pick(has_axes(1))
     axis = b.rng.randrange(x.array.ndim)
-    size = x.array.shape[axis]
+    size = x.least[axis]
     if size == 0:
         raise Dropped
     least = -size if b.opset >= 11 else 0
@@ -392,28 +401,27 @@ def gather(b: ModelBuilder) -> None:
 
 
 def gather_elements(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.array.ndim > 0 and one.array.size > 0)
+    x = b.pick(lambda one: one.array.ndim > 0 and all(one.least))
     axis = b.rng.randrange(x.array.ndim)
-    shape = list(x.array.shape)
+    shape = list(x.least)
     shape[axis] = b.rng.randint(1, 4)
-    size = x.array.shape[axis]
+    size = x.least[axis]
     indices = b.const(b.numbers.integers(-size, size, shape))
     b.add("GatherElements", [x, indices], exact=True, axis=axis)
 
 
 def gather_nd(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.array.ndim > 1 and one.array.size > 0)
+    x = b.pick(lambda one: one.array.ndim > 1 and all(one.least))
     depth = b.rng.randint(1, 2)
-    columns = [b.numbers.integers(0, size, (3,)) for size in x.array.shape[:depth]]
+    columns = [b.numbers.integers(0, size, (3,)) for size in x.least[:depth]]
     b.add("GatherND", [x, b.const(np.stack(columns, -1))], exact=True)
 
 
 def scatter(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.array.ndim > 0 and one.array.size > 0 and one.is_float)
+    x = b.pick(lambda one: one.array.ndim > 0 and all(one.least) and one.is_float)
     axis = b.rng.randrange(x.array.ndim)
-    size = x.array.shape[axis]
-    shape = list(x.array.shape)
-    shape[axis] = 1
+    shape = list(x.least)
+    size, shape[axis] = shape[axis], 1
     updates = b.const(b.data(shape, x.array.dtype), x.array.dtype)
     indices = b.const(b.numbers.integers(0, size, shape))
     op = "ScatterElements" if b.opset >= 11 else "Scatter"
@@ -421,15 +429,17 @@ def scatter(b: ModelBuilder) -> None:
 
 
 def scatter_nd(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.array.ndim > 1 and one.array.size > 0 and one.is_float)
-    place = b.numbers.integers(0, x.array.shape[0], (1, 1))
+    x = b.pick(lambda one: one.array.ndim > 1 and all(one.least) and one.is_float)
+    if not x.is_fixed(*range(1, x.array.ndim)):
+        raise Dropped
+    place = b.numbers.integers(0, x.least[0], (1, 1))
     updates = b.const(b.data((1, *x.array.shape[1:]), x.array.dtype), x.array.dtype)
     b.add("ScatterND", [x, b.const(place), updates], exact=True)
 
 
 def one_hot(b: ModelBuilder) -> None:
     x = b.pick(lambda one: one.array.dtype == np.int64)
-    if b.opset < 9 or (x.array.size and (x.array.min() < -5 or x.array.max() >= 5)):
+    if b.opset < 9 or (x.numbers.size and (x.numbers.min() < -5 or x.numbers.max() >= 5)):
         raise Dropped
     values = b.const([0.0, 1.0], np.float32)
     b.add("OneHot", [x, b.const(5), values], exact=True, axis=b.rng.choice([-1, 0]))
@@ -460,252 +470,91 @@ def trilu(b: ModelBuilder) -> None:
     b.add("Trilu", [x, b.const(b.rng.randint(-2, 2))], exact=True, upper=b.rng.randint(0, 1))
 
 
-# Layers.
+def scatter_sums(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: one.array.ndim > 0 and all(one.least) and one.is_float)
+    if b.opset < 16:
+        raise Dropped
+    shape = list(x.least)
+    axis = b.rng.randrange(len(shape))
+    size, shape[axis] = shape[axis], 2
+    ways = ["add", "mul", "max", "min"] if b.opset >= 18 else ["add", "mul"]
+    indices = b.const(b.numbers.integers(-size, size, shape))
+    updates = b.const(b.data(shape, x.array.dtype), x.array.dtype)
+    b.add("ScatterElements", [x, indices, updates], axis=axis, reduction=b.rng.choice(ways))
 
 
-def matmul(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_small(one) and one.array.ndim > 1)
-    n, k = b.rng.choice([1, 3, 8]), x.array.shape[-1]
-    lead = () if b.rng.random() < 0.7 else x.array.shape[:-2]
-    weights = b.const(b.data((*lead, k, n), x.array.dtype) / 4, x.array.dtype)
-    b.add("MatMul", [x, weights])
-
-
-def gemm(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_small(one) and one.array.ndim == 2)
-    transposed, n = b.rng.randint(0, 1), b.rng.choice([1, 4, 7])
-    k = x.array.shape[1]
-    w = b.const(b.data((n, k) if transposed else (k, n), x.array.dtype) / 4, x.array.dtype)
-    bias = b.const(b.data(b.rng.choice([(n,), (1, n), ()]), x.array.dtype), x.array.dtype)
-    given: list[Value | str] = [x, w, bias] if b.opset < 11 or b.rng.random() < 0.7 else [x, w]
-    b.add("Gemm", given, transB=transposed, alpha=b.rng.choice([1.0, 0.5]),
-          beta=b.rng.choice([1.0, 2.0]))  # fmt: skip
-
-
-def conv(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_small(one) and one.array.ndim in (3, 4) and one.array.size > 0)
-    n, channels = x.array.ndim - 2, x.array.shape[1]
-    groups = b.rng.choice([g for g in (1, 2, channels) if channels % g == 0])
-    out = groups * b.rng.choice([1, 2, 3])
-    kernel = [b.rng.randint(1, min(3, size)) for size in x.array.shape[2:]]
-    transposed = b.rng.random() < 0.25
-    shape = (channels, out // groups, *kernel) if transposed else (out, channels // groups, *kernel)
-    w = b.const(b.data(shape, x.array.dtype) / 8, x.array.dtype)
-    bias = [b.const(b.data((out,), x.array.dtype), x.array.dtype)] if b.rng.random() < 0.6 else []
-    attrs: dict[str, Any] = {"group": groups, "strides": [b.rng.choice([1, 2]) for _ in range(n)]}
-    if b.rng.random() < 0.3 and not transposed:
-        attrs["auto_pad"] = b.rng.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
-    else:
-        attrs["pads"] = [b.rng.randint(0, 1) for _ in range(2 * n)]
-        attrs["dilations"] = [b.rng.choice([1, 1, 2]) for _ in range(n)]
-    b.add("ConvTranspose" if transposed else "Conv", [x, w, *bias], **attrs)
-
-
-def pool(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_float(one) and one.array.ndim in (3, 4) and one.array.size > 0)
-    n = x.array.ndim - 2
-    op = b.rng.choice(["MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"])
-    if op.startswith("Global"):
-        b.add(op, [x], exact=op == "GlobalMaxPool")
-        return
-    kernel = [b.rng.randint(1, min(3, size)) for size in x.array.shape[2:]]
-    attrs: dict[str, Any] = {
-        "kernel_shape": kernel,
-        "strides": [b.rng.choice([1, 2]) for _ in range(n)],
-    }
-    if b.rng.random() < 0.6:
-        attrs["pads"] = [b.rng.randint(0, k - 1) for k in kernel] * 2
-    if op == "AveragePool":
-        attrs["count_include_pad"] = b.rng.randint(0, 1)
-    if op != "LpPool" and b.opset >= 10 and b.rng.random() < 0.3:
-        attrs["ceil_mode"] = 1
-    b.add(op, [x], exact=op == "MaxPool", **attrs)
-
-
-def norm(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_float(one) and one.array.ndim >= 3 and one.array.size > 1)
-    channels = x.array.shape[1]
-    dtype = x.array.dtype
-
-    def row(low: float, size: int = channels) -> str:
-        return b.const(b.numbers.integers(4, 12, size) / 8 + low, dtype)
-
-    op = b.rng.choice(["BatchNormalization", "InstanceNormalization", "LayerNormalization", "LRN",
-                       "LpNormalization", "GroupNormalization", "RMSNormalization",
-                       "MeanVarianceNormalization"])  # fmt: skip
-    if op == "BatchNormalization":
-        b.add(op, [x, row(0), row(-1), row(-1), row(0)])
-    elif op == "InstanceNormalization":
-        b.add(op, [x, row(0), row(-1)], epsilon=1e-2)
-    elif op == "LayerNormalization":
-        size = x.array.shape[-1]
-        b.add(op, [x, row(0, size), row(-1, size)], axis=-1, epsilon=1e-2)
-    elif op == "RMSNormalization":
-        b.add(op, [x, row(0, x.array.shape[-1])], axis=-1, epsilon=1e-2)
-    elif op == "GroupNormalization":
-        if b.opset < 21 or channels % 2:
-            raise Dropped
-        b.add(op, [x, row(0), row(-1)], num_groups=2, epsilon=1e-2)
-    elif op == "LRN":
-        b.add(op, [x], size=b.rng.choice([1, 3]))
-    elif op == "LpNormalization":
-        b.add(op, [x], axis=b.rng.randrange(x.array.ndim), p=b.rng.choice([1, 2]))
-    else:
-        b.add(op, [x])
-
-
-def resize(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_float(one) and one.array.ndim == 4 and one.array.size > 0)
-    scales = [1.0, 1.0, *(b.rng.choice([0.5, 1.0, 1.5, 2.0, 3.0]) for _ in range(2))]
-    if b.opset < 9:
-        if min(scales) < 1:
-            raise Dropped
-        b.add("Upsample", [x], exact=True, scales=scales, mode="nearest")
-        return
-    given = b.const(scales, np.float32)
+def shifted(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: one.array.dtype.kind == "u")
+    amount = b.const(b.rng.randint(0, 3), x.array.dtype)
     if b.opset < 11:
-        op = "Resize" if b.opset == 10 else "Upsample"
-        if op == "Upsample" and min(scales) < 1:
-            raise Dropped
-        b.add(op, [x, given], mode=b.rng.choice(["nearest", "linear"]))
-        return
-    mode = b.rng.choice(["nearest", "linear", "cubic"])
-    coordinates = b.rng.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
-    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    if mode == "nearest":
-        attrs["nearest_mode"] = b.rng.choice(["floor", "ceil", "round_prefer_floor"])
-    if b.rng.random() < 0.5:
-        sizes = [int(size * scale) for size, scale in zip(x.array.shape, scales, strict=True)]
-        b.add("Resize", [x, "", "", b.const(sizes)], exact=mode == "nearest", **attrs)
-    else:
-        whole = [size * scale for size, scale in zip(x.array.shape, scales, strict=True)]
-        if coordinates == "align_corners" and any(one != int(one) for one in whole):
-            raise Dropped  # the standard takes the size before rounding, ONNX Runtime after it
-        b.add("Resize", [x, "", given], exact=mode == "nearest", **attrs)
+        raise Dropped
+    b.add("BitShift", [x, amount], exact=True, direction=b.rng.choice(["LEFT", "RIGHT"]))
 
 
-def einsum(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: is_small(one) and one.array.ndim == 3)
-    k = x.array.shape[2]
-    w = b.const(b.data((4, k), x.array.dtype) / 4, x.array.dtype)
-    b.add("Einsum", [x, w], equation=b.rng.choice(["abk,jk->abj", "abk,jk->jab", "...k,jk->...j"]))
-
-
-# Quantisation.
-
-
-def quantise(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.is_exact and one.array.dtype == np.float32)
+def remainder(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: one.is_exact and one.is_float)
     if b.opset < 10:
         raise Dropped
-    dtype = b.rng.choice([np.uint8, np.int8])
-    scale = b.const(b.rng.choice([0.25, 0.5, 1.0]), np.float32)
-    zero = b.const(b.rng.choice([0, 3, 10]), dtype)
-    [q] = b.add("QuantizeLinear", [x, scale, zero], exact=True)
-    if b.rng.random() < 0.8:
-        b.add("DequantizeLinear", [q, scale, zero], exact=True)
+    b.add("Mod", [x, b.const(b.rng.choice([0.75, 1.5, -1.25]), x.array.dtype)], exact=True, fmod=1)
 
 
-def integer_product(b: ModelBuilder) -> None:
-    x = b.pick(lambda one: one.array.dtype in (np.uint8, np.int8) and one.array.ndim > 1)
-    if not x.array.size:
-        raise Dropped  # ONNX Runtime leaves sums of nothing as they were in memory
-    w = b.const(b.data((x.array.shape[-1], 3), np.int8), np.int8)
-    given: list[Value | str] = [x, w, b.const(2, x.array.dtype)] if b.rng.random() < 0.5 else [x, w]
-    b.add("MatMulInteger", given, exact=True)
+def sources(b: ModelBuilder) -> None:
+    """What is made of sizes and numbers alone."""
+    x = b.pick()
+    op = b.rng.choice(["Size", "Identity", "EyeLike", "Range", "IsInf", "Shrink", "Hardmax"])
+    if op in ("Size", "Identity"):
+        b.add(op, [x], exact=True)
+    elif op == "EyeLike":
+        if x.array.ndim != 2 or b.opset < 9:
+            raise Dropped
+        b.add(op, [x], exact=True, k=b.rng.randint(-1, 1), dtype=TensorProto.FLOAT)
+    elif op == "Range":
+        if x.array.ndim < 1 or b.opset < 11:
+            raise Dropped
+        [shape] = b.add("Shape", [x], exact=True)
+        [size] = b.add("Gather", [shape, b.const(x.array.ndim - 1)], exact=True, axis=0)
+        b.add(op, [b.const(0), size, b.const(b.rng.choice([1, 2]))], exact=True)
+    else:
+        if not (x.is_float and x.is_exact) or (
+            op == "Hardmax" and (b.opset < 13 or not x.array.ndim)
+        ):
+            raise Dropped
+        b.add(op, [x], exact=True)
 
 
-# Control.
-
-
-def branch(b: ModelBuilder) -> None:
-    """Either of two functions of a value, by a truth that a run finds."""
-    x = b.pick(is_small)
-    flag = b.pick(
-        lambda one: one.is_exact and one.array.dtype.kind in "biuf" and one.array.size > 0
-    )
-    [shape] = b.add("Reshape", [flag, b.const([-1])], exact=True)
-    [first] = b.add("Gather", [shape, b.const(0)], exact=True, axis=0)
-    [condition] = b.add("Cast", [first], exact=True, to=TensorProto.BOOL)
-    kind = helper.np_dtype_to_tensor_dtype(x.array.dtype)
-    graphs = []
-    for op in b.rng.sample(["Relu", "Neg", "Tanh", "Abs", "Sigmoid"], 2):
-        name, inner = b.fresh("out"), b.fresh("in")
-        nodes = [
-            helper.make_node(op, [x.name], [inner]),
-            helper.make_node("Add", [inner, inner], [name]),
-        ]
-        end = helper.make_tensor_value_info(name, kind, [None] * x.array.ndim)
-        graphs.append(helper.make_graph(nodes, b.fresh("branch"), [], [end]))
-    b.add("If", [condition], then_branch=graphs[0], else_branch=graphs[1])
-    b.values[-1].is_exact = False
-    b.values[-1].scale = max(b.values[-1].scale, x.scale)
-    b.values[-1].depth += x.depth + 1
-    b.values[-1].unit = max(b.values[-1].unit, x.unit)
-
-
-def loop(b: ModelBuilder) -> None:
-    """x becomes x / 2 + c a few times; each step is let out too."""
-    x = b.pick(is_small)
-    if b.opset < 11:
+def reverse_sequence(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: one.array.ndim > 1 and all(one.least) and one.is_fixed(1))
+    if b.opset < 10:
         raise Dropped
-    kind = helper.np_dtype_to_tensor_dtype(x.array.dtype)
-    names = {one: b.fresh(one) for one in ("i", "go", "acc", "on", "half", "sum", "row")}
-    half, more = b.const(0.5, x.array.dtype), b.const(0.25, x.array.dtype)
-    nodes = [
-        helper.make_node("Identity", [names["go"]], [names["on"]]),
-        helper.make_node("Mul", [names["acc"], half], [names["half"]]),
-        helper.make_node("Add", [names["half"], more], [names["sum"]]),
-        helper.make_node("Tanh", [names["sum"]], [names["row"]]),
-    ]
-    info = helper.make_tensor_value_info
-    open_ = [None] * x.array.ndim
-    body = helper.make_graph(
-        nodes,
-        b.fresh("body"),
-        [info(names["i"], TensorProto.INT64, []), info(names["go"], TensorProto.BOOL, []),
-         info(names["acc"], kind, open_)],
-        [info(names["on"], TensorProto.BOOL, []), info(names["sum"], kind, open_),
-         info(names["row"], kind, open_)],
-    )  # fmt: skip
-    b.add("Loop", [b.const(b.rng.randint(1, 4)), b.const(True, bool), x], 2, body=body)
+    lengths = b.const(b.numbers.integers(1, x.least[0] + 1, x.least[1]))
+    b.add("ReverseSequence", [x, lengths], exact=True, time_axis=0, batch_axis=1)
 
 
-def scan(b: ModelBuilder) -> None:
-    """Sums of rows so far."""
-    x = b.pick(lambda one: is_small(one) and one.array.ndim >= 2 and one.array.size > 0)
-    if b.opset < 11:
+def compressed(b: ModelBuilder) -> None:
+    """What a run chooses: a few of an axis, or each number once."""
+    x = b.pick(lambda one: one.array.ndim > 0 and all(one.least) and one.is_exact)
+    if b.rng.random() < 0.5 and b.opset >= 9:
+        size = b.rng.randint(1, x.least[0])
+        mask = b.const(b.numbers.integers(0, 2, size), bool)
+        found = b.add("Compress", [x, mask], exact=True, axis=0)
+    elif b.opset >= 11:
+        found = b.add("Unique", [x], 4, exact=True, sorted=1)
+    else:
         raise Dropped
-    kind = helper.np_dtype_to_tensor_dtype(x.array.dtype)
-    names = {one: b.fresh(one) for one in ("acc", "row", "sum", "out")}
-    nodes = [
-        helper.make_node("Add", [names["acc"], names["row"]], [names["sum"]]),
-        helper.make_node("Identity", [names["sum"]], [names["out"]]),
-    ]
-    row = x.array.shape[1:]
-    open_ = [None] * len(row)
-    info = helper.make_tensor_value_info
-    body = helper.make_graph(
-        nodes,
-        b.fresh("body"),
-        [info(names["acc"], kind, open_), info(names["row"], kind, open_)],
-        [info(names["sum"], kind, open_), info(names["out"], kind, open_)],
-    )
-    start = b.const(b.data(row, x.array.dtype), x.array.dtype)
-    b.add("Scan", [start, x], 2, body=body, num_scan_inputs=1,
-          scan_input_directions=[b.rng.randint(0, 1)])  # fmt: skip
+    b.closed |= {one.name for one in found}
 
 
-FAMILIES: list[list[Proposal]] = [
-    [unary, unary, root, jumping, power, clip],
-    [binary, binary, variadic, comparison, logical, choice, integers],
-    [cast],
-    [reduction, reduction, arg_reduction, running, top_k, softmax],
-    [reshape, flatten, transpose, squeeze, concat, split, slices, pad, tile, blocks],
-    [reshape_by_shape, expand_by_shape, slice_by_shape, constant_of_shape],
-    [gather, gather_elements, gather_nd, scatter, scatter_nd, one_hot, non_zero, trilu],
-    [matmul, gemm, conv, conv, pool, norm, einsum],
-    [resize],
-    [quantise, integer_product],
-    [branch, loop, scan],
-]
+def products_so_far(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: is_small(one) and one.array.ndim > 0)
+    if b.opset < 26:
+        raise Dropped
+    b.add("CumProd", [x, b.const(b.rng.randrange(x.array.ndim))], reverse=b.rng.randint(0, 1))
+
+
+def gather_batched(b: ModelBuilder) -> None:
+    x = b.pick(lambda one: one.array.ndim > 2 and all(one.least) and one.is_fixed(0))
+    if b.opset < 12:
+        raise Dropped
+    shape = x.least
+    indices = b.numbers.integers(-shape[1], shape[1], (shape[0], 2, 1))
+    b.add("GatherND", [x, b.const(indices)], exact=True, batch_dims=1)

@@ -49,11 +49,12 @@ def real(name: str) -> bytes:
 def small(seed: int) -> ModelProto:
     """A random model with numbers for sizes."""
     made = random_model(seed)
-    for one in made.model.graph.input:
-        sizes = made.inputs[one.name].shape
+    model = ModelProto.FromString(made.model.SerializeToString())
+    for one in model.graph.input:
+        sizes = made.inputs[0][one.name].shape
         for dim, size in zip(one.type.tensor_type.shape.dim, sizes, strict=True):
             dim.dim_value = size
-    return made.model
+    return model
 
 
 def gaps(data: bytes) -> list[tuple[int, int]]:

@@ -11,6 +11,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from arenite.errors import InvalidFile, NotSupported
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.model import Model
 from tests.frontends.onnx.models import (
     graph,
     info,
@@ -18,6 +20,7 @@ from tests.frontends.onnx.models import (
     one_node,
     opened,
     read_or_refused,
+    results,
     stored,
     translated,
 )
@@ -55,15 +58,48 @@ def doubling(depth: int) -> ModelProto:
     return model(graph([node], [info("x", [2])], [info("y", None)]), functions=functions)
 
 
-def nested(depth: int) -> ModelProto:
+def nested(depth: int, *, is_known: bool = False) -> ModelProto:
+    """Branches in branches; a run finds which are taken, or all know it."""
     short = graph([helper.make_node("Neg", ["x"], ["z0"])], [], [info("z0", None)])
     inner = short
     for k in range(1, depth):
         node = helper.make_node("If", ["yes"], [f"z{k}"], then_branch=inner, else_branch=short)
         inner = graph([node], [], [info(f"z{k}", None)])
     node = helper.make_node("If", ["yes"], ["y"], then_branch=inner, else_branch=short)
-    yes = stored("yes", np.array(True))
-    return model(graph([node], [info("x", [2])], [info("y", None)], [yes]))
+    if is_known:
+        yes = stored("yes", np.array(True))
+        return model(graph([node], [info("x", [2])], [info("y", None)], [yes]))
+    given = [info("x", [2]), info("yes", [], TensorProto.BOOL)]
+    return model(graph([node], given, [info("y", None)]))
+
+
+def message(number: int, *parts: bytes) -> bytes:
+    """A field of protobuf's that holds others."""
+    body = b"".join(parts)
+    return _varint(number << 3 | 2) + _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def deeper_than_protobuf(depth: int) -> bytes:
+    """The bytes of branches in branches, which protobuf itself would not write."""
+    innermost = graph([helper.make_node("Neg", ["x"], ["z"])], [], [info("z", None)])
+    data = innermost.SerializeToString()
+    for _ in range(depth):
+        kind = _varint(20 << 3) + _varint(5)  # AttributeProto.GRAPH
+        attributes = [
+            message(5, message(1, name), message(6, data if name == b"then_branch" else b""), kind)
+            for name in (b"then_branch", b"else_branch")
+        ]
+        node = message(1, message(1, b"yes"), message(2, b"z"), message(4, b"If"), *attributes)
+        data = node + message(12, info("z", None).SerializeToString())
+    return _varint(8) + _varint(9) + message(7, data) + message(8, _varint(16) + _varint(17))
 
 
 def with_tensor(tensor: TensorProto) -> ModelProto:
@@ -97,6 +133,10 @@ LIES: dict[str, tuple[Callable[[], ModelProto], str]] = {
     "a function that calls itself": (calls_itself, "function 'Again' calls itself"),
     "functions that double": (lambda: doubling(30), "nodes, its functions counted"),
     "graphs in graphs": (lambda: nested(32), "graphs are nested more than 32 deep"),
+    "graphs in graphs that are known": (
+        lambda: nested(32, is_known=True),
+        "graphs are nested more than 32 deep",
+    ),
     "no operator set": (without_versions, "does not say which version"),
     "an old operator set": (lambda: one_node("Neg", version=5), "version 5 of ONNX's operators"),
     "a future operator set": (lambda: one_node("Neg", version=999), "version 999"),
@@ -138,6 +178,25 @@ def test_lies_are_refused_in_bounded_memory(lie: str) -> None:
     assert "m.onnx" in text
     assert len(text) < 2000
     assert text.isprintable()
+
+
+@pytest.mark.parametrize("depth", [33, 99, 600])
+def test_graphs_deeper_than_protobuf_reads_are_refused(depth: int) -> None:
+    with pytest.raises(InvalidFile, match=r"m\.onnx.*(MaxDepth|nested more than 100 deep)"):
+        OnnxFile.of_bytes(deeper_than_protobuf(depth), "m.onnx")
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_graphs_as_deep_as_may_be_give_what_they_say(is_known: bool) -> None:
+    """31 branches in the model's own graph: 32 graphs."""
+    x = np.array([1, -2], np.float32)
+    for depth in (1, 8, 31):
+        made = nested(depth, is_known=is_known)
+        for truth in (True, False):
+            given = [x] if is_known else [x, np.array(truth)]
+            np.testing.assert_array_equal(results(made, *given)[0], -x)
+    with Model.of_bytes(made.SerializeToString()).compile(threads=1) as program:
+        np.testing.assert_array_equal(program(*given)["y"], -x)
 
 
 def test_every_unknown_operator_is_listed_with_node_and_version() -> None:

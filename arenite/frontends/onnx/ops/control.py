@@ -80,7 +80,7 @@ def loop(call: Call) -> Result:
     def build(number: Node, carried: Sequence[Node]) -> Body:
         given: dict[str, AnyValue | None] = {
             names[0]: Value.of(number),
-            names[1]: Value.of(full((), True, BOOL)),
+            names[1]: Value.of_known(np.asarray(True)),
         }
         given |= {name: Value.of(one) for name, one in zip(names[2:], carried, strict=True)}
         goes_on, *made = call.translator.graph(body, given)
