@@ -336,7 +336,10 @@ class CompiledModel(Closing):
         key = f"{structure.key}; {known!r}"
         with self._lock:
             if self._last_search is None or self._last_search[0] != key:
-                self._last_search = key, FormSearch(self._file, structure, known)
+                self._last_search = (
+                    key,
+                    FormSearch(self._file, structure, known, self._source.options.device),
+                )
             return self._last_search[1]
 
     def _fits(self, variant: Variant, form: Form, sizes: Mapping[str, int]) -> bool:

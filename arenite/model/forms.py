@@ -24,6 +24,7 @@ from arenite.model.arguments import Known, Structure
 from arenite.model.sizes import Form, Size
 from arenite.pipeline.identity import graph_sources
 from arenite.program import cache
+from arenite.program.backend import backend_of
 
 #: Of the search: what others have found is of no use.
 VERSION = 1
@@ -49,8 +50,9 @@ def file_key(path: str) -> str | None:
 class FormSearch:
     """Looks for forms that a file can be translated for, given values that decide structure."""
 
-    def __init__(self, file: OnnxFile, structure: Structure, known: Known) -> None:
+    def __init__(self, file: OnnxFile, structure: Structure, known: Known, device: str) -> None:
         self._file = file
+        self._device = device
         self._file_key = file_key(file.path)
         self._structure = structure
         self._known = known.arrays
@@ -97,6 +99,7 @@ class FormSearch:
                 if isinstance(made, Translated):
                     return kept, made
             store.drop(key)
+        backend_of(self._device).prepare()  # what is found will be compiled
         found = self._found(form, narrower)
         store.put(key, {"form": b"" if found is None else found[0].to_json().encode()})
         return found
