@@ -72,7 +72,7 @@ class _Checker:
         if len(names) != len({*names}) or len(self.arrays) != n_arrays:
             self.fail(f"two arguments share a name: {', '.join(names)}")
         for size in kernel.sizes:
-            self.names[size] = _Binding(self.index)
+            self.names[size] = _Binding(ir.size_dtype(kernel, size))
         self.expect(kernel.tiles, self.index, "the tile count")
         for name in (kernel.tile_var, ir.WORKER.name):
             self.names[name] = _Binding(self.index)

@@ -54,7 +54,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from arenite.codegen.loop_expressions import *  # noqa: F403
 from arenite.codegen.loop_expressions import INT64, Const, Expr, Name, operands_of
-from arenite.dtype import DType
+from arenite.dtype import BY_NAME, DType
 
 #: `set` is for serial loops alone: it keeps the last value, so that any recurrence can be written.
 ACCUMULATE_OPS = frozenset("add mul max min and or xor set".split())
@@ -193,7 +193,8 @@ class ArrayArg:
 class LoopKernel:
     """`body` runs for each value of `tile_var`; tiles write different elements.
 
-    Its window holds the addresses of the arrays, in order, then the sizes, in order, all i64.
+    Its window holds the addresses of the arrays, in order, then the sizes, in order, all i64. A
+    size by the name `float32$0` is a number, its bits the low ones.
     """
 
     name: str
@@ -245,6 +246,16 @@ class GroupKernel(LoopKernel):
         bounds = (loop.start, loop.stop)
         whole = all(isinstance(bound, Const) for bound in bounds) and loop.vector
         return whole and [b.value for b in bounds if isinstance(b, Const)] == [0, self.threads]
+
+
+#: In the name of a size that is the bits of a number: `float32$0`.
+NUMBER = "$"
+
+
+def size_dtype(kernel: LoopKernel, size: str) -> DType:
+    """Of a size in expressions."""
+    dtype, is_number, _ = size.partition(NUMBER)
+    return BY_NAME[dtype] if is_number else kernel.index_dtype
 
 
 #: An index behind all others, such as a search begins with; of int32 it is the greatest.

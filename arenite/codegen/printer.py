@@ -22,7 +22,7 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     """The loops of a kernel."""
     arguments = [
         f"{_QUALIFIER[array.role]}{array.dtype} {array.name}[]" for array in kernel.arrays
-    ] + [f"{kernel.index_dtype} {size}" for size in kernel.sizes]
+    ] + [f"{ir.size_dtype(kernel, size)} {size}" for size in kernel.sizes]
     tiles = f"{kernel.index_dtype} {kernel.tile_var} in tiles of {expression_text(kernel.tiles)}"
     lines = [f"void {kernel.name}({', '.join(arguments)})", f"for ({tiles}) {{"]
     if isinstance(kernel, ir.GroupKernel):

@@ -154,6 +154,7 @@ class CompiledModel(Closing):
         #: Forms of sizes that programs were made for, by structure and values.
         self._known_forms: dict[str, list[Form]] = {}
         self._translated: dict[str, Translated] = {}
+        self._last_search: tuple[str, FormSearch] | None = None
         self._fitting: set[tuple[str, tuple[int, ...]]] = set()
         #: For calls like the last: its program, and the sizes of it.
         self._last: tuple[Variant, dict[str, int]] | None = None
@@ -275,7 +276,7 @@ class CompiledModel(Closing):
         is_open = self._may_be_open(sizes) and all(sizes.values())
         if sizes and is_open and not self._cache.has((numbers,)):
             wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
-            found = FormSearch(self._file, structure, known).for_sizes(wide, sizes)
+            found = self._search(structure, known).for_sizes(wide, sizes)
             if found is not None and found[0].is_open:
                 self._translated = {repr(Request(structure, found[0], known)): found[1]}
                 variant = self._of_form(structure, found[0], known, sizes)
@@ -319,7 +320,7 @@ class CompiledModel(Closing):
         names, fixed = structure.sizes(known.arrays), self._source.bounds
         if not names or not self._may_be_open(names):
             return None
-        search = FormSearch(self._file, structure, known)
+        search = self._search(structure, known)
         for tier in range(N_TIERS):
             found = search.general(Form.of_bounds(names, fixed, tier))
             if found is None:
@@ -341,6 +342,17 @@ class CompiledModel(Closing):
             made = Translator(self._file).translate(structure.given(largest, known.arrays))
             plan_graph(made.graph, self._source.options)
         return None
+
+    def _search(self, structure: Structure, known: Known) -> FormSearch:
+        """One search knows at which node forms have failed, the next time too."""
+        key = f"{structure.key}; {known!r}"
+        with self._lock:
+            if self._last_search is None or self._last_search[0] != key:
+                self._last_search = (
+                    key,
+                    FormSearch(self._file, structure, known, self._source.options.device),
+                )
+            return self._last_search[1]
 
     def _fits(self, variant: Variant, form: Form, sizes: Mapping[str, int]) -> bool:
         """Whether the plan for these sizes is within the budget."""

@@ -3,7 +3,8 @@
 Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32,
 or at least 48, or at most 512, or that one of them can have one value only. Where translating
 fails, more is assumed about the sizes, step by step, as long as that gets past more nodes: what is
-assumed least is tried first, and all that is assumed holds for the call at hand.
+assumed least is tried first, and all that is assumed holds for the call at hand. What is tried is
+the node that failed, alone; and the whole, where that may pass.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from arenite.errors import AreniteError
 from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import Translated, Translator
+from arenite.ir import Dim, Var
 from arenite.model.arguments import Known, Structure
 from arenite.model.sizes import Form, Size
 from arenite.pipeline.identity import graph_sources
 from arenite.program import cache
+from arenite.program.backend import backend_of
 
 #: Of the search: what others have found is of no use.
 VERSION = 1
@@ -47,13 +50,16 @@ def file_key(path: str) -> str | None:
 class FormSearch:
     """Looks for forms that a file can be translated for, given values that decide structure."""
 
-    def __init__(self, file: OnnxFile, structure: Structure, known: Known) -> None:
+    def __init__(self, file: OnnxFile, structure: Structure, known: Known, device: str) -> None:
         self._file = file
+        self._device = device
         self._file_key = file_key(file.path)
         self._structure = structure
         self._known = known.arrays
         self._known_text = repr(known)
         self._n_attempts = 0
+        #: What came of forms, as long as nothing was found.
+        self._failures: dict[Form, Translator] = {}
 
     def general(self, form: Form) -> tuple[Form, Translated] | None:
         """A form that holds for all calls, but for sizes that must be equal, or have a largest
@@ -93,6 +99,7 @@ class FormSearch:
                 if isinstance(made, Translated):
                     return kept, made
             store.drop(key)
+        backend_of(self._device).prepare()  # what is found will be compiled
         found = self._found(form, narrower)
         store.put(key, {"form": b"" if found is None else found[0].to_json().encode()})
         return found
@@ -106,16 +113,21 @@ class FormSearch:
             for candidate in narrower(form):
                 if self._n_attempts >= MAX_ATTEMPTS:
                     return None
+                if not _may_pass(made, form, candidate):
+                    continue
                 result = self._attempt(candidate)
-                if isinstance(result, Translated) or result > made:
+                if isinstance(result, Translated) or result.n_nodes > made.n_nodes:
                     form, made = candidate, result
                     break
             else:
                 return None
+        self._failures.clear()
         return form, made
 
-    def _attempt(self, form: Form) -> Translated | int:
-        """What a form is translated to; or how many nodes that came past."""
+    def _attempt(self, form: Form) -> Translated | Translator:
+        """What a form is translated to; or who came past some nodes, and not past the next."""
+        if form in self._failures:
+            return self._failures[form]
         self._n_attempts += 1
         translator = Translator(self._file)
         try:
@@ -123,7 +135,8 @@ class FormSearch:
         except StructureNeeded:
             raise
         except AreniteError:
-            return translator.n_nodes
+            self._failures[form] = translator
+            return translator
 
     def _narrower(self, form: Form, sizes: Mapping[str, int]) -> Iterator[Form]:
         """Forms that assume more, that which assumes least first."""
@@ -180,6 +193,18 @@ class FormSearch:
         pairs = [pair for pair in combinations(form.roots, 2) if are_equal(*pair)]
         for a, b in pairs[:MAX_PAIRS]:
             yield form.equal(a, b)
+
+
+def _may_pass(failed: Translator, form: Form, narrower: Form) -> bool:
+    """Whether the node at which a form failed may be translated for a narrower one: all others
+    need not be tried. With numbers, more than that node may be another."""
+    sizes: dict[str, Dim] = {}
+    for (_, old), (_, new) in zip(form.sizes, narrower.sizes, strict=True):
+        if old.root:
+            if not new.root or new.factor % old.factor:
+                return True
+            sizes[old.name] = new.factor // old.factor * Var(new.name, new.low, new.high)
+    return failed.may_pass(sizes)
 
 
 def _changes(inner: Mapping[str, Size], values: Mapping[str, int]) -> Iterator[dict[str, Size]]:

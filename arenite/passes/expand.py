@@ -12,6 +12,7 @@ from arenite.ir.compose.basic import slice_all, slice_axis
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node
 from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.sources import full
 
 
 def expand(node: Node) -> Node:
@@ -27,8 +28,8 @@ def _conv_transpose(node: Node) -> Node:
     groups, n_spatial = node.attr("groups"), x.ndim - 2
     strides, dilations = node.attr("strides"), node.attr("dilations")
     zero = 0.0 if x.dtype.kind is Kind.FLOAT else 0
-    if 0 in node.shape:
-        return full(node.shape, zero, node.dtype)  # no convolution is so small
+    if 0 in (*x.shape[2:], *node.shape):  # nothing is added to anything
+        return full(node.shape, zero, node.dtype)
     for k in range(n_spatial):
         x = _zeros_between(x, 2 + k, strides[k], zero)
     per_group, out = w.shape[0] // groups, w.shape[1]

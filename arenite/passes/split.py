@@ -23,6 +23,8 @@ FEW_TILES = 8
 #: Elements in one chunk, about, and chunks at the most.
 CHUNK = 1 << 16
 MAX_CHUNKS = 256
+#: Of an axis that is open, as much goes into a chunk at its bound.
+OPEN_CHUNK = 64
 #: Outer elements that one tile has where these are what vectors run over.
 _TILE_COLUMNS = 256
 
@@ -78,6 +80,8 @@ def _in_chunks(node: Node) -> Node:
     axis = max(axes, key=lambda a: (bounds(x.shape[a])[1], -a))
     size = x.shape[axis]
     chunks = _n_chunks(size, _n_read(node))
+    if chunks < 2:
+        return node
     length = size // chunks
     whole = length * chunks
     shape = (*x.shape[:axis], chunks, length, *x.shape[axis + 1 :])
@@ -95,6 +99,7 @@ def _n_chunks(size: Dim, points: int) -> int:
     """How many chunks, such that nothing is left over if a number near the wanted one allows it."""
     wanted = min(MAX_CHUNKS, max(2, points // CHUNK))
     if not isinstance(size, int):
-        return wanted
+        # Most sizes are far below their bound, and are to have whole chunks too.
+        return min(wanted, bounds(size)[1] // OPEN_CHUNK)
     wanted = min(wanted, size)
     return next((n for n in range(wanted, 2 * wanted) if size % n == 0), wanted)

@@ -21,6 +21,7 @@ from arenite.pipeline.choices import choices_of
 from arenite.pipeline.identity import identity
 from arenite.pipeline.interface_cache import fits
 from arenite.program import cache
+from arenite.program.backend import backend_of
 from arenite.program.compiled import Compiled
 from arenite.program.options import USUAL, Options
 from arenite.runtime.executable import Executable
@@ -48,6 +49,7 @@ def compile_graph(
     saved = saved_program(interface, options, threads=threads)
     if saved is not None:
         return saved
+    backend_of(options.device).prepare()
     if interface.kept_as is not None:
         interface = GraphInterface.of(interface.graph)
     built: list[Compiled] = []

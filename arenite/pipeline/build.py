@@ -88,6 +88,8 @@ def _planned(
     backend = backend_of(options.device)
     schedule = fuse(simplified)
     built = build_all(schedule.kernels, backend.build, choices)
+    at_load = load_kernels(schedule, built)
+    built = backend.shared(built, at_load)
     scratch = {number: one.scratch for number, one in built.items()}
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]
@@ -105,7 +107,7 @@ def _planned(
             backend.estimated_ns(kernel),
         )
 
-    program = lowered(graph, schedule, scratch, record, load_kernels(schedule, built), given)
+    program = lowered(graph, schedule, scratch, record, at_load, given)
     plan = planned(program, shared_of(program.launches), options, backend.memory)
     return PlannedProgram(way, built, program, plan)
 
@@ -149,7 +151,8 @@ def build(
 
 def _sizes(built: Built, variables: Mapping[str, Var]) -> tuple[Dim, ...]:
     """What a kernel is given beside arrays: sizes, and how many tiles there are."""
-    return (*(variables[name] for name in built.loops.sizes), built.tiles)
+    given: dict[str, Dim] = {**variables, **dict(built.numbers)}
+    return (*(given[name] for name in built.loops.sizes), built.tiles)
 
 
 def _cached(

@@ -13,7 +13,7 @@ that runs. Everything before that is the same for all devices; a back end is one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -99,10 +99,18 @@ class Backend(ABC):
         that take less memory behind it."""
         return (self.module("passes").PASSES,)
 
+    def prepare(self) -> None:
+        """Begin with what a compilation that is about to come would wait for."""
+
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         """The loops of a kernel, cut as one of its choices says if that is given; NotCompiled, with
         the reason, for what this device can't do."""
         built: Built = self.module("build").build(kernel)
+        return built
+
+    def shared(self, built: dict[int, Built], at_load: Collection[int]) -> dict[int, Built]:
+        """Kernels, where some that are much alike may have become the same; `at_load` are those that
+        run once."""
         return built
 
     def estimated_ns(self, kernel: Kernel) -> int:

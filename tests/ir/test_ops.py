@@ -94,6 +94,11 @@ def test_windows_slide(data: st.DataObject) -> None:
         assert result[place] == array[tuple(source)]
 
 
+def test_a_step_between_windows_that_is_never_taken_may_be_huge() -> None:
+    node = make("window", x(5), axes=(0,), sizes=(1,), strides=(2**62,), dilations=(2**62,))
+    np.testing.assert_array_equal(run(node, np.arange(5, dtype=np.float32)), [[0]])
+
+
 @pytest.mark.parametrize(
     ("counter", "key", "expected"),
     [

@@ -386,6 +386,44 @@ def test_multiples_and_least_sizes_are_found_for_a_call() -> None:
             program(weights(1, 1, 5, 10))
 
 
+def test_a_search_translates_the_whole_only_where_the_node_that_failed_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from arenite.frontends.onnx.translate import Translator
+
+    n_nodes = []
+    translate = Translator.translate
+
+    def counted(self: Translator, given: Any) -> Any:
+        try:
+            return translate(self, given)
+        finally:
+            n_nodes.append(self.n_nodes)
+
+    monkeypatch.setattr(Translator, "translate", counted)
+    axes = np.array([2], np.int64)
+    proto = made(
+        [
+            node("MaxPool", "x", "t", kernel_shape=[2, 2], strides=[2, 2]),
+            node("Resize", "t  scales", "u", mode="nearest"),
+            node("Add", "u x", "v"),
+            node("Conv", "v w", "z"),
+            node("Squeeze", "z axes", "y"),
+        ],
+        [tensor("x", ["n", 1, "h", "w_size"])],
+        [tensor("y", None)],
+        {"scales": np.array([1, 1, 2, 2], np.float32), "w": weights(1, 1, 8, 3), "axes": axes},
+    )
+    proto.graph.node[1].input[:] = ["t", "", "scales"]
+    with model_of(proto).compile(threads=1) as program:
+        check(proto, {"x": weights(2, 1, 8, 12)}, program)
+        found = str(program.variants)
+    # Up to the pool, the sum, the convolution; each needs more than the one before.
+    assert n_nodes[:3] == [1, 3, 4]
+    assert len(n_nodes) < 20
+    assert "w_size = 4 * w_size" in found
+
+
 def test_memory_grows_to_the_largest_call_and_not_further() -> None:
     """An open size takes what calls bring, though its bound would take terabytes."""
     proto = made(

@@ -193,6 +193,21 @@ def test_chunks_of_an_open_batch_are_as_long_as_those_of_one(
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("most", [64, 2048, 1 << 16])
+def test_chunks_of_an_open_size_are_not_empty_far_below_its_bound(most: int) -> None:
+    """A mean over an image of any size: of one that is an eighth of the largest too."""
+    height = ir.Var("height", 1, most)
+    x = ir.graph_input("x", 0, (ir.Var("batch", 1, 64), height, height, 96), FLOAT32)
+    made = split(ir.make("sum", x, axes=(1, 2)))
+    chunks = [node.shape[1] for node in Graph.of([made]).nodes if node.op == "reshape"]
+    assert len(chunks) == (most > 64)
+    assert all(isinstance(n, int) and 2 <= n <= most // 8 for n in chunks)
+    shape = (1, most // 8, most // 8, 96) if most < 1 << 16 else (1, 1, 1, 96)
+    array = random_array(shape, FLOAT32, 3)
+    [result] = reference.evaluate(Graph.of([made]), [array])
+    np.testing.assert_allclose(result, array.sum((1, 2)), rtol=1e-4, atol=1e-2)
+
+
 def test_small_floats_are_summed_in_float32_when_split() -> None:
     node = ir.make("sum", x_of(SPLIT_FROM, dtype=BY_NAME["bfloat16"]), axes=(0,))
     partial = [n for n in Graph.of([split(node)]).nodes if n.op == "sum"]

@@ -150,3 +150,23 @@ def test_one_of_which_all_is_cut_off_has_no_elements() -> None:
     with compile_graph(Graph.of([node])) as program:
         [found] = program(whole((2, 3, 1, 4), 0), whole((3, 2, 1, 1), 1))
     assert found.shape == (2, 2, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("image", "more"),
+    [
+        ((2, 3, 1, 4), {"padding": ((0, 1), (0, 0)), "strides": (2, 1), "dilations": (2, 2)}),
+        ((2, 3, 0, 4), {"strides": (1, 2)}),
+        ((2, 3, 4, 0), {"strides": (2, 2), "output_padding": (1, 1)}),
+    ],
+    ids=["all of it cut off", "no line", "no column"],
+)
+def test_one_of_nothing_is_compiled(image: Any, more: dict[str, Any]) -> None:
+    taps = (3, 1, 3, 3) if 0 in image else (3, 1, 1, 2)
+    graph = Graph.of([node_of(image, taps, **more)])
+    arrays = [whole(image, 0), whole(taps, 1)]
+    [wanted] = reference.evaluate(graph, arrays)
+    with compile_graph(graph) as program:
+        [found] = program(*arrays)
+    np.testing.assert_array_equal(found, wanted)
+    assert found.shape == wanted.shape

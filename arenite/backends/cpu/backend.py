@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -47,10 +47,20 @@ class CpuBackend(Backend):
         ways = (PASSES, WITHOUT_WINOGRAD, IN_PLACE)
         return ways if options.winograd and self.target.has_fma else ways[1:]
 
+    def prepare(self) -> None:
+        from arenite.backends.cpu.compiling.pool import start_children
+
+        start_children()
+
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         from arenite.backends.cpu.build import build
 
         return build(kernel, self.target, choice)
+
+    def shared(self, built: dict[int, Built], at_load: Collection[int]) -> dict[int, Built]:
+        from arenite.codegen.numbers import with_shared_loops
+
+        return with_shared_loops(built, at_load)
 
     def estimated_ns(self, kernel: Kernel) -> int:
         from arenite.backends.cpu.cost import estimated_ns

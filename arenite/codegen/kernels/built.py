@@ -33,13 +33,15 @@ class Built:
     """Loops to lower, and how many tiles they are cut into.
 
     The arrays of the loops are the kernel's inputs, its outputs and `scratch`, in this order.
-    `choices` name the ways in which it could be cut, the usual one first.
+    `choices` name the ways in which it could be cut, the usual one first; `numbers` are those that
+    its loops are given as sizes, by name.
     """
 
     loops: ir.LoopKernel
     tiles: Dim
     scratch: Scratches = ()
     choices: tuple[str, ...] = ()
+    numbers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(

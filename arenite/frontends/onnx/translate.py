@@ -33,7 +33,7 @@ from arenite.frontends.onnx.order import in_order
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
-from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
+from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value, resized
 from arenite.frontends.stored import quoted
 from arenite.ir import Dim, Node, Origin, Origins, full, graph_input, topological
 from arenite.ir.compose.basic import binary, cast, where
@@ -125,6 +125,9 @@ class Translator:
         self._finders: dict[Found, Node] = {}
         #: Random operators each have a number of their own.
         self.n_random = 0
+        #: The node that could not be translated, and where it stands; not one that asks for more.
+        self._failed: tuple[Call, Scope] | None = None
+        self._error: AreniteError | None = None
 
     def translate(self, given: Mapping[str, Given]) -> Translated:
         """The whole model."""
@@ -281,19 +284,49 @@ class Translator:
                 return self._function(operators.defining_function(call), call)
             return self._handled(handler, call)
         except Unknown as unknown:
-            raise self._structure_needed(unknown) from None
+            self._failed, self._error = None, self._structure_needed(unknown)
+            raise self._error from None
         except AreniteError as error:
+            if error is not self._error:  # which a node inside has raised
+                self._failed, self._error = (call, self.scope), error
             if isinstance(error, StructureNeeded) or str(error).startswith(self.source.path):
                 raise
-            raise type_kept(error, f"{call.where}: {error}") from error
+            self._error = type_kept(error, f"{call.where}: {error}")
+            raise self._error from error
         except MemoryError:
             raise
         except Exception as error:
             # What a handler takes for granted, and a file need not keep to.
-            raise InvalidFile(
+            self._failed = call, self.scope
+            self._error = InvalidFile(
                 f"{call.where} makes no sense, or Arenite makes none of it: "
                 f"{type(error).__name__}: {str(error)[:300]}"
-            ) from error
+            )
+            raise self._error from error
+
+    def may_pass(self, sizes: Mapping[str, Dim]) -> bool:
+        """Whether the node that was not translated may be, once its sizes are others, by name: it
+        is tried alone."""
+        if self._failed is None or self._failed[0].has_graphs:
+            return True
+        failed, error = self._failed, self._error
+        call, scope = failed
+        inputs = [
+            one if one is None else resized(one, sizes, f"input {k}")
+            for k, one in enumerate(call.inputs)
+        ]
+        again = Call(self, call.op, call.domain, call.version, call.name, call.attrs, inputs,
+                     call.outputs)  # fmt: skip
+        try:
+            with self._inside(scope, "graphs"):
+                self.call(again)
+            return True
+        except StructureNeeded:
+            return True
+        except AreniteError:
+            return self._failed is None
+        finally:
+            self._failed, self._error = failed, error
 
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
         made = handler(call)

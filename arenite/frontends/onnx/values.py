@@ -8,6 +8,7 @@ Strings are numbers in the graph: places in a table of the model (`strings.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -16,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
-from arenite.ir import Dim, Expr, Node, constant, evaluate, make, size
+from arenite.ir import Dim, Expr, Node, constant, evaluate, graph_input, make, size
 from arenite.ir.compose.basic import mul, reshape
 from arenite.ir.element import held_dtype, numpy_dtype
 from arenite.ir.graph import Graph
 from arenite.ir.ops.define import INT64
+from arenite.ir.size_substitution import substituted
 
 Array: TypeAlias = NDArray[Any]
 
@@ -172,3 +174,29 @@ class Maybe:
 
 
 AnyValue: TypeAlias = Value | Items | Maybe
+
+
+def resized(value: AnyValue, sizes: Mapping[str, Dim], name: str) -> AnyValue:
+    """A value of the same kind once sizes are others, by name: what a run computes is an input."""
+    if isinstance(value, Items):
+        items = (resized(one, sizes, f"{name} {k}") for k, one in enumerate(value.values))
+        return Items(tuple(items), value.dtype)
+    if isinstance(value, Maybe):
+        return value if value.value is None else Maybe(resized(value.value, sizes, name))  # type: ignore[arg-type]
+    if value.is_constant:
+        return value
+    if value.is_symbolic:
+        found = np.empty(value.shape, object)
+        assert value.sizes is not None
+        for place, one in np.ndenumerate(value.sizes):
+            found[place] = _resized(one, sizes)
+        return Value.of_sizes(found, value.dtype)
+    shape = tuple(substituted(one, sizes) for one in value.shape)
+    node = graph_input(name, 0, shape, value.dtype)
+    return Value.of(node, is_string=value.is_string)
+
+
+def _resized(one: Any, sizes: Mapping[str, Dim]) -> Any:
+    if isinstance(one, Ratio):
+        return Ratio(substituted(one.numerator, sizes), one.denominator)
+    return substituted(one, sizes) if isinstance(one, Expr) else one

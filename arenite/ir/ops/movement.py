@@ -337,7 +337,9 @@ def _window_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
     ):
         window_strides.append(x.strides[axis] * dilation)
         strides[axis] = x.strides[axis] * stride
-    return np.lib.stride_tricks.as_strided(x, shape, (*strides, *window_strides), writeable=False)
+    # A step that is never taken may be larger than any that NumPy knows.
+    steps = [step if size > 1 else 0 for step, size in zip((*strides, *window_strides), shape)]
+    return np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
 
 
 def _window_sources(node: Node, index: Index) -> tuple[Source, ...]:

@@ -20,7 +20,7 @@ import threading
 from dataclasses import asdict
 from typing import BinaryIO
 
-from arenite.backends.cpu.compiling.llvm import compile_object
+from arenite.backends.cpu.compiling.llvm import compile_object, initialise
 from arenite.backends.cpu.target import Target, host
 from arenite.errors import CompileFailed
 
@@ -83,18 +83,19 @@ def main(idle_seconds: float = IDLE_SECONDS) -> None:
 
 
 def _compile(jobs: Jobs, answers: BinaryIO, busy: threading.Event) -> None:
-    while True:
-        kind, payload = jobs.get()
-        try:
+    try:
+        initialise()  # while the first job is still to come
+        while True:
+            kind, payload = jobs.get()
             answers.write(answer(kind, payload))
             answers.flush()
-        except BrokenPipeError:
-            os._exit(0)
-        except BaseException:
-            # Leave with a traceback and a status: the parent names the kernels.
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-        busy.clear()
+            busy.clear()
+    except BrokenPipeError:
+        os._exit(0)
+    except BaseException:
+        # Leave with a traceback and a status: the parent names the kernels.
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
 
 
 def _read(descriptor: int, n: int) -> bytes:

@@ -68,14 +68,22 @@ def _optimised(module_ir: str, target: Target, machine: llvm.TargetMachine) -> l
     return module
 
 
-@lru_cache(maxsize=8)
-def _target_machine(target: Target) -> llvm.TargetMachine:
+@lru_cache(maxsize=1)
+def initialise() -> None:
+    """What the first compilation would wait for."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     # Without a parser LLVM aborts the process when it meets inline assembly.
     llvm.initialize_native_asmparser()
+
+
+@lru_cache(maxsize=8)
+def _target_machine(target: Target) -> llvm.TargetMachine:
+    import llvmlite.binding as llvm
+
+    initialise()
     try:
         return llvm.Target.from_triple(target.triple).create_target_machine(
             cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"

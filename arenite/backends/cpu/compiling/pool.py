@@ -129,6 +129,13 @@ class CompilePool:
         finally:
             call.give_children_back()
 
+    def start(self) -> None:
+        """Have children come up before there is work for them."""
+        with self._lock:
+            self._idle = [child for child in self._idle if child.is_alive]
+            while len(self._idle) < self.n_children:
+                self._idle.append(_start(self.idle_seconds))
+
     def take(self) -> Child:
         """A child that waits for work, or a new one."""
         with self._lock:
@@ -364,3 +371,4 @@ def _start(idle_seconds: float) -> Child:
 _POOL = CompilePool()
 atexit.register(_POOL.close)
 compile_modules = _POOL.compile_modules
+start_children = _POOL.start

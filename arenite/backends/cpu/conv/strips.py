@@ -50,17 +50,35 @@ def strips(line: Line, most: int) -> tuple[Strip, ...]:
     """Strips of at most so many pixels, as even as may be; equal neighbours made one."""
     n_strips = -(-line.places // most)
     made: list[Strip] = []
-    first = 0
-    for number in range(n_strips):
-        pixels = -(-(line.places - first) // (n_strips - number))
+    first = number = 0
+    while number < n_strips:
+        rest, left = line.places - first, n_strips - number
+        pixels = -(-rest // left)
         outside = _outside(line, first, pixels)
+        # As many at once as are sure to be like this one: a line may be very long.
+        count = min(_alike(line, first, pixels), rest % left or left)
         last = made[-1] if made else None
         if last is not None and (last.pixels, last.outside) == (pixels, outside):
-            made[-1] = Strip(last.first, pixels, last.count + 1, outside)
+            made[-1] = Strip(last.first, pixels, last.count + count, outside)
         else:
-            made.append(Strip(first, pixels, 1, outside))
-        first += pixels
+            made.append(Strip(first, pixels, count, outside))
+        first += count * pixels
+        number += count
     return tuple(made)
+
+
+def _alike(line: Line, first: int, pixels: int) -> int:
+    """How many strips of so many pixels, from here on, have all taps inside, or none, as the first
+    of them has; 1 where it has some."""
+    reach = (line.taps - 1) * line.dilation - line.before
+    if _position(line, first, 0) >= line.size:
+        return max(1, line.places - first)
+    is_before = _position(line, first + pixels - 1, line.taps - 1) < 0
+    if not is_before and _position(line, first, 0) < 0:
+        return 1
+    # The last tap of the last pixel stays below this.
+    end = 0 if is_before else line.size
+    return max(1, (-(-(end - reach) // line.stride) - first) // pixels)
 
 
 def _outside(line: Line, first: int, pixels: int) -> frozenset[tuple[int, int]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
+from math import prod
 
 from arenite.backends.cpu.conv.cut import lanes_for, step_cycles
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
@@ -31,6 +32,8 @@ BLOCK_TILES = 64
 MOST_COLUMNS = 4
 #: Chunks of output channels, at the most.
 MOST_CHUNKS = 8
+#: Blocks up to which each is looked at.
+COUNTED_BLOCKS = 1 << 15
 #: Layers whose ways are kept: they repeat.
 KEPT = 64
 #: Numbers of workers that tiles are dealt out to, and how much each counts.
@@ -121,7 +124,7 @@ def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[Winogr
 def _cost(cut: WinogradCut, sizes: WinogradSizes, total: DType, target: Target) -> float:
     """Cycles, summed over numbers of workers; what scratch is worth; few tiles, if all is equal."""
     sides = [
-        [length for n, length in _parts(size, part) for _ in range(n)]
+        _parts(size, part)
         for size, part in (
             (sizes.lines, cut.block_lines),
             (sizes.pixels, cut.block_pixels),
@@ -129,9 +132,16 @@ def _cost(cut: WinogradCut, sizes: WinogradSizes, total: DType, target: Target) 
         )
     ]
     cycles = cache(lambda n_rows, chunk: _block_cycles(cut, n_rows, chunk, sizes, total, target))
-    blocks = [cycles(lines * pixels, chunk) for lines, pixels, chunk in product(*sides)]
-    step = cut.blocks_a_tile
-    tiles = [sum(blocks[k : k + step]) for k in range(0, len(blocks), step)]
+    step, n_blocks = cut.blocks_a_tile, prod(sum(n for n, _ in side) for side in sides)
+    if n_blocks > COUNTED_BLOCKS:  # tiles are as good as equal
+        work = sum(a * b * c * cycles(lines * pixels, chunk)
+                   for (a, lines), (b, pixels), (c, chunk) in product(*sides))  # fmt: skip
+        n_tiles = -(-n_blocks // step)
+        tiles = [work / n_tiles] * n_tiles
+    else:
+        each = ([length for n, length in side for _ in range(n)] for side in sides)
+        blocks = [cycles(lines * pixels, chunk) for lines, pixels, chunk in product(*each)]
+        tiles = [sum(blocks[k : k + step]) for k in range(0, len(blocks), step)]
     n_rows = cut.block_lines * cut.block_pixels
     room = POINTS * n_rows * (sizes.depth + cut.width) * total.bits // 8
     spent = sum(weight * n * _finished(tiles, n) for n, weight in WORKERS)

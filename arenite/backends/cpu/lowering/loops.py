@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from arenite.backends.cpu.lowering.convert import register_type
 from arenite.backends.cpu.lowering.evaluate import Evaluator, VectorMode
 from arenite.backends.cpu.lowering.partials import (
     Partials,
@@ -32,6 +33,7 @@ from arenite.backends.cpu.lowering.statements import Statements
 from arenite.backends.cpu.lowering.tile import tile_loop
 from arenite.backends.cpu.lowering.vector import I64, BasicBlock, Builder, Vec, VType
 from arenite.codegen import loop_ir as ir
+from arenite.dtype import DType
 
 
 class Lowering(Evaluator):
@@ -54,12 +56,14 @@ class Lowering(Evaluator):
             self.pointers[array.name] = builder.emit_pointer(f"load ptr, ptr {where}, align 8")
         for k, size in enumerate(kernel.sizes, len(kernel.arrays)):
             where = builder.offset("%window", 8 * k)
-            self.bind(size, builder.emit(f"load i64, ptr {where}, align 8", I64))
+            dtype = ir.size_dtype(kernel, size)
+            t = register_type(dtype, 1)
+            self.bind(size, builder.emit(f"load {t}, ptr {where}, align 8", t), dtype=dtype)
 
-    def bind(self, name: str, value: Vec, varying: bool = False) -> None:
-        """Give an integer a name in the innermost level; one that varies counts up from lane to
+    def bind(self, name: str, value: Vec, varying: bool = False, dtype: DType = ir.INT64) -> None:
+        """Give a number a name in the innermost level; one that varies counts up from lane to
         lane."""
-        binding = Binding(ir.INT64, self.scope.depth, varying, values={SCALAR: value})
+        binding = Binding(dtype, self.scope.depth, varying, values={SCALAR: value})
         self.scope.bind(name, binding)
 
     def block(self, block: ir.Block) -> None:

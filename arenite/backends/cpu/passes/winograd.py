@@ -61,11 +61,10 @@ def gain(node: Node) -> float:
     for size, place, pair in zip(
         node.inputs[0].shape[1:-1], places, node.attr("padding"), strict=True
     ):
-        inside = (
-            min(bounds(size)[1], at + TAPS) - max(0, at)
-            for at in (here - bounds(pair[0])[1] for here in range(place))
-        )
-        direct *= sum(max(0, taps) for taps in inside)
+        length, before = bounds(size)[1], bounds(pair[0])[1]
+        # Places at which a tap is on an element: from the one where it comes to the first.
+        spans = [(before - tap, before - tap + length) for tap in range(TAPS)]
+        direct *= sum(min(max(last, 0), place) - min(max(first, 0), place) for first, last in spans)
         n_tiles *= -(-place // TILE)
     products = depth * channels
     transforms = n_tiles * (IN_CYCLES * depth + OUT_CYCLES * channels)
