@@ -7,7 +7,6 @@ sum, max, ...    over no axes, are what they reduce
 from __future__ import annotations
 
 from arenite.dtype import Kind
-from arenite.ir import full
 from arenite.ir.compose.basic import slice_all, slice_axis
 from arenite.ir.dim import Dim, known_le, maximum
 from arenite.ir.node import Node
