@@ -18,10 +18,10 @@ from arenite.ir.compose.basic import (
     sub,
     where,
 )
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group, operands
-from arenite.ir.ops.define import BOOL, INT64, make
+from arenite.ir.ops.define import BOOL, INT32, INT64, make
 from arenite.ir.ops.sources import size
 
 FLOAT32 = BY_NAME["float32"]
@@ -70,9 +70,12 @@ def written_out(node: Node) -> Node:
     shape = scores.shape
     scores = mul(scores, node.attr("scale"))
     if node.attr("causal"):
-        query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
-        key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
-        last_seen = add(query, size(node.attr("offset"), INT64))
+        # Wide integers only where numbers of keys need them: some devices have none.
+        counts = (keys, length, node.attr("offset"))
+        index = INT32 if all(bounds(one)[1] < 2**30 for one in counts) else INT64
+        query = make("iota", axis=len(shape) - 2, shape=shape, dtype=index)
+        key = make("iota", axis=len(shape) - 1, shape=shape, dtype=index)
+        last_seen = add(query, size(node.attr("offset"), index))
         seen = make("le", key, last_seen)
         if node.attr("window"):
             near = binary("lt", sub(last_seen, key), node.attr("window"))

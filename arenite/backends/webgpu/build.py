@@ -20,7 +20,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import special
+from arenite.codegen.kernels import block_products, blocks, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
@@ -34,6 +34,7 @@ from arenite.schedule.roots import is_made_up
 COLUMN_THREADS = 64
 
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, **block_products.BUILDERS}
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
 
 
@@ -47,8 +48,9 @@ def build(kernel: Kernel) -> Built:
 
 
 def _cut(kernel: Kernel) -> Built:
-    if kernel.stages[0].node.op in special.BUILDERS:
-        built = special.build_special(kernel)
+    builder = _BUILDERS.get(kernel.stages[0].node.op)
+    if builder is not None:
+        built = builder(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
     for stage in kernel.stages:
         node = stage.node
@@ -62,6 +64,8 @@ def _cut(kernel: Kernel) -> Built:
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
+        if node.dtype.is_block:
+            continue
         if not is_storable(node.dtype) or node.dtype.bits > 32:
             what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
             raise NotCompiled(

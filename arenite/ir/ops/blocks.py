@@ -25,7 +25,6 @@ from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
-    INT64,
     Array,
     Attrs,
     Inferred,
@@ -33,6 +32,7 @@ from arenite.ir.ops.define import (
     define,
     make,
     need_dtype,
+    need_index_dtype,
 )
 from arenite.ir.ops.indexing import check_range
 
@@ -96,7 +96,7 @@ define(
 def _infer_rows(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     w, indices = inputs
     need_weights("rows_of_blocks", w, attrs)
-    need_dtype("rows_of_blocks", "indices", indices, INT64)
+    need_index_dtype("rows_of_blocks", "indices", indices)
     return (*indices.shape, w.shape[1]), float32
 
 
