@@ -59,14 +59,15 @@ def dispatches_of(
     with device.failures("bind launches"):
         device.device.queue.write_buffer(parameters_buffer, 0, words)
         return [
-            _dispatch(device, one, errors, (parameters_buffer, row * stride, stride))
+            bind(device, one, errors, (parameters_buffer, row * stride, stride))
             for row, one in enumerate(launches)
         ]
 
 
-def _dispatch(
+def bind(
     device: WebGpuAllocator, one: Bound, errors: Any, parameters: tuple[Any, int, int]
 ) -> Dispatch:
+    """The dispatch of a launch whose parameters are these bytes: a buffer, offset and length."""
     regions = list(dict.fromkeys(region for region, _ in one.places))
     bindings = [regions.index(region) for region, _ in one.places]
     if len(regions) + 1 > device.limits.storage_bindings:
@@ -89,10 +90,16 @@ def _dispatch(
 
 def _groups(device: WebGpuAllocator, one: Bound) -> tuple[int, int]:
     """Along two axes, since one has a limit; groups that are too many end at once."""
+    check_groups(device, one.name, one.tiles)
     most = device.limits.groups
-    if one.tiles > most * most:
-        raise NotCompiled(f"{one.name} takes {one.tiles} groups; {device.name} starts {most}^2")
     return (one.tiles, 1) if one.tiles <= most else (most, -(-one.tiles // most))
+
+
+def check_groups(device: WebGpuAllocator, name: str, tiles: int) -> None:
+    """NotCompiled for more groups than a device starts."""
+    most = device.limits.groups
+    if tiles > most * most:
+        raise NotCompiled(f"{name} takes {tiles} groups; {device.name} starts {most}^2")
 
 
 def submit(device: WebGpuAllocator, dispatches: Sequence[Dispatch]) -> None:

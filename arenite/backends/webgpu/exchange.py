@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.dispatch import new_buffer
-from arenite.backends.webgpu.memory import Constant
+from arenite.backends.webgpu.memory import Constant, Region
 from arenite.backends.webgpu.results import Output
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.ir.dim import evaluate
@@ -27,13 +27,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A launch that copies a value of the host, by number, to bytes of a buffer, or from there."""
+    """A launch that copies a value of the host, by number, to a value of the device, or back."""
 
-    name: str
+    launch: int  # its number
     value: int
-    gpu: Any  # wgpu's handle
-    at: int
-    nbytes: int  # of whole words
+    there: int
     is_free: bool  # an argument to go ahead of all launches, a result to follow them
 
 
@@ -49,6 +47,7 @@ class Exchange:
         sizes: Mapping[str, int],
     ) -> None:
         self._device = device
+        self._compiled, self._sizes = compiled, sizes
         self._arrays = {
             number: arrays[compiled.values[number].source]
             for number in compiled.frame.numbers("input")
@@ -70,19 +69,24 @@ class Exchange:
                 self.outputs.append(Output(shape, dtype, known=known))
         self.staging = new_buffer(device, end, "COPY_DST MAP_READ")
 
-    def record(self, encoder: Any, one: Transfer) -> None:
-        """Put a copy into a command buffer, or into the queue ahead of it."""
+    def record(self, encoder: Any, one: Transfer, place: tuple[Region, int]) -> None:
+        """Put a copy into a command buffer, or into the queue ahead of it; `place` is the region
+        of the value of the device and the word it begins at."""
+        there, at = place[0].gpu, place[1] * WORD_NBYTES
+        nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self._sizes))
+        if not nbytes:
+            return
         if one.value not in self._arrays:
             begin = self._received[one.value]
-            encoder.copy_buffer_to_buffer(one.gpu, one.at, self.staging, begin, one.nbytes)
+            encoder.copy_buffer_to_buffer(there, at, self.staging, begin, nbytes)
             return
         data, gpu = _bytes(self._arrays[one.value]), self._device.device
         if one.is_free:
-            gpu.queue.write_buffer(one.gpu, one.at, data)
+            gpu.queue.write_buffer(there, at, data)
             return
         with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):
             upload = gpu.create_buffer_with_data(data=data, usage="COPY_SRC")
-        encoder.copy_buffer_to_buffer(upload, 0, one.gpu, one.at, one.nbytes)
+        encoder.copy_buffer_to_buffer(upload, 0, there, at, nbytes)
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:

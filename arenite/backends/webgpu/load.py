@@ -8,28 +8,24 @@ WebGPU runs dispatches that touch one buffer in the order of the queue, so nothi
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.dispatch import (
-    Bound,
-    Dispatch,
-    dispatches_of,
-    new_buffer,
-    record,
-    submit,
-)
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
 from arenite.backends.webgpu.exchange import Exchange, Transfer, in_words
 from arenite.backends.webgpu.failure import check_errors
-from arenite.backends.webgpu.memory import Regions, constants_of
+from arenite.backends.webgpu.memory import Region, Regions, constants_of
+from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Pending
+from arenite.backends.webgpu.table import DispatchTable
 from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
@@ -48,8 +44,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: Bindings of variables whose dispatches are kept.
-MAX_BOUND = 16
 _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin end".split()])
 
 
@@ -64,8 +58,10 @@ class WebGpuProgram(LoadedProgram):
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(interface, compiled)
         self._on_host = frozenset(compiled.frame.numbers("input", "output"))
+        self._states = frozenset(map(int, self.state_numbers))
         self._state_set = 0
-        self._bound: OrderedDict[tuple[int, ...], list[Dispatch | Transfer]] = OrderedDict()
+        self._places = self._placed()
+        self._table: DispatchTable | None = None
         self._is_cancelled = False
         self._open()
 
@@ -102,10 +98,10 @@ class WebGpuProgram(LoadedProgram):
         """Begin a run; its results can be asked for later."""
         with self._failing():
             self.pack(None)
-            steps, exchange = self.steps(sizes), self._exchange(arrays, sizes)
+            table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
             encoder = self.device.device.create_command_encoder()
             encoder.clear_buffer(self._errors)
-            _record(encoder, steps, exchange)
+            self._record(encoder, table, exchange)
             return self._submit(encoder, exchange)
 
     @contextmanager
@@ -121,8 +117,8 @@ class WebGpuProgram(LoadedProgram):
     def pack(self, on_progress: OnPacked | None) -> None:
         if self.load_ns is None:
             began = time.perf_counter_ns()
-            places = self._resizer.places(self.compiled.plan)
-            submit(self.device, self._dispatches(self.compiled.load, 0, places, {}))
+            launches = self._launches(self.compiled.load, 0)
+            submit(self.device, dispatches_of(self.device, launches, self._errors))
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
                 on_progress(1, 1)
@@ -144,33 +140,45 @@ class WebGpuProgram(LoadedProgram):
 
     # Binding.
 
-    def steps(self, sizes: dict[str, int]) -> list[Dispatch | Transfer]:
-        """What is recorded for a run of these sizes: a step a launch that has work."""
-        key = (self._state_set, *(sizes[var.name] for var in self.interface.vars))
-        found = self._bound.get(key)
-        if found is None:
+    def _bound_table(self, sizes: Mapping[str, int]) -> DispatchTable:
+        """The launches, with these sizes and the set of states in use. Values lie where the plan
+        for the largest sizes has them: memory is taken for these, and nothing moves."""
+        if self._table is None:
             self.n_binds += 1
-            plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
-            found = self._bind(self._places(plan), sizes)
-            self._bound[key] = found
-            if len(self._bound) > MAX_BOUND:
-                self._bound.popitem(last=False)
-        self._bound.move_to_end(key)
-        return found
+            launches = [*filter(self._is_dispatch, self.compiled.launches)]
+            self._table = DispatchTable(
+                self.device,
+                self._launches(self.compiled.launches, len(self.compiled.load)),
+                [launch.sizes for launch in launches],
+                [launch.tiles for launch in launches],
+                self._errors,
+            )
+        self._table.resize(sizes)
+        return self._table
 
-    def _places(self, plan: Any) -> Places:
-        places = self._resizer.places(plan)
+    def _placed(self) -> Places:
+        places = self._resizer.places(self.compiled.plan)
         if self._state_set:
             places.offset[self.state_numbers] = [*map(self._state_at, self.state_numbers)]
         return places
 
-    def _bind(self, places: Places, sizes: Mapping[str, int]) -> list[Dispatch | Transfer]:
+    def _place(self, number: int) -> tuple[Region, int]:
+        """The region of a value and the word it begins at, in the set of states in use."""
+        return self.regions.place(number, int(self._places.offset[number]))
+
+    def _is_dispatch(self, launch: Launch) -> bool:
+        """Whether it is no copy from the host, or to it."""
+        return self._on_host.isdisjoint(map(int, launch.arrays))
+
+    @cached_property
+    def steps(self) -> list[range | Transfer]:
+        """What is recorded, in order: rows of the table, which are one pass, and copies. A pass
+        costs as much as several dispatches: one ends only for a copy that is bound to its place."""
         from arenite.hazards import HazardTracker
         from arenite.program.touched import placed
 
-        launches, first = self.compiled.launches, len(self.compiled.load)
-        dispatches = iter(self._dispatches(launches, first, places, sizes))
-        ranges = [touched.ranges for touched in placed(launches, places)]
+        launches = self.compiled.launches
+        ranges = [touched.ranges for touched in placed(launches, self._placed())]
 
         def free(order: Sequence[int]) -> set[int]:
             """Launches that conflict with none before them in this order."""
@@ -182,48 +190,72 @@ class WebGpuProgram(LoadedProgram):
             return found
 
         ahead, behind = free(range(len(ranges))), free(range(len(ranges))[::-1])
-        steps: list[Dispatch | Transfer] = []
+        steps: list[range | Transfer] = []
+        results: list[Transfer] = []
+        first = end = 0
         for k, launch in enumerate(launches):
-            if evaluate(launch.tiles, sizes):
-                is_result = not self._on_host.isdisjoint(map(int, launch.writes))
-                is_free = k in (behind if is_result else ahead)
-                transfer = self._transfer(launch, places, sizes, is_free)
-                steps.append(transfer or next(dispatches))
-        return steps
+            if self._is_dispatch(launch):
+                end += 1
+                continue
+            transfer = self._transfer(k, launch, ahead, behind)
+            if transfer.is_free:
+                (results if self._is_result(launch) else steps).append(transfer)
+                continue
+            steps += [range(first, end), transfer]
+            first = end
+        return [*steps, range(first, end), *results]
 
-    def _transfer(
-        self, launch: Launch, places: Places, sizes: Mapping[str, int], is_free: bool
-    ) -> Transfer | None:
-        """The copy that a launch is, if one of its values is on the host."""
-        on_host = [number for number in map(int, launch.arrays) if number in self._on_host]
-        if not on_host:
-            return None
-        [host], [there] = on_host, [n for n in map(int, launch.arrays) if n not in self._on_host]
-        region, word = self.regions.place(there, int(places.offset[there]))
-        nbytes = in_words(evaluate(self.compiled.values[host].nbytes, sizes))
-        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, is_free)
+    def _is_result(self, launch: Launch) -> bool:
+        return not self._on_host.isdisjoint(map(int, launch.writes))
 
-    def _dispatches(
-        self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]
-    ) -> list[Dispatch]:
-        bound = [
+    def _transfer(self, number: int, launch: Launch, ahead: set[int], behind: set[int]) -> Transfer:
+        """The copy that a launch is: one of its values is on the host."""
+        [host] = [n for n in map(int, launch.arrays) if n in self._on_host]
+        [there] = [n for n in map(int, launch.arrays) if n not in self._on_host]
+        is_free = number in (behind if self._is_result(launch) else ahead)
+        return Transfer(number, host, there, is_free)
+
+    def _launches(self, launches: Sequence[Launch], first: int) -> list[Bound]:
+        """Those that are dispatches, at the largest sizes; error words are counted from `first`."""
+        sizes = {var.name: var.high for var in self.interface.vars}
+        return [
             Bound(
                 launch.name,
                 self.shaders[launch.entry],
-                [self.regions.place(int(v), int(places.offset[int(v)])) for v in launch.arrays],
+                [self._place(int(value)) for value in launch.arrays],
                 [evaluate(size, sizes) for size in launch.sizes],
                 evaluate(launch.tiles, sizes),
                 first + row,
             )
             for row, launch in enumerate(launches)
-            if self._on_host.isdisjoint(map(int, launch.arrays))
+            if self._is_dispatch(launch)
         ]
-        return dispatches_of(self.device, bound, self._errors)
+
+    def _record(self, encoder: Any, table: DispatchTable, exchange: Exchange) -> None:
+        """Put all steps into a command buffer."""
+        for step in self.steps:
+            self._record_step(encoder, table, exchange, step)
+
+    def _record_step(
+        self, encoder: Any, table: DispatchTable, exchange: Exchange, step: range | Transfer
+    ) -> None:
+        if isinstance(step, Transfer):
+            exchange.record(encoder, step, self._place(step.there))
+        elif table.rows["x"][step.start : step.stop].any():
+            record_rows(encoder, table.rows[step.start : step.stop])
 
     # State.
 
     def use_state_set(self, number: int) -> None:
-        self._state_set = number
+        if number != self._state_set:
+            self._state_set = number
+            self._places = self._placed()
+            if self._table is not None:
+                rows = filter(self._is_dispatch, self.compiled.launches)
+                for row, launch in enumerate(rows):
+                    if not self._states.isdisjoint(map(int, launch.arrays)):
+                        words = [self._place(int(value))[1] for value in launch.arrays]
+                        self._table.place(row, words)
 
     def _state_at(self, number: int) -> int:
         name = self.compiled.values[number].name
@@ -247,28 +279,35 @@ class WebGpuProgram(LoadedProgram):
 
         launches = self.compiled.launches
         in_order = tuple((k, k + 1) for k in range(len(launches) - 1))
-        places = self._places(self.compiled.plan)
-        verify(placed(launches, places), Order(edges=in_order))
+        verify(placed(launches, self._places), Order(edges=in_order))
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
 
         self.run(arrays, sizes)
-        exchange = self._exchange(arrays, sizes)
+        table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
         records = np.zeros(len(self.compiled.launches), _STAMP)
-        steps = iter(self.steps(sizes))
-        for k, launch in enumerate(self.compiled.launches):
+        for k, step in enumerate(self._single_steps()):
             records["kernel"][k] = k
             records["begin"][k] = time.perf_counter_ns()
-            if evaluate(launch.tiles, sizes):
-                self._run_alone(next(steps), exchange)
+            self._run_alone(step, table, exchange)
             records["end"][k] = time.perf_counter_ns()
         return Timings(records, 1e9, 0, sizes, BACKEND.limits)
 
-    def _run_alone(self, step: Dispatch | Transfer, exchange: Exchange) -> None:
+    def _single_steps(self) -> list[range | Transfer]:
+        """A step for each launch."""
+        copies = {step.launch: step for step in self.steps if isinstance(step, Transfer)}
+        rows = itertools.count()
+        found: list[range | Transfer] = []
+        for k in range(len(self.compiled.launches)):
+            row = None if k in copies else next(rows)
+            found.append(copies[k] if row is None else range(row, row + 1))
+        return found
+
+    def _run_alone(self, step: range | Transfer, table: DispatchTable, exchange: Exchange) -> None:
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            _record(encoder, [step], exchange)
+            self._record_step(encoder, table, exchange, step)
             self.device.device.queue.submit([encoder.finish()])
             self.device.synchronize()
 
@@ -276,16 +315,11 @@ class WebGpuProgram(LoadedProgram):
         states = {number: self._content_of(number) for number in self.state_numbers}
         with self._failing():
             self.pack(None)
-            exchange = self._exchange(arrays, sizes)
-        plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
-        places = self._places(plan)
-        steps = iter(self.steps(sizes))
-        for launch in self.compiled.launches:
-            if not evaluate(launch.tiles, sizes):
-                continue
+            table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
+        for launch, step in zip(self.compiled.launches, self._single_steps(), strict=True):
             before = self.regions.contents()
-            self._run_alone(next(steps), exchange)
-            self._check_bytes(launch, places, before, self.regions.contents())
+            self._run_alone(step, table, exchange)
+            self._check_bytes(launch, before, self.regions.contents())
         check_errors(self.device.words(self._errors, 0, len(self.names) * WORD_NBYTES), self.names)
         with self._failing():
             encoder = self.device.device.create_command_encoder()
@@ -300,18 +334,14 @@ class WebGpuProgram(LoadedProgram):
             return content.copy()
 
     def _check_bytes(
-        self,
-        launch: Launch,
-        places: Places,
-        before: NDArray[np.uint8],
-        after: NDArray[np.uint8],
+        self, launch: Launch, before: NDArray[np.uint8], after: NDArray[np.uint8]
     ) -> None:
         """UndeclaredAccess unless all that differs is what the launch writes."""
         differs = before != after
         for number in map(int, launch.writes):
             if number not in self._on_host:
-                at = int(places.offset[number])
-                differs[at : at + in_words(int(places.nbytes[number]))] = False
+                at = int(self._places.offset[number])
+                differs[at : at + in_words(int(self._places.nbytes[number]))] = False
         if differs.any():
             raise UndeclaredAccess(
                 f"kernel {launch.name} wrote byte {int(np.flatnonzero(differs)[0])} of the arena, "
@@ -322,33 +352,14 @@ class WebGpuProgram(LoadedProgram):
 
     def reset(self) -> None:
         self.failure = None
-        self._bound.clear()
+        self._table = None
         if self.device.is_lost:
             self.load_ns = None
             self._open()
 
     def close(self) -> None:
-        self._bound.clear()
+        self._table = None
         self._regions = None
-
-
-def _record(encoder: Any, steps: Sequence[Dispatch | Transfer], exchange: Exchange) -> None:
-    """Put steps into a command buffer, in order. A pass costs as much as several dispatches: one
-    ends only for a copy that is bound to its place."""
-    dispatches: list[Dispatch] = []
-    free: list[Transfer] = []
-    for step in steps:
-        if isinstance(step, Dispatch):
-            dispatches.append(step)
-        elif step.is_free:
-            free.append(step)
-        else:
-            record(encoder, dispatches)
-            dispatches = []
-            exchange.record(encoder, step)
-    record(encoder, dispatches)
-    for step in free:
-        exchange.record(encoder, step)
 
 
 def load(interface: GraphInterface, compiled: Compiled) -> WebGpuProgram:

@@ -11,8 +11,8 @@ import pytest
 import arenite
 from arenite import Tensor, device
 from arenite.backends.webgpu import load
-from arenite.backends.webgpu.dispatch import Dispatch, record
 from arenite.backends.webgpu.exchange import Transfer
+from arenite.backends.webgpu.recorder import record_rows
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
@@ -26,7 +26,7 @@ from arenite.errors import (
 from arenite.ir import graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph, saved_program
-from tests.backends.webgpu.runner import ON_WEBGPU, executable, loaded, webgpu
+from tests.backends.webgpu.runner import ON_WEBGPU, Array, executable, loaded, webgpu
 from tests.ir.op_examples import F32
 
 
@@ -162,7 +162,7 @@ def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
     total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
     with executable([total]) as program:
         one = loaded(program)
-        ahead = [step.is_free for step in one.steps({}) if isinstance(step, Transfer)]
+        ahead = [step.is_free for step in one.steps if isinstance(step, Transfer)]
         assert True in ahead[:-1]
         assert False in ahead[:-1]  # the last one is of the result
         given = [data(1000, seed=k) for k in range(3)]
@@ -180,15 +180,15 @@ def test_a_result_that_nobody_overwrites_does_not_end_a_pass(
     fourth = make("matmul", square, square, transpose_a=False, transpose_b=False)
     passes: list[int] = []
 
-    def counted(encoder: Any, dispatches: list[Dispatch]) -> None:
-        passes.append(len(dispatches))
-        record(encoder, dispatches)
+    def counted(encoder: Any, rows: Array) -> None:
+        passes.append(len(rows))
+        record_rows(encoder, rows)
 
     a = data(40, 40)
     with executable([square, fourth]) as program:
-        order = [isinstance(step, Transfer) for step in loaded(program).steps({})]
-        assert order == [True, False, True, False, True]
-        monkeypatch.setattr(load, "record", counted)
+        order = [isinstance(step, Transfer) for step in loaded(program).steps]
+        assert order == [True, False, True, True]
+        monkeypatch.setattr(load, "record_rows", counted)
         found = program(a)
         assert passes == [2]
         checked = program.run_checked(a)

@@ -1,0 +1,121 @@
+"""The launches of a program as a table that is bound once: pipelines, what they bind, parameters.
+
+In: launches with the places of their arrays. Out: rows to record. Where an array begins, sizes and
+numbers of tiles are parameters, in one uniform buffer: a run with other sizes, or on another set of
+states, writes them anew, and makes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from arenite.backends.webgpu.dispatch import Bound, bind, check_groups, new_buffer
+from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
+from arenite.ir.dim import Dim, bounds, evaluate, variables
+
+#: A row as native code reads it: handles of wgpu-native, and groups along two axes.
+ROW = np.dtype([("pipeline", np.uint64), ("group", np.uint64), ("x", np.int64), ("y", np.int64)])
+
+
+class DispatchTable:
+    """`rows[k]` is launch k; one without work has no groups."""
+
+    def __init__(
+        self,
+        device: WebGpuAllocator,
+        launches: Sequence[Bound],
+        sizes: Sequence[Sequence[Dim]],
+        tiles: Sequence[Dim],
+        errors: Any,
+    ) -> None:
+        """`launches` are bound to places alone: `sizes` and `tiles` are those of each."""
+        self._device = device
+        self._most = device.limits.groups
+        for one, count in zip(launches, tiles, strict=True):
+            check_groups(device, one.name, bounds(count)[1])
+        alignment = max(device.limits.uniform_alignment, 16)
+        widest = max((one.shader.n_parameters for one in launches), default=1) * WORD_NBYTES
+        self._stride = -(-widest // alignment) * alignment
+        self._words = np.zeros((len(launches), self._stride // WORD_NBYTES), np.int32)
+        self._dims: list[Dim] = []
+        self._fill(launches, sizes, tiles)
+        self._known: dict[str, int] = {}
+        self._parameters = new_buffer(device, max(self._words.nbytes, 16), "UNIFORM COPY_DST")
+        self._is_written = False
+        with device.failures("bind launches"):
+            self.dispatches = [
+                bind(device, one, errors, (self._parameters, k * self._stride, self._stride))
+                for k, one in enumerate(launches)
+            ]
+        self.rows = np.zeros(len(launches), ROW)
+        self.rows["pipeline"] = [handle(one.pipeline) for one in self.dispatches]
+        self.rows["group"] = [handle(one.bind_group) for one in self.dispatches]
+        self.rows["y"] = 1
+
+    def _fill(
+        self,
+        launches: Sequence[Bound],
+        sizes: Sequence[Sequence[Dim]],
+        tiles: Sequence[Dim],
+    ) -> None:
+        """Parameters that stay; which others are which of `_dims`."""
+        numbers: dict[Dim, int] = {}
+        cells: list[tuple[int, int, int]] = []  # row, column, number of the size
+        self._tiles = np.zeros(len(launches), np.int64)
+        late: list[tuple[int, int]] = []  # row, number of its tiles
+        for row, one in enumerate(launches):
+            given: list[Dim] = [*sizes[row], tiles[row]]
+            first = len(one.places)
+            for column, size in enumerate(given, first):
+                if isinstance(size, int):
+                    self._words[row, column] = size
+                else:
+                    cells.append((row, column, numbers.setdefault(size, len(numbers))))
+            count = tiles[row]
+            if isinstance(count, int):
+                self._tiles[row] = count
+            else:
+                late.append((row, numbers[count]))
+            self._words[row, first + len(given)] = one.number
+            self.place(row, [at for _, at in one.places])
+        self._dims = list(numbers)
+        self._names = [frozenset(var.name for var in variables(size)) for size in self._dims]
+        self._values = np.zeros(len(self._dims), np.int64)
+        self._cells = np.array(cells, np.int64).reshape(-1, 3).T
+        self._late = np.array(late, np.int64).reshape(-1, 2).T
+
+    def place(self, row: int, words: Sequence[int]) -> None:
+        """Where the arrays of a launch begin."""
+        self._words[row, : len(words)] = words
+        self._is_written = False
+
+    def resize(self, sizes: Mapping[str, int]) -> None:
+        """Bind these sizes; the parameters are on the device before what is recorded next."""
+        known = self._known
+        changed = {name for name, size in sizes.items() if known.get(name) != size}
+        if changed or not known:
+            for k, names in enumerate(self._names):
+                if not names.isdisjoint(changed):
+                    self._values[k] = evaluate(self._dims[k], sizes)
+            rows, columns, which = self._cells
+            self._words[rows, columns] = self._values[which]
+            rows, which = self._late
+            self._tiles[rows] = self._values[which]
+            self.rows["x"] = np.minimum(self._tiles, self._most)
+            self.rows["y"] = np.where(self._tiles > self._most, -(-self._tiles // self._most), 1)
+            self._known = dict(sizes)
+            self._is_written = self._is_written and not changed
+        if not self._is_written and len(self._words):
+            # In order with the queue: launches that were submitted before keep theirs.
+            self._device.device.queue.write_buffer(self._parameters, 0, self._words)
+            self._is_written = True
+
+
+def handle(wrapped: Any) -> int:
+    """The address of an object of wgpu-native."""
+    from wgpu.backends.wgpu_native import ffi
+
+    return int(ffi.cast("uintptr_t", wrapped._internal))
