@@ -24,6 +24,9 @@ from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
 
+#: Buffers of one size, and sizes, that are kept to be used again.
+MAX_STAGING = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
@@ -35,18 +38,43 @@ class Transfer:
     is_free: bool  # an argument to go ahead of all launches, a result to follow them
 
 
+class StagingPool:
+    """Buffers that results are copied to and mapped from, used again when they have been read."""
+
+    def __init__(self, device: WebGpuAllocator) -> None:
+        self.device = device
+        self._free: dict[int, list[Any]] = {}
+
+    def take(self, nbytes: int) -> Any:
+        """One of so many bytes, or a few more."""
+        size = -(-max(nbytes, 1) // 16) * 16
+        free = self._free.setdefault(size, [])
+        try:
+            return free.pop()
+        except IndexError:
+            return new_buffer(self.device, size, "COPY_DST MAP_READ")
+
+    def give_back(self, buffer: Any) -> None:
+        """Keep it, unless there are a few of its size; sizes that came long ago are forgotten."""
+        free = self._free.setdefault(buffer.size, [])
+        if len(free) < MAX_STAGING:
+            free.append(buffer)
+        while len(self._free) > MAX_STAGING:
+            self._free.pop(next(iter(self._free)))
+
+
 class Exchange:
     """Made for the arrays of a run; `outputs` are its results, in the program's order."""
 
     def __init__(
         self,
-        device: WebGpuAllocator,
+        pool: StagingPool,
         compiled: Compiled,
         constants: Mapping[int, Constant],
         arrays: Sequence[Array],
         sizes: Mapping[str, int],
     ) -> None:
-        self._device = device
+        self._device = pool.device
         self._compiled, self._sizes = compiled, sizes
         self._arrays = {
             number: arrays[compiled.values[number].source]
@@ -67,7 +95,7 @@ class Exchange:
                 is_input = value.kind == "input"
                 known = arrays[value.source] if is_input else constants[number].array()
                 self.outputs.append(Output(shape, dtype, known=known))
-        self.staging = new_buffer(device, end, "COPY_DST MAP_READ")
+        self.staging = pool.take(end)
 
     def record(self, encoder: Any, one: Transfer, place: tuple[Region, int]) -> None:
         """Put a copy into a command buffer, or into the queue ahead of it; `place` is the region

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.webgpu import submission, timestamps
 from arenite.backends.webgpu.compile import shaders_of
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
-from arenite.backends.webgpu.exchange import Exchange, Transfer, in_words
+from arenite.backends.webgpu.exchange import Exchange, StagingPool, Transfer, in_words
 from arenite.backends.webgpu.failure import check_errors
 from arenite.backends.webgpu.memory import Region, Regions, constants_of
 from arenite.backends.webgpu.recorder import record_rows
@@ -72,6 +73,7 @@ class WebGpuProgram(LoadedProgram):
         self.device = device
         self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
+        self._staging = StagingPool(device)
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
 
     @property
@@ -98,7 +100,7 @@ class WebGpuProgram(LoadedProgram):
         """Begin a run; its results can be asked for later."""
         with self._failing():
             self.pack(None)
-            table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
+            table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
             encoder = self.device.device.create_command_encoder()
             encoder.clear_buffer(self._errors)
             self._record(encoder, table, exchange)
@@ -128,19 +130,26 @@ class WebGpuProgram(LoadedProgram):
         self._is_cancelled = True
 
     def _exchange(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Exchange:
-        return Exchange(self.device, self.compiled, self._constants, arrays, sizes)
+        return Exchange(self._staging, self.compiled, self._constants, arrays, sizes)
 
     def _submit(self, encoder: Any, exchange: Exchange) -> Pending:
         """Run what is recorded; the results come with the errors of all launches."""
         if self.names:
             nbytes = len(self.names) * WORD_NBYTES
             encoder.copy_buffer_to_buffer(self._errors, 0, exchange.staging, 0, nbytes)
-        self.device.device.queue.submit([encoder.finish()])
-        return Pending(self.device, exchange.staging, self.names, exchange.outputs, self.fail)
+        return Pending(
+            self.device,
+            exchange.staging,
+            submission.submit(self.device, encoder),
+            self.names,
+            exchange.outputs,
+            self.fail,
+            self._staging.give_back,
+        )
 
     # Binding.
 
-    def _bound_table(self, sizes: Mapping[str, int]) -> DispatchTable:
+    def bound_table(self, sizes: Mapping[str, int]) -> DispatchTable:
         """The launches, with these sizes and the set of states in use. Values lie where the plan
         for the largest sizes has them: memory is taken for these, and nothing moves."""
         if self._table is None:
@@ -237,12 +246,17 @@ class WebGpuProgram(LoadedProgram):
             self._record_step(encoder, table, exchange, step)
 
     def _record_step(
-        self, encoder: Any, table: DispatchTable, exchange: Exchange, step: range | Transfer
+        self,
+        encoder: Any,
+        table: DispatchTable,
+        exchange: Exchange,
+        step: range | Transfer,
+        times: dict[str, Any] | None = None,
     ) -> None:
         if isinstance(step, Transfer):
             exchange.record(encoder, step, self._place(step.there))
-        elif table.rows["x"][step.start : step.stop].any():
-            record_rows(encoder, table.rows[step.start : step.stop])
+        elif times is not None or table.rows["x"][step.start : step.stop].any():
+            record_rows(encoder, table.rows[step.start : step.stop], times)
 
     # State.
 
@@ -285,14 +299,51 @@ class WebGpuProgram(LoadedProgram):
         from arenite.backends.webgpu.backend import BACKEND
 
         self.run(arrays, sizes)
-        table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
+        table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
         records = np.zeros(len(self.compiled.launches), _STAMP)
-        for k, step in enumerate(self._single_steps()):
-            records["kernel"][k] = k
-            records["begin"][k] = time.perf_counter_ns()
-            self._run_alone(step, table, exchange)
-            records["end"][k] = time.perf_counter_ns()
-        return Timings(records, 1e9, 0, sizes, BACKEND.limits)
+        steps = self._single_steps()
+        records["kernel"] = range(len(steps))
+        if timestamps.kept(self.device):
+            self._run_timed(steps, table, exchange, records)
+        else:
+            for k, step in enumerate(steps):
+                records["begin"][k] = time.perf_counter_ns()
+                self._run_alone(step, table, exchange)
+                records["end"][k] = time.perf_counter_ns()
+        return Timings(records, 1e9, 0, sizes, BACKEND.limits, self._about(table))
+
+    def _run_timed(
+        self,
+        steps: Sequence[range | Transfer],
+        table: DispatchTable,
+        exchange: Exchange,
+        records: Array,
+    ) -> None:
+        """Run with the device's clock around every dispatch; copies are taken for no time."""
+        numbers = [k for k, step in enumerate(steps) if isinstance(step, range)]
+        times = timestamps.Timestamps(self.device, max(len(numbers), 1))
+        with self._failing():
+            encoder = self.device.device.create_command_encoder()
+            for step in steps:
+                stamps = times.of_pass(step.start) if isinstance(step, range) else None
+                self._record_step(encoder, table, exchange, step, stamps)
+            times.resolve(encoder)
+            self.device.device.queue.submit([encoder.finish()])
+            found = times.read()
+        records["begin"][numbers] = found[:, 0]
+        records["end"][numbers] = found[:, 1]
+        last = 0
+        for k in range(len(steps)):
+            if isinstance(steps[k], Transfer):
+                records["begin"][k] = records["end"][k] = last
+            last = int(records["end"][k])
+
+    def _about(self, table: DispatchTable) -> str:
+        n_passes = sum(isinstance(step, range) and len(step) > 0 for step in self.steps)
+        return (
+            f"{table.n_dispatches} dispatches in {n_passes} passes, {table.n_barriers} of them "
+            "behind a barrier"
+        )
 
     def _single_steps(self) -> list[range | Transfer]:
         """A step for each launch."""
@@ -315,7 +366,7 @@ class WebGpuProgram(LoadedProgram):
         states = {number: self._content_of(number) for number in self.state_numbers}
         with self._failing():
             self.pack(None)
-            table, exchange = self._bound_table(sizes), self._exchange(arrays, sizes)
+            table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
         for launch, step in zip(self.compiled.launches, self._single_steps(), strict=True):
             before = self.regions.contents()
             self._run_alone(step, table, exchange)

@@ -31,9 +31,10 @@ _ROW_NBYTES = 32
 Walk = Callable[[int, int, int], None]
 
 
-def record_rows(encoder: Any, rows: NDArray[Any]) -> None:
-    """One pass with these rows, in order; those without groups are left out."""
-    compute = encoder.begin_compute_pass()
+def record_rows(encoder: Any, rows: NDArray[Any], times: dict[str, Any] | None = None) -> None:
+    """One pass with these rows, in order; those without groups are left out. `times` says where
+    the clock is kept."""
+    compute = encoder.begin_compute_pass(timestamp_writes=times)
     _walk()(handle(compute), rows.ctypes.data, len(rows))
     compute.end()
 

@@ -34,6 +34,7 @@ class DispatchTable:
         """`launches` are bound to places alone: `sizes` and `tiles` are those of each."""
         self._device = device
         self._most = device.limits.groups
+        self._regions = [frozenset(region for region, _ in one.places) for one in launches]
         for one, count in zip(launches, tiles, strict=True):
             check_groups(device, one.name, bounds(count)[1])
         alignment = max(device.limits.uniform_alignment, 16)
@@ -86,6 +87,26 @@ class DispatchTable:
         self._values = np.zeros(len(self._dims), np.int64)
         self._cells = np.array(cells, np.int64).reshape(-1, 3).T
         self._late = np.array(late, np.int64).reshape(-1, 2).T
+
+    @property
+    def n_dispatches(self) -> int:
+        """Those with work, in the sizes bound last."""
+        return int(np.count_nonzero(self.rows["x"]))
+
+    @property
+    def n_barriers(self) -> int:
+        """Dispatches that wait for those before: wgpu lets them where they bind a buffer that was
+        bound to be written to, or write to one that was bound."""
+        written: set[str] = set()
+        used: set[str] = set()
+        count = 0
+        for k in np.flatnonzero(self.rows["x"]):
+            own = {region.name for region in self._regions[k] if not region.read_only}
+            read = {region.name for region in self._regions[k]}
+            count += not (own.isdisjoint(used) and read.isdisjoint(written))
+            written |= own
+            used |= read
+        return count
 
     def place(self, row: int, words: Sequence[int]) -> None:
         """Where the arrays of a launch begin."""
