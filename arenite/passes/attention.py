@@ -56,16 +56,17 @@ def written_out(node: Node) -> Node:
     """An attention in ops that every back end has."""
     given = operands(node.inputs)
     dtype = FLOAT32 if node.dtype.bits < 32 else node.dtype
-    q, k, v = (cast(value, dtype) for value in (given.q, given.k, given.v))
+    q, k, v = cast(given.q, dtype), given.k, given.v
     *batch, _, length, width = q.shape
     groups, keys, n_shared = k.shape[-3], k.shape[-2], heads_a_group(q, k)
     if given.k_scale is not None and given.v_scale is not None:
-        k, v = (_scaled(x, scales) for x, scales in ((k, given.k_scale), (v, given.v_scale)))
+        pairs = ((k, given.k_scale), (v, given.v_scale))
+        k, v = (_scaled(cast(x, dtype), scales) for x, scales in pairs)
     # Heads that share keys stand side by side, and the keys are stretched over them.
     grouped = (*batch, groups, n_shared, length, width)
     q = make("reshape", q, shape=grouped)
-    k = make("reshape", k, shape=(*batch, groups, 1, keys, width))
-    v = make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1]))
+    k = cast(make("reshape", k, shape=(*batch, groups, 1, keys, width)), dtype)
+    v = cast(make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1])), dtype)
     scores = make("matmul", q, k, transpose_a=False, transpose_b=True)
     shape = scores.shape
     scores = mul(scores, node.attr("scale"))

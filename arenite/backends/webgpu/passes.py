@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arenite.passes.attention import plain_attention
+from arenite.passes.half_factors import half_factors
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -10,6 +11,7 @@ from arenite.passes.transfers import transfers
 
 PASSES = (
     Pass("attention", plain_attention),
+    Pass("halves", half_factors),
     Pass("fold", fold),
     Pass("split", split),
     Pass("simplify", simplify),
