@@ -5,7 +5,8 @@ reason for what is not done here yet.
 
     maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
-    products          a group a square of results, through shared memory (`product.py`)
+    products          of weights that lie as they should: `fast_products.py`; of all others a group
+                      has a square of results, through shared memory (`product.py`)
     all else          as the neutral builders cut it
 """
 
@@ -15,6 +16,8 @@ from dataclasses import replace
 
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.fast_products import build_fast_product
+from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
@@ -34,13 +37,13 @@ from arenite.schedule.roots import is_made_up
 COLUMN_THREADS = 64
 
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
 
 
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
     with with_origins(kernel):
-        refuse_layouts(kernel)
+        refuse_layouts(kernel, "webgpu")
         _refuse_elements(kernel)
         built = _cut(kernel)
         return replace(built, loops=_narrowed(kernel, built))
@@ -57,11 +60,13 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_product(kernel) or _Rows(kernel).build()
+    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
 
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
+        if node.dtype.is_block:
+            continue  # bytes, which kernels of their own take apart
         if not is_storable(node.dtype) or node.dtype.bits > 32:
             what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
             raise NotCompiled(

@@ -66,7 +66,7 @@ def pipeline_of(
     read_only: Sequence[bool],
 ) -> Any:
     """The pipeline of a shader whose arrays lie in these of its regions."""
-    text = shader.module(bindings, read_only)
+    text = shader.module(bindings, read_only, device.subgroup)
     known = _pipelines.setdefault(device, {})
     if text not in known:
         with device.failures(f"compile {name}"):

@@ -74,6 +74,7 @@ def _dispatch(
             f"{one.name} reads {len(regions)} buffers; {device.name} binds "
             f"{device.limits.storage_bindings} at once"
         )
+    _check_alignment(one)
     read_only = [region.read_only for region in regions]
     pipeline = pipeline_of(device, one.name, one.shader, bindings, read_only)
     entries = [
@@ -85,6 +86,15 @@ def _dispatch(
         layout=pipeline.get_bind_group_layout(0), entries=entries
     )
     return Dispatch(one.name, pipeline, group, _groups(device, one))
+
+
+def _check_alignment(one: Bound) -> None:
+    for (name, _, _), (region, word) in zip(one.shader.arrays, one.places, strict=True):
+        if name in one.shader.wide and word % 4:
+            raise NotCompiled(
+                f"{one.name} reads {name} 16 bytes at once; it begins at byte {word * WORD_NBYTES} "
+                f"of the {region.name}, and must begin at a multiple of 16"
+            )
 
 
 def _groups(device: WebGpuAllocator, one: Bound) -> tuple[int, int]:
