@@ -257,6 +257,9 @@ class GroupKernel(LoopKernel):
     threads: int
     shared: tuple[SharedArray, ...] = ()
     index_dtype: DType = INT64
+    #: (size, most, kernel): other loops of the same arrays and sizes, for launches in which that
+    #: size is no more than that; the first that fits is taken.
+    smaller: tuple[tuple[str, int, GroupKernel], ...] = ()
 
     def is_thread_loop(self, loop: For) -> bool:
         """Whether each thread runs exactly one iteration, so that barriers may stand inside."""

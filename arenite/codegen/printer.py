@@ -34,7 +34,11 @@ def loop_text(kernel: ir.LoopKernel) -> str:
         ]
     inside = _Lines(Expressions())
     inside.block(kernel.body)
-    return "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
+    text = "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
+    if isinstance(kernel, ir.GroupKernel):
+        for size, most, other in kernel.smaller:
+            text += f"where {size} <= {most}, instead\n{loop_text(other)}"
+    return text
 
 
 _QUALIFIER = {"in": "const ", "out": "", "inout": "inout "}

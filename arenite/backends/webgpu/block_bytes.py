@@ -20,9 +20,22 @@ def described_unit(dtype: DType) -> Unit:
     block = block_type(dtype)
 
     def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        return _Block(block, w, r).read()
+        return _Block(block, w, r).read(0, block.length)
 
     return Unit(1, block.length // 8, "0u", read)
+
+
+def described_run(dtype: DType, w: str, first: int, count: int) -> tuple[list[str], list[str]]:
+    """Elements of the block that begins at byte `at0`: text before them, then four at a time as
+    vec4f."""
+    text, parts = _Block(block_type(dtype), w, 0).read(first, count)
+    values = []
+    for part in parts:
+        for _, words in part.numbers:
+            for word in words:
+                number = f"{part.scale} * vec4f(unpack4xI8({word}))"
+                values.append(f"{number} + vec4f({part.least})" if part.least else number)
+    return text, values
 
 
 class _Block:
@@ -33,15 +46,16 @@ class _Block:
         self.lines: list[str] = []
         self.words: dict[int, str] = {}  # by the byte from which on
 
-    def read(self) -> tuple[list[str], list[Part]]:
+    def read(self, begin: int, count: int) -> tuple[list[str], list[Part]]:
+        """Elements from one on, in whole parts of eight at the least."""
         block = self.block
         smallest = min(block.length // block.n_scales(scale) for scale in block.scales)
         if smallest % 8:
             raise NotCompiled(f"{block.name}: scales of {smallest} elements are not done on WebGPU")
         # Sums that a least is multiplied with are known for runs of 32.
-        step = min(smallest, 32)
+        step = min(smallest, 32, count)
         parts = []
-        for first in range(0, block.length, step):
+        for first in range(begin, begin + count, step):
             numbers = tuple(
                 (at // 8, (self._number(at), self._number(at + 4)))
                 for at in range(first, first + step, 8)

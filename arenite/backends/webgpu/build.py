@@ -89,6 +89,12 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
     narrow = narrow_indices(loops, sizes)
+    smaller = []
+    for size, most, other in loops.smaller:
+        fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
+        smaller.append((size, most, narrow_indices(other, fewer)))
+        check(smaller[-1][2])
+    narrow = replace(narrow, smaller=tuple(smaller))
     check(narrow)
     lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
     return narrow

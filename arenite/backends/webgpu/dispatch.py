@@ -7,7 +7,7 @@ whose parameters lie side by side in one uniform buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,9 @@ def dispatches_of(
     device: WebGpuAllocator, launches: Sequence[Bound], errors: Any
 ) -> list[Dispatch]:
     """What to record for these launches; nothing for those that have no tiles."""
-    launches = [one for one in launches if one.tiles]
+    launches = [
+        replace(one, shader=one.shader.of_sizes(one.sizes)) for one in launches if one.tiles
+    ]
     if not launches:
         return []
     alignment = device.limits.uniform_alignment

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
@@ -29,8 +30,11 @@ _PARAMETERS = "parameters"
 
 
 def lower(kernel: ir.GroupKernel) -> Shader:
-    """The text of a kernel."""
-    return _Lowering(Functions(), kernel).run()
+    """The text of a kernel, and of those that are taken instead where a size is small."""
+    smaller = tuple(
+        (kernel.sizes.index(size), most, lower(other)) for size, most, other in kernel.smaller
+    )
+    return replace(_Lowering(Functions(), kernel).run(), smaller=smaller)
 
 
 class Functions:

@@ -12,7 +12,7 @@ bytes are seen as what they are; where an array begins is a parameter, counted i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from arenite.backends.webgpu.reductions import team_texts
@@ -25,7 +25,8 @@ FIRST_REGION = 2
 class Shader:
     """`arrays` are (name, bits of an element, role); `atomic` names those of which less than whole
     words are stored, `wide` those of which four words are read at once. `teams` are the numbers of
-    lanes that are summed over."""
+    lanes that are summed over. `smaller` are (number of a size, most, shader): the first of which
+    the size is no more than that is taken instead."""
 
     name: str
     text: str
@@ -36,6 +37,17 @@ class Shader:
     requires: bool
     wide: tuple[str, ...] = ()
     teams: tuple[int, ...] = ()
+    smaller: tuple[tuple[int, int, Shader], ...] = ()
+
+    def of_sizes(self, sizes: Sequence[int]) -> Shader:
+        """The shader for a launch of these sizes."""
+        fitting = (one for size, most, one in self.smaller if sizes[size] <= most)
+        return next(fitting, self)
+
+    def nameless(self) -> Shader:
+        """The same for any kernel."""
+        others = tuple((size, most, one.nameless()) for size, most, one in self.smaller)
+        return replace(self, name="kernel", smaller=others)
 
     @property
     def n_parameters(self) -> int:
@@ -48,7 +60,8 @@ class Shader:
     def from_json(cls, data: dict[str, Any]) -> Shader:
         arrays = tuple((str(name), int(bits), str(role)) for name, bits, role in data["arrays"])
         names = {name: tuple(data[name]) for name in ("atomic", "wide", "teams")}
-        return cls(**{**data, "arrays": arrays, **names})
+        smaller = tuple((n, most, cls.from_json(one)) for n, most, one in data["smaller"])
+        return cls(**{**data, "arrays": arrays, **names, "smaller": smaller})
 
     def module(
         self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0
