@@ -75,6 +75,10 @@ class _Narrowing:
                 narrowed = self.exact if (type(stmt), name) in _EXACT else self.value
                 parts[name], spans[name] = narrowed(part)
         match stmt:
+            case ir.Foreign(uses=uses):
+                # It computes in 32 bits, with what is there.
+                exact = (self.exact(x)[0] if x.dtype == ir.INT64 else x for x in uses)
+                return replace(stmt, uses=tuple(exact))  # type: ignore[arg-type]
             case ir.Let(name):
                 self.ranges[name] = spans["value"]
             case ir.For(var):

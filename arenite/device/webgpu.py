@@ -72,6 +72,15 @@ _LIMITS = (
 )
 
 
+#: Those that are asked for where the adapter has them.
+_FEATURES = ("subgroup", "timestamp-query", "timestamp-query-inside-passes")
+
+
+#: Lanes of a subgroup by the vendor's number, NVIDIA's and Apple's: WebGPU tells them to shaders
+#: alone, and elsewhere they differ from one to the next.
+_SUBGROUPS = {0x10DE: 32, 0x106B: 32}
+
+
 class GpuMemory(RawBuffer):
     """A buffer of wgpu; rounded up to whole words."""
 
@@ -111,7 +120,13 @@ class WebGpuAllocator(Allocator):
         self._process = os.getpid()
         limits = {name: int(adapter.limits[name]) for name in _LIMITS}
         with self.failures("open it"):
-            self.device = adapter.request_device_sync(required_limits=limits)
+            features = [name for name in _FEATURES if name in adapter.features]
+            self.device = adapter.request_device_sync(
+                required_features=features, required_limits=limits
+            )
+        #: Lanes of a subgroup, where that is known for sure; else 0.
+        known = _SUBGROUPS.get(int(adapter.info["vendor_id"]), 0)
+        self.subgroup = known if "subgroup" in features else 0
         buffer, binding, bindings, threads, width, shared, groups, alignment = limits.values()
         self.limits = Limits(
             buffer, binding, bindings, min(threads, width), shared, groups, alignment

@@ -5,7 +5,8 @@ reason for what is not done here yet.
 
     maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
-    products          a group a square of results, through shared memory (`product.py`)
+    products          of weights that lie as they should: `fast_products.py`; of all others a group
+                      has a square of results, through shared memory (`product.py`)
     all else          as the neutral builders cut it
 """
 
@@ -15,12 +16,14 @@ from dataclasses import replace
 
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.fast_products import build_fast_product
+from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import block_products, blocks, special
+from arenite.codegen.kernels import blocks, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
@@ -33,15 +36,16 @@ from arenite.schedule.roots import is_made_up
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
 
+#: Kernels of their own, by the op of the first stage.
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, **block_products.BUILDERS}
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
 
 
 def build(kernel: Kernel) -> Built:
     """The loops of a kernel for groups of threads."""
     with with_origins(kernel):
-        refuse_layouts(kernel)
+        refuse_layouts(kernel, "webgpu")
         _refuse_elements(kernel)
         built = _cut(kernel)
         return replace(built, loops=_narrowed(kernel, built))
@@ -59,13 +63,13 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_product(kernel) or _Rows(kernel).build()
+    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
 
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
         if node.dtype.is_block:
-            continue
+            continue  # bytes, which kernels of their own take apart
         if not is_storable(node.dtype) or node.dtype.bits > 32:
             what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
             raise NotCompiled(
@@ -88,6 +92,12 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
     narrow = narrow_indices(loops, sizes)
+    smaller = []
+    for size, most, other in loops.smaller:
+        fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
+        smaller.append((size, most, narrow_indices(other, fewer)))
+        check(smaller[-1][2])
+    narrow = replace(narrow, smaller=tuple(smaller))
     check(narrow)
     lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
     return narrow

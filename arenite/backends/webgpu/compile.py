@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,8 +22,6 @@ from arenite.errors import DamagedCache
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import ModuleText
 
-_NAMELESS = "kernel"
-
 _pipelines: WeakKeyDictionary[WebGpuAllocator, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -35,12 +32,12 @@ def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) 
     for number, one in built.items():
         loops = one.loops
         assert isinstance(loops, ir.GroupKernel)
-        shader = replace(lower(loops), name=_NAMELESS)
+        shader = lower(loops).nameless()
         kernels[number] = KernelCode(
             "main",
             shaders.setdefault(shader, len(shaders)),
             kernel_text(loops),
-            ModuleText.of(shader.text),
+            ModuleText.of("\n".join([shader.text, *(one.text for _, _, one in shader.smaller)])),
             global_size=(one.tiles, 1, 1),
             local_size=(loops.threads, 1, 1),
         )
@@ -66,7 +63,7 @@ def pipeline_of(
     read_only: Sequence[bool],
 ) -> Any:
     """The pipeline of a shader whose arrays lie in these of its regions."""
-    text = shader.module(bindings, read_only)
+    text = shader.module(bindings, read_only, device.subgroup)
     known = _pipelines.setdefault(device, {})
     if text not in known:
         with device.failures(f"compile {name}"):

@@ -7,7 +7,7 @@ whose parameters lie side by side in one uniform buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,9 @@ def dispatches_of(
     device: WebGpuAllocator, launches: Sequence[Bound], errors: Any
 ) -> list[Dispatch]:
     """What to record for these launches; nothing for those that have no tiles."""
-    launches = [one for one in launches if one.tiles]
+    launches = [
+        replace(one, shader=one.shader.of_sizes(one.sizes)) for one in launches if one.tiles
+    ]
     if not launches:
         return []
     alignment = device.limits.uniform_alignment
@@ -75,6 +77,7 @@ def bind(
             f"{one.name} reads {len(regions)} buffers; {device.name} binds "
             f"{device.limits.storage_bindings} at once"
         )
+    _check_alignment(one)
     read_only = [region.read_only for region in regions]
     pipeline = pipeline_of(device, one.name, one.shader, bindings, read_only)
     entries = [
@@ -86,6 +89,15 @@ def bind(
         layout=pipeline.get_bind_group_layout(0), entries=entries
     )
     return Dispatch(one.name, pipeline, group, _groups(device, one))
+
+
+def _check_alignment(one: Bound) -> None:
+    for (name, _, _), (region, word) in zip(one.shader.arrays, one.places, strict=True):
+        if name in one.shader.wide and word % 4:
+            raise NotCompiled(
+                f"{one.name} reads {name} 16 bytes at once; it begins at byte {word * WORD_NBYTES} "
+                f"of the {region.name}, and must begin at a multiple of 16"
+            )
 
 
 def _groups(device: WebGpuAllocator, one: Bound) -> tuple[int, int]:

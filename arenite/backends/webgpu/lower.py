@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
@@ -29,8 +30,11 @@ _PARAMETERS = "parameters"
 
 
 def lower(kernel: ir.GroupKernel) -> Shader:
-    """The text of a kernel."""
-    return _Lowering(Functions(), kernel).run()
+    """The text of a kernel, and of those that are taken instead where a size is small."""
+    smaller = tuple(
+        (kernel.sizes.index(size), most, lower(other)) for size, most, other in kernel.smaller
+    )
+    return replace(_Lowering(Functions(), kernel).run(), smaller=smaller)
 
 
 class Functions:
@@ -89,6 +93,7 @@ class _Lowering(source.Statements):
         self.group_functions: dict[str, str] = {}
         self.stores_narrow: set[str] = set()
         self.requires = False
+        self.foreign: list[ir.Foreign] = []
 
     def identifier(self, name: str) -> str:
         """A name that WGSL takes, whatever the kernel calls it."""
@@ -112,7 +117,7 @@ class _Lowering(source.Statements):
         fields += ["tiles: i32", "error_at: u32", "zero: u32"]
         tile = self.identifier(kernel.tile_var)
         shared = [
-            f"var<workgroup> {self.identifier(s.name)}: array<{type_of(s.dtype)}, {s.count}>;"
+            f"var<workgroup> {self.identifier(s.name)}: array<{_element_type(s)}, {s.count}>;"
             for s in kernel.shared
         ]
         self.block(kernel.body)
@@ -140,6 +145,8 @@ class _Lowering(source.Statements):
             atomic=tuple(sorted(self.stores_narrow)),
             n_sizes=len(kernel.sizes),
             requires=self.requires,
+            wide=tuple(sorted({name for one in self.foreign for name in one.wide})),
+            teams=tuple(sorted({team for one in self.foreign for team in one.teams})),
         )
 
     def block(self, block: ir.Block) -> None:
@@ -220,6 +227,10 @@ class _Lowering(source.Statements):
             case ir.Barrier():
                 self.line("storageBarrier();")
                 self.line("workgroupBarrier();")
+            case ir.Foreign(text):
+                self.foreign.append(stmt)
+                for line in text.splitlines():
+                    self.line(re.sub(r"\$(\w+)", lambda found: self.identifier(found[1]), line))
             case _:
                 super().statement(stmt)
 
@@ -286,6 +297,11 @@ class _Lowering(source.Statements):
         self.line(f"let {name} = {found};")
         for target, field in zip(targets, ("best", "at"), strict=True):
             self.line(f"{target} = {name}.{field};")
+
+
+def _element_type(array: ir.SharedArray) -> str:
+    kind = type_of(array.dtype)
+    return kind if array.width == 1 else f"vec{array.width}<{kind}>"
 
 
 def _changes_in_vectors(

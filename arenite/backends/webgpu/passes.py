@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from arenite.backends.webgpu.ops import joined_products
 from arenite.passes.attention import plain_attention
-from arenite.passes.half_factors import half_factors
+from arenite.passes.factors import narrow_factors
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
@@ -11,9 +12,10 @@ from arenite.passes.transfers import transfers
 
 PASSES = (
     Pass("attention", plain_attention),
-    Pass("halves", half_factors),
     Pass("fold", fold),
     Pass("split", split),
+    Pass("factors", narrow_factors),
+    Pass("blocks", joined_products),
     Pass("simplify", simplify),
     Pass("transfers", before=transfers("webgpu")),
 )

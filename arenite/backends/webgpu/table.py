@@ -7,12 +7,13 @@ states, writes them anew, and makes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from arenite.backends.webgpu.dispatch import Bound, bind, check_groups, new_buffer
+from arenite.backends.webgpu.dispatch import Bound, Dispatch, bind, check_groups, new_buffer
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.ir.dim import Dim, bounds, evaluate, variables
 
@@ -44,17 +45,40 @@ class DispatchTable:
         self._dims: list[Dim] = []
         self._fill(launches, sizes, tiles)
         self._known: dict[str, int] = {}
+        self._is_sized = False
         self._parameters = new_buffer(device, max(self._words.nbytes, 16), "UNIFORM COPY_DST")
         self._is_written = False
-        with device.failures("bind launches"):
-            self.dispatches = [
-                bind(device, one, errors, (self._parameters, k * self._stride, self._stride))
-                for k, one in enumerate(launches)
-            ]
+        self._launches, self._errors = launches, errors
+        self._bound: dict[tuple[int, int], Dispatch] = {}  # by row and shader
+        #: Rows with another shader for other sizes.
+        self._choosing = [row for row, one in enumerate(launches) if one.shader.smaller]
         self.rows = np.zeros(len(launches), ROW)
-        self.rows["pipeline"] = [handle(one.pipeline) for one in self.dispatches]
-        self.rows["group"] = [handle(one.bind_group) for one in self.dispatches]
-        self.rows["y"] = 1
+
+    @property
+    def dispatches(self) -> list[Dispatch]:
+        """As they are bound now."""
+        return [self._dispatch(row) for row in range(len(self._launches))]
+
+    def _choose(self, rows: Iterable[int]) -> None:
+        """Put into rows the pipelines for the sizes that are bound."""
+        for row in rows:
+            chosen = self._dispatch(row)
+            self.rows["pipeline"][row] = handle(chosen.pipeline)
+            self.rows["group"][row] = handle(chosen.bind_group)
+
+    def _dispatch(self, row: int) -> Dispatch:
+        one = self._launches[row]
+        first = len(one.places)
+        sizes = self._words[row, first : first + one.shader.n_sizes]
+        shader = one.shader.of_sizes(sizes)
+        key = (row, id(shader))
+        if key not in self._bound:
+            parameters = (self._parameters, row * self._stride, self._stride)
+            tiles = int(self._tiles[row])
+            one = replace(one, shader=shader, sizes=sizes.tolist(), tiles=tiles)
+            with self._device.failures("bind launches"):
+                self._bound[key] = bind(self._device, one, self._errors, parameters)
+        return self._bound[key]
 
     def _fill(
         self,
@@ -117,7 +141,8 @@ class DispatchTable:
         """Bind these sizes; the parameters are on the device before what is recorded next."""
         known = self._known
         changed = {name for name, size in sizes.items() if known.get(name) != size}
-        if changed or not known:
+        if changed or not self._is_sized:
+            self._is_sized = True
             for k, names in enumerate(self._names):
                 if not names.isdisjoint(changed):
                     self._values[k] = evaluate(self._dims[k], sizes)
@@ -127,6 +152,10 @@ class DispatchTable:
             self._tiles[rows] = self._values[which]
             self.rows["x"] = np.minimum(self._tiles, self._most)
             self.rows["y"] = np.where(self._tiles > self._most, -(-self._tiles // self._most), 1)
+            if len(self._bound) < len(self.rows):
+                self._choose(range(len(self.rows)))
+            else:
+                self._choose(self._choosing)
             self._known = dict(sizes)
             self._is_written = self._is_written and not changed
         if not self._is_written and len(self._words):

@@ -20,7 +20,7 @@ from arenite.ir.dim import product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import make
-from arenite.passes.half_factors import half_factors
+from arenite.passes.factors import narrow_factors
 from arenite.passes.rewrite import apply
 
 
@@ -30,7 +30,9 @@ def blocks(node: Node) -> Node:
         return make("matmul_packed", *_factors(x, w), dtype=w.dtype, columns=w.shape[0])
     if node.op == "matmul_experts" and node.attr("dtype").is_block:
         return _experts(node)
-    return half_factors(node)
+    if node.op == "matmul":
+        return narrow_factors(node)
+    return node
 
 
 def share_panels(graph: Graph) -> Graph:

@@ -1,9 +1,5 @@
-"""Products read floats of 16 bits at their own width.
-
-    matmul(x, cast(w))      matmul(x, w), where w is a float of 16 bits
-
-As wide ones they would take twice the memory, and twice the time of one row.
-"""
+"""Products read a factor as it was before it became wider: as a wide one it would take twice the
+memory, and twice the time of one row."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from arenite.ir.node import Node
 from arenite.ir.ops.define import make
 
 
-def half_factors(node: Node) -> Node:
-    """A product that reads a factor as it was before it became wider."""
+def narrow_factors(node: Node) -> Node:
+    """matmul(x, cast(w)) is matmul(x, w), where w is a float of 16 bits."""
     if node.op != "matmul":
         return node
     for k, value in enumerate(node.inputs):
