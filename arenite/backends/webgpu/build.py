@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.attention import build_attention
 from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
@@ -52,6 +53,9 @@ def build(kernel: Kernel) -> Built:
 
 
 def _cut(kernel: Kernel) -> Built:
+    attention = build_attention(kernel)
+    if attention is not None:
+        return attention
     builder = _BUILDERS.get(kernel.stages[0].node.op)
     if builder is not None:
         built = builder(kernel)
