@@ -11,6 +11,7 @@ reason for what is not done here yet.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from arenite.backends.webgpu.lower import lower
@@ -24,6 +25,7 @@ from arenite.codegen.kernels import special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
+from arenite.codegen.wide_integers import with_wide_integers
 from arenite.errors import NotCompiled
 from arenite.ir.dim import bounds, variables
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -37,13 +39,13 @@ COLUMN_THREADS = 64
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
 
 
-def build(kernel: Kernel) -> Built:
-    """The loops of a kernel for groups of threads."""
+def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
+    """The loops of a kernel for groups of threads, on a device with these features."""
     with with_origins(kernel):
         refuse_layouts(kernel)
         _refuse_elements(kernel)
         built = _cut(kernel)
-        return replace(built, loops=_narrowed(kernel, built))
+        return replace(built, loops=_narrowed(kernel, built, features))
 
 
 def _cut(kernel: Kernel) -> Built:
@@ -62,19 +64,15 @@ def _cut(kernel: Kernel) -> Built:
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if not is_storable(node.dtype) or node.dtype.bits > 32:
-            what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
-            raise NotCompiled(
-                f"{node.op} of {node.dtype}: elements of {what} are not done on WebGPU yet; cast "
-                "to int32, float32 or float16 before"
-            )
+        if not is_storable(node.dtype):
+            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
         if bounds(node.nbytes)[1] >= 2**31:
             raise NotCompiled(
                 f"{node.op} of {node.nbytes} bytes: WebGPU's indices have 32 bits; cut it in parts"
             )
 
 
-def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
+def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:
     loops = built.loops
     assert isinstance(loops, ir.GroupKernel)
     nodes = (*kernel.inputs, *(stage.node for stage in kernel.stages))
@@ -83,9 +81,19 @@ def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
     missing = [name for name in loops.sizes if name not in sizes]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
-    narrow = narrow_indices(loops, sizes)
+    try:
+        narrow = narrow_indices(loops, sizes)
+    except NotCompiled:
+        if "shader-int64" not in features:
+            raise
+        narrow = with_wide_integers(loops, sizes)
     check(narrow)
-    lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
+    # What has no WGSL is refused here, where it is known where it comes from.
+    missing = sorted(lower(narrow).features - set(features))
+    if missing:
+        raise NotCompiled(
+            f"{kernel.name} needs {' and '.join(missing)}, which this WebGPU device does not have"
+        )
     return narrow
 
 

@@ -11,9 +11,13 @@ bytes are seen as what they are; where an array begins is a parameter, counted i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+#: By the types in a text that need them.
+_FEATURES = {"shader-int64": "i64|u64", "shader-f64": "f64"}
 
 #: The first binding of a region.
 FIRST_REGION = 2
@@ -35,6 +39,15 @@ class Shader:
     @property
     def n_parameters(self) -> int:
         return len(self.arrays) + self.n_sizes + 3
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a device must have beyond WGSL's core."""
+        return frozenset(
+            feature
+            for feature, types in _FEATURES.items()
+            if re.search(rf"\b(?:{types})\b", self.text)
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,7 +90,7 @@ def _access(name: str, bits: int, role: str, region: str, is_atomic: bool) -> li
     lines = [f"fn {name}_word(at: u32) -> u32 {{ return {read}; }}"]
     if role == "in":
         return lines
-    if bits == 32:
+    if bits >= 32:  # two words of those of 64 are stored apart
         store = f"atomicStore(&{word}, bits);" if is_atomic else f"{word} = bits;"
         return [*lines, f"fn {name}_put(at: u32, bits: u32) {{ {store} }}"]
     # Neighbours in a word are other threads' business: only the element's own bits are touched.
