@@ -176,11 +176,15 @@ class Narrowing:
             if op == "floordiv":
                 return ir.Binary("div", first, second), (one[0] // two[1], one[1] // two[0])
             return ir.Binary("fmod", first, second), (0, min(one[1], two[1] - 1))
+        if op == "mod" and one[0] >= 0 and two[0] >= 0:
+            return ir.Binary(op, first, second), (0, one[1])  # also where it is divided by zero
         if op == "mod" and two[0] >= 1:
             return ir.Binary(op, first, second), (0, two[1] - 1)
         if op == "floordiv" and two[0] >= 1:
             ends = [x // y for x in one for y in two]
             return ir.Binary(op, first, second), (min(ends), max(ends))
+        if op == "floordiv" and one[0] >= 0 and two[0] >= 0:
+            return ir.Binary(op, first, second), (0, one[1])
         return ir.Binary(op, first, second), (_LEAST, _GREATEST)
 
 

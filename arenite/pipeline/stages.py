@@ -214,7 +214,8 @@ class _Stages:
 
     def _call(self, nodes: list[Node]) -> Call:
         node = nodes[0]
-        axes = growing_axes(node) if node.op == "growing_loop" else None
+        is_native = node.op == "growing_loop" and self._staging.on_host is None
+        axes = growing_axes(node) if is_native else None
         if axes is not None:
             number = self._staging.next_number()
             return Call(tuple(nodes), (), Growth(number, node, axes, self._graph.origins))

@@ -6,6 +6,7 @@ reason for what is not done here yet.
     maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
     products          a group a square of results, through shared memory (`product.py`)
+    sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
 
@@ -17,6 +18,7 @@ from dataclasses import replace
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
 from arenite.backends.webgpu.product import build_product
+from arenite.backends.webgpu.sort import build_sort
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
@@ -25,9 +27,12 @@ from arenite.codegen.kernels import special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
+from arenite.codegen.kernels.values import read_dtype
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.errors import NotCompiled
 from arenite.ir.dim import bounds, variables
+from arenite.ir.graph import variables_of
+from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import is_made_up
@@ -49,6 +54,8 @@ def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
 
 
 def _cut(kernel: Kernel) -> Built:
+    if kernel.stages[0].node.op in ("sort", "argsort"):
+        return build_sort(kernel)
     if kernel.stages[0].node.op in special.BUILDERS:
         built = special.build_special(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
@@ -64,7 +71,7 @@ def _cut(kernel: Kernel) -> Built:
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if not is_storable(node.dtype):
+        if not is_storable(read_dtype(node.dtype)):
             raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
         if bounds(node.nbytes)[1] >= 2**31:
             raise NotCompiled(
@@ -75,9 +82,9 @@ def _refuse_elements(kernel: Kernel) -> None:
 def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:
     loops = built.loops
     assert isinstance(loops, ir.GroupKernel)
-    nodes = (*kernel.inputs, *(stage.node for stage in kernel.stages))
-    dims = [*kernel.space, *(dim for node in nodes for dim in node.shape)]
-    sizes = {var.symbol: bounds(var) for dim in dims for var in variables(dim)}
+    in_space = [var for dim in kernel.space for var in variables(dim)]
+    in_nodes = [var for node in _nodes(kernel) for var in variables_of(node)]
+    sizes = {var.symbol: bounds(var) for var in (*in_space, *in_nodes)}
     missing = [name for name in loops.sizes if name not in sizes]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
@@ -95,6 +102,18 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
             f"{kernel.name} needs {' and '.join(missing)}, which this WebGPU device does not have"
         )
     return narrow
+
+
+def _nodes(kernel: Kernel) -> list[Node]:
+    """Those it reads and computes, and those that are made up between."""
+    given, seen = set(kernel.inputs), dict.fromkeys(kernel.inputs)
+    pending = [stage.node for stage in kernel.stages]
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen[node] = None
+            pending += [one for one in node.inputs if one not in given]
+    return list(seen)
 
 
 class _Rows(KernelBuilder):
