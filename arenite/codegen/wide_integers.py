@@ -136,8 +136,8 @@ class _Widening(Narrowing):
             case ir.Const(value):
                 if value == ir.NO_INDEX:
                     return ir.Const(_GREATEST, ir.INT32), (_GREATEST, _GREATEST)
-                span = (int(value), int(value))
-                return ir.Const(int(value), ir.INT32 if fits(span) else ir.INT64), span
+                number = (int(value), int(value))
+                return ir.Const(int(value), ir.INT32 if fits(number) else ir.INT64), number
             case ir.Name(name):
                 return self._named(expr, name)
             case ir.Load() | ir.Table():

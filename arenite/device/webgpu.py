@@ -104,9 +104,7 @@ class Limits(NamedTuple):
 class WebGpuAllocator(Allocator):
     """One device of WebGPU."""
 
-    def __init__(
-        self, name: str, adapter: Any, features: Collection[str] = FEATURES
-    ) -> None:
+    def __init__(self, name: str, adapter: Any, features: Collection[str] = FEATURES) -> None:
         """Of `features`, those that the adapter has are the device's."""
         import wgpu
 

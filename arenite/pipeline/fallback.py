@@ -1,7 +1,7 @@
 """Ops that a device does not do, and why: in a mixed program they run on the CPU.
 
-In: nodes of a graph, after the neutral passes. Out: for each whether the device refuses it, tried by
-building it alone. What is asked once is known for all nodes of the same kind.
+In: nodes of a graph, after the neutral passes. Out: for each whether the device refuses it, which
+is tried by building it alone. What is found once is known for all nodes of the same kind.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import pytest
 from arenite import memory
 from arenite.device import CpuAllocator
 from arenite.device.webgpu import WebGpuAllocator
+from arenite.dtype import BY_NAME
 from arenite.errors import DoesNotFit, InvalidPlan, InvalidView, NotSupported, SizeMismatch
 from arenite.ir import graph_input, make
-from arenite.dtype import BY_NAME
 from arenite.memory import Arena, Lifetime, MemoryPlan, Value
 from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from tests.backends.webgpu.runner import compiled, webgpu
@@ -150,10 +150,8 @@ def test_a_plan_without_a_shadow_and_a_device_without_float16_have_none(
 
 
 def test_a_value_inside_of_a_float_has_no_shadow(gpu: WebGpuAllocator) -> None:
-    odd = memory.plan(
-        [Value(k, 6, Lifetime(0, 1), alignment=1) for k in range(2)]
-    )
+    odd = memory.plan([Value(k, 6, Lifetime(0, 1), alignment=1) for k in range(2)])
     arena = Arena.from_plan(gpu, odd.with_shadow())
     [name] = [one for one, offset in arena.offsets.items() if offset % 4]
-    with pytest.raises(InvalidView, match="begins at byte 6 of the arena.*multiples of 4"):
+    with pytest.raises(InvalidView, match=r"begins at byte 6 of the arena.*multiples of 4"):
         arena.f16_view(name)

@@ -37,7 +37,11 @@ class WebGpuBackend(Backend):
         features: frozenset[str] = frozenset()
         with suppress(DeviceUnavailable):
             features = open_device(device).features
-        return lambda kernel, choice="": build(kernel, features)
+
+        def built(kernel: Kernel, choice: str = "") -> Built:
+            return build(kernel, features)
+
+        return built
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(

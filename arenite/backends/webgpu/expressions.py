@@ -3,7 +3,7 @@
 In: expressions with int32 indices. Out: text, with lines before it where a part is used twice or is
 loaded under a mask. Integers below 32 bits live in i32 and u32, wrapped after each operation;
 floats below 32 bits are their bits in a u32 until they are cast. Numbers of 64 bits are i64, u64
-and f64, which a device may lack (`shader.py` says which a text needs); in memory they are two words.
+and f64, which a device may lack (`shader.py` says which a text needs), and two words in memory.
 """
 
 from __future__ import annotations
@@ -120,12 +120,13 @@ class Expressions(source.Expressions):
         if kind in _SUFFIXES:
             return _integer(int(value), kind)
         with np.errstate(over="ignore"):
-            number = np.float32(value) if kind == "f32" else np.float64(value)
-        is_plain = number == 0 or np.finfo(number.dtype).tiny <= abs(number) < np.inf
+            rounded = np.float32(value) if kind == "f32" else np.float64(value)
+        number, least = float(rounded), 2.0**-126 if kind == "f32" else 2.0**-1022
+        is_plain = number == 0 or least <= abs(number) < np.inf
         if is_plain and not (number == 0 and np.signbit(number)):
-            text = f"{abs(float(number))!r}{'f' if kind == 'f32' else 'lf'}"
+            text = f"{abs(number)!r}{'f' if kind == 'f32' else 'lf'}"
             return f"{kind}(-{text})" if number < 0 else text
-        bits = int.from_bytes(number.tobytes(), "little")
+        bits = int.from_bytes(rounded.tobytes(), "little")
         return self.helper(f"float_of_{kind}", f"{bits:#x}{'u' if kind == 'f32' else 'lu'}")
 
     def load(self, load: ir.Load) -> Bound:
@@ -261,10 +262,7 @@ class Expressions(source.Expressions):
         is_cut = old[0] == "f" and new[0] != "f" and not fits
         if is_small or new == "bool" or old == "bool" or is_cut:
             return f"{self.functions.cast(source, target)}({text})", ATOM
-        if "f" in (old[0], new[0]):
-            converted = f"{new}({text})"
-        else:
-            converted = _resized(text, old, new)
+        converted = f"{new}({text})" if "f" in (old[0], new[0]) else _resized(text, old, new)
         return self.wrapped(converted, target), ATOM
 
     def table(self, values: list[str], at: ir.Expr, dtype: DType) -> Bound:

@@ -248,9 +248,7 @@ class _Lowering(source.Statements):
         self.line(f"let {word} = u32({at}) * 2u;")
         self.line(f"let {bits} = {value if kind == 'u64' else f'bitcast<u64>({value})'};")
         halves = f"u32({bits} & 0xfffffffflu)", f"u32({bits} >> 32u)"
-        return " ".join(
-            f"{array}_put({word} + {k}u, {half});" for k, half in enumerate(halves)
-        )
+        return " ".join(f"{array}_put({word} + {k}u, {half});" for k, half in enumerate(halves))
 
     def for_loop(self, loop: ir.For) -> None:
         first, stop = self.texts(loop.start, loop.stop)
