@@ -72,6 +72,8 @@ class Allocator(ABC):
     """Makes and frees RawBuffers on one device."""
 
     name: str
+    #: Whether its kernels compute with float16, and an arena there may have a shadow of that.
+    has_float16: bool = False
 
     def check_request(self, nbytes: int, options: BufferOptions) -> None:
         """Raise for a request this device can never serve. Called when a Buffer is made, which

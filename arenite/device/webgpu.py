@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -71,9 +71,12 @@ _LIMITS = (
     "min-uniform-buffer-offset-alignment",
 )
 
-
-#: Those that are asked for where the adapter has them.
-_FEATURES = ("subgroup", "timestamp-query", "timestamp-query-inside-passes")
+#: What is asked for where the adapter has it: types beyond the 32 bits of WGSL's core, lanes that
+#: see each other, and clocks.
+FEATURES = frozenset(
+    "shader-f16 shader-int64 shader-f64 subgroup subgroup-barrier timestamp-query "
+    "timestamp-query-inside-encoders timestamp-query-inside-passes".split()
+)
 
 
 #: Lanes of a subgroup by the vendor's number, NVIDIA's and Apple's: WebGPU tells them to shaders
@@ -106,7 +109,8 @@ class Limits(NamedTuple):
 class WebGpuAllocator(Allocator):
     """One device of WebGPU."""
 
-    def __init__(self, name: str, adapter: Any) -> None:
+    def __init__(self, name: str, adapter: Any, features: Collection[str] = FEATURES) -> None:
+        """Of `features`, those that the adapter has are the device's."""
         import wgpu
 
         self.name = name
@@ -120,13 +124,13 @@ class WebGpuAllocator(Allocator):
         self._process = os.getpid()
         limits = {name: int(adapter.limits[name]) for name in _LIMITS}
         with self.failures("open it"):
-            features = [name for name in _FEATURES if name in adapter.features]
+            self.features = frozenset(features) & frozenset(map(str, adapter.features))
             self.device = adapter.request_device_sync(
-                required_features=features, required_limits=limits
+                required_features=sorted(self.features), required_limits=limits
             )
         #: Lanes of a subgroup, where that is known for sure; else 0.
         known = _SUBGROUPS.get(int(adapter.info["vendor_id"]), 0)
-        self.subgroup = known if "subgroup" in features else 0
+        self.subgroup = known if "subgroup" in self.features else 0
         buffer, binding, bindings, threads, width, shared, groups, alignment = limits.values()
         self.limits = Limits(
             buffer, binding, bindings, min(threads, width), shared, groups, alignment
@@ -138,7 +142,12 @@ class WebGpuAllocator(Allocator):
     @property
     def identity(self) -> tuple[str, ...]:
         """Adapter, driver, the library between, and what the device can do at most."""
-        return (*self._about, repr(self.limits))
+        return (*self._about, repr(self.limits), *sorted(self.features))
+
+    @property
+    def has_float16(self) -> bool:  # type: ignore[override]
+        """Whether kernels compute with float16."""
+        return "shader-f16" in self.features
 
     @cached_property
     def keeps_denormals(self) -> bool:

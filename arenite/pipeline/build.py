@@ -87,7 +87,7 @@ def _planned(
 ) -> PlannedProgram:
     backend = backend_of(options.device)
     schedule = fuse(simplified)
-    built = build_all(schedule.kernels, backend.build, choices)
+    built = build_all(schedule.kernels, backend.builder(options.device), choices)
     scratch = {number: one.scratch for number, one in built.items()}
     sizes = {var.symbol: var for var in (*graph.vars, *graph.found)}
     given: list[Dim] = [size for one in built.values() for size in _sizes(one, sizes)]

@@ -105,6 +105,10 @@ class Backend(ABC):
         built: Built = self.module("build").build(kernel)
         return built
 
+    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
+        """`build` for a device by its name, which may do more or less than others of its kind."""
+        return self.build
+
     def estimated_ns(self, kernel: Kernel) -> int:
         """What a launch may take, at the largest sizes: decides what is shared among workers."""
         return 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arenite.errors import DeviceUnavailable, NotSupported
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
+    from arenite.codegen.kernels.built import Built
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.schedule import Kernel
 
 
 class WebGpuBackend(Backend):
@@ -25,6 +29,19 @@ class WebGpuBackend(Backend):
             return ("wgsl", *open_device(device).identity)
         except DeviceUnavailable:
             return ("wgsl", "no adapter")
+
+    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
+        from arenite.backends.webgpu.build import build
+        from arenite.device.webgpu import open_device
+
+        features: frozenset[str] = frozenset()
+        with suppress(DeviceUnavailable):
+            features = open_device(device).features
+
+        def built(kernel: Kernel, choice: str = "") -> Built:
+            return build(kernel, features)
+
+        return built
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(

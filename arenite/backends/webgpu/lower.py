@@ -23,7 +23,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen import source
 from arenite.codegen.kernels.values import neutral
 from arenite.codegen.maths import definitions
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import NotCompiled
 
 _PARAMETERS = "parameters"
@@ -44,7 +44,7 @@ class Functions:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.helpers: set[str] = set()
-        self._definitions = definitions(has_fma=False, is_ieee=False)
+        self._definitions = definitions(has_fma=False, has_float64=False, is_ieee=False)
 
     def op(self, op: str, dtype: DType) -> str:
         """The function of an op on operands of a dtype."""
@@ -246,10 +246,20 @@ class _Lowering(source.Statements):
             dtype = self.kernel.array(stmt.array).dtype
             if dtype.bits < 32:
                 self.stores_narrow.add(stmt.array)
-            put = f"{stmt.array}_put(u32({at}), {self.write.bits_of(value, dtype)});"
+            put = self.put(stmt.array, at, value, dtype)
         guards = [self.first_alone().removesuffix(" && "), *mask]
         condition = " && ".join(guard for guard in guards if guard)
         self.line(f"if ({condition}) {{ {put} }}" if condition else put)
+
+    def put(self, array: str, at: str, value: str, dtype: DType) -> str:
+        """A store to an argument: of a word, of a part of one, or of two."""
+        if dtype.bits < 64:
+            return f"{array}_put(u32({at}), {self.write.bits_of(value, dtype)});"
+        kind, word, bits = type_of(dtype), self.write.fresh(), self.write.fresh()
+        self.line(f"let {word} = u32({at}) * 2u;")
+        self.line(f"let {bits} = {value if kind == 'u64' else f'bitcast<u64>({value})'};")
+        halves = f"u32({bits} & 0xfffffffflu)", f"u32({bits} >> 32u)"
+        return " ".join(f"{array}_put({word} + {k}u, {half});" for k, half in enumerate(halves))
 
     def for_loop(self, loop: ir.For) -> None:
         first, stop = self.texts(loop.start, loop.stop)
@@ -268,7 +278,7 @@ class _Lowering(source.Statements):
     def accumulate(self, name: str, op: str, value: ir.Expr) -> None:
         target = self.partial.get(name) or self.identifier(name)
         dtype = self.dtypes[name]
-        is_sum = op == "add" and dtype == ir.FLOAT32
+        is_sum = op == "add" and dtype.kind is Kind.FLOAT
         if is_sum and isinstance(value, ir.Binary) and value.op == "mul":
             a, b = self.texts(value.a, value.b)
             self.line(f"{target} = fma({a}, {b}, {target});")
@@ -287,8 +297,8 @@ class _Lowering(source.Statements):
         kind = type_of(self.dtypes[change.best])
         function, text = search_text(change.op, kind, self.kernel.threads)
         self.group_functions[function] = text
-        if kind == "f32":
-            self.functions.helpers.add("is_nan")
+        if kind.startswith("f"):
+            self.functions.helpers.add(f"is_nan_{kind}")
         return function
 
     def take_over(self, targets: Sequence[str], found: str) -> None:

@@ -48,10 +48,11 @@ def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
     `better_` and the name."""
     name = f"group_{op}_{kind}"
     sign = ">" if op == "argmax" else "<"
-    if kind == "f32":
+    if kind.startswith("f"):
         # Comparisons with NaN may say anything: its tests decide.
-        wins = f"!is_nan(best) & (is_nan(value) | (value {sign} best))"
-        ties = "select((value == best) & !is_nan(best), is_nan(best), is_nan(value))"
+        is_nan = f"is_nan_{kind}"
+        wins = f"!{is_nan}(best) & ({is_nan}(value) | (value {sign} best))"
+        ties = f"select((value == best) & !{is_nan}(best), {is_nan}(best), {is_nan}(value))"
     else:
         wins, ties = f"value {sign} best", "value == best"
     return (

@@ -11,11 +11,15 @@ bytes are seen as what they are; where an array begins is a parameter, counted i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from arenite.backends.webgpu.reductions import team_texts
+
+#: By the types in a text that need them.
+_FEATURES = {"shader-int64": "i64|u64", "shader-f64": "f64"}
 
 #: The first binding of a region.
 FIRST_REGION = 2
@@ -53,6 +57,15 @@ class Shader:
     def n_parameters(self) -> int:
         return len(self.arrays) + self.n_sizes + 3
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What a device must have beyond WGSL's core."""
+        return frozenset(
+            feature
+            for feature, types in _FEATURES.items()
+            if re.search(rf"\b(?:{types})\b", self.text)
+        )
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -63,9 +76,7 @@ class Shader:
         smaller = tuple((n, most, cls.from_json(one)) for n, most, one in data["smaller"])
         return cls(**{**data, "arrays": arrays, **names, "smaller": smaller})
 
-    def module(
-        self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0
-    ) -> str:
+    def module(self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0) -> str:
         """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), of
         which some can only be read. Lanes of a subgroup, if all have so many, are summed at
         once."""
@@ -113,7 +124,7 @@ def _access(name: str, bits: int, role: str, region: str, kind: str) -> list[str
     lines = [f"fn {name}_word(at: u32) -> u32 {{ return {read}; }}"]
     if role == "in":
         return lines
-    if bits == 32:
+    if bits >= 32:  # two words of those of 64 are stored apart
         store = f"atomicStore(&{word}, bits);" if is_atomic else f"{word} = bits;"
         return [*lines, f"fn {name}_put(at: u32, bits: u32) {{ {store} }}"]
     # Neighbours in a word are other threads' business: only the element's own bits are touched.
