@@ -82,6 +82,9 @@ class Backend(ABC):
 
     #: That of its folder, and of its devices.
     name: str
+    #: Whether launches that wait for the same are joined into one: then values have bytes of their
+    #: own for as long as any launch that data does not keep apart may touch them.
+    joins_launches = False
     #: The device whose memory weights and the arena are in: "cpu" where it is the host's.
     memory: str
 

@@ -19,6 +19,7 @@ class WebGpuBackend(Backend):
     """Launches run in the order of the queue: there are no workers to share one."""
 
     name = memory = "webgpu"
+    joins_launches = True
 
     def identity(self, device: str) -> tuple[str, ...]:
         """The adapter, its driver, its limits. Where there is none, programs can be planned and

@@ -29,7 +29,13 @@ from arenite.backends.webgpu.results import Pending
 from arenite.backends.webgpu.table import DispatchTable
 from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
-from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
+from arenite.errors import (
+    AreniteError,
+    NotCompiled,
+    RaceFound,
+    RunCancelled,
+    UndeclaredAccess,
+)
 from arenite.ir.dim import evaluate
 from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import check_room, write_to
@@ -59,6 +65,7 @@ class WebGpuProgram(LoadedProgram):
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(interface, compiled)
         self._on_host = frozenset(compiled.frame.numbers("input", "output"))
+        self._n_load = len(compiled.load)
         self._states = frozenset(map(int, self.state_numbers))
         self._state_set = 0
         self._places = self._placed()
@@ -119,7 +126,7 @@ class WebGpuProgram(LoadedProgram):
     def pack(self, on_progress: OnPacked | None) -> None:
         if self.load_ns is None:
             began = time.perf_counter_ns()
-            launches = self._launches(self.compiled.load, 0)
+            launches = [self._launch(one, k) for k, one in enumerate(self.compiled.load)]
             submit(self.device, dispatches_of(self.device, launches, self._errors))
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
@@ -154,13 +161,15 @@ class WebGpuProgram(LoadedProgram):
         for the largest sizes has them: memory is taken for these, and nothing moves."""
         if self._table is None:
             self.n_binds += 1
-            launches = [*filter(self._is_dispatch, self.compiled.launches)]
+            launches = [self.compiled.launches[k] for k in self._rows]
+            rows = {k: row for row, k in enumerate(self._rows)}
             self._table = DispatchTable(
                 self.device,
-                self._launches(self.compiled.launches, len(self.compiled.load)),
+                [self._launch(self.compiled.launches[k], self._n_load + k) for k in self._rows],
                 [launch.sizes for launch in launches],
                 [launch.tiles for launch in launches],
                 self._errors,
+                [range(rows[one[0]], rows[one[-1]] + 1) for one in self._sets if one[0] in rows],
             )
         self._table.resize(sizes)
         return self._table
@@ -188,6 +197,7 @@ class WebGpuProgram(LoadedProgram):
 
         launches = self.compiled.launches
         ranges = [touched.ranges for touched in placed(launches, self._placed())]
+        order = [k for one in self._sets for k in one]
 
         def free(order: Sequence[int]) -> set[int]:
             """Launches that conflict with none before them in this order."""
@@ -198,11 +208,12 @@ class WebGpuProgram(LoadedProgram):
                 tracker.add(ranges[k])
             return found
 
-        ahead, behind = free(range(len(ranges))), free(range(len(ranges))[::-1])
+        ahead, behind = free(order), free(order[::-1])
         steps: list[range | Transfer] = []
         results: list[Transfer] = []
         first = end = 0
-        for k, launch in enumerate(launches):
+        for k in order:
+            launch = launches[k]
             if self._is_dispatch(launch):
                 end += 1
                 continue
@@ -224,21 +235,43 @@ class WebGpuProgram(LoadedProgram):
         is_free = number in (behind if self._is_result(launch) else ahead)
         return Transfer(number, host, there, is_free)
 
-    def _launches(self, launches: Sequence[Launch], first: int) -> list[Bound]:
-        """Those that are dispatches, at the largest sizes; error words are counted from `first`."""
+    def _launch(self, launch: Launch, number: int) -> Bound:
+        """A launch at the largest sizes; its error word is that of a number."""
         sizes = {var.name: var.high for var in self.interface.vars}
-        return [
-            Bound(
-                launch.name,
-                self.shaders[launch.entry],
-                [self._place(int(value)) for value in launch.arrays],
-                [evaluate(size, sizes) for size in launch.sizes],
-                evaluate(launch.tiles, sizes),
-                first + row,
-            )
-            for row, launch in enumerate(launches)
-            if self._is_dispatch(launch)
-        ]
+        return Bound(
+            launch.name,
+            self.shaders[launch.entry],
+            [self._place(int(value)) for value in launch.arrays],
+            [evaluate(size, sizes) for size in launch.sizes],
+            evaluate(launch.tiles, sizes),
+            number,
+        )
+
+    @cached_property
+    def _sets(self) -> list[list[int]]:
+        """Launches by number, in the order they run in: those of a set wait for the same, conflict
+        with none of each other on their final addresses, and may be one dispatch."""
+        from arenite.hazards import order
+        from arenite.program.touched import placed
+
+        launches = self.compiled.launches
+        levels = [0] * len(launches)
+        for edge in sorted(order(placed(launches, self._placed())), key=lambda one: one.after):
+            levels[edge.after] = max(levels[edge.after], levels[edge.before] + 1)
+        sets: dict[tuple[int, int], list[int]] = {}
+        for k, launch in enumerate(launches):
+            kind = -1 - k
+            if self._is_dispatch(launch):
+                shader = self.shaders[launch.entry]
+                kind = min([one.threads for _, _, one in shader.smaller], default=shader.threads)
+            sets.setdefault((levels[k], kind), []).append(k)
+        return [sets[key] for key in sorted(sets)]
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        """The numbers of launches that are rows of the table."""
+        every = (k for one in self._sets for k in one)
+        return [k for k in every if self._is_dispatch(self.compiled.launches[k])]
 
     def _record(self, encoder: Any, table: DispatchTable, exchange: Exchange) -> None:
         """Put all steps into a command buffer."""
@@ -265,8 +298,8 @@ class WebGpuProgram(LoadedProgram):
             self._state_set = number
             self._places = self._placed()
             if self._table is not None:
-                rows = filter(self._is_dispatch, self.compiled.launches)
-                for row, launch in enumerate(rows):
+                for row, number in enumerate(self._rows):
+                    launch = self.compiled.launches[number]
                     if not self._states.isdisjoint(map(int, launch.arrays)):
                         words = [self._place(int(value))[1] for value in launch.arrays]
                         self._table.place(row, words)
@@ -288,12 +321,25 @@ class WebGpuProgram(LoadedProgram):
     # What it shows.
 
     def verify(self, schedule: Callable[[], Schedule]) -> None:
-        from arenite.hazards import Order, verify
+        from arenite.hazards import Order, order, verify
         from arenite.program.touched import placed
 
-        launches = self.compiled.launches
-        in_order = tuple((k, k + 1) for k in range(len(launches) - 1))
-        verify(placed(launches, self._places), Order(edges=in_order))
+        # As they run: the sets one after another, and no order within a set.
+        touched = placed(self.compiled.launches, self._places)
+        places = {k: at for at, k in enumerate(k for one in self._sets for k in one)}
+        edges = tuple(
+            (places[before], places[after])
+            for one, other in itertools.pairwise(self._sets)
+            for before in one
+            for after in other
+        )
+        verify([touched[k] for k in places], Order(edges=edges))
+        for edge in order(touched):
+            if places[edge.before] > places[edge.after]:
+                raise RaceFound(
+                    f"launch {touched[edge.after].name} runs before {touched[edge.before].name}, "
+                    "which it conflicts with and stands behind in the program"
+                )
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
@@ -301,39 +347,42 @@ class WebGpuProgram(LoadedProgram):
         self.run(arrays, sizes)
         table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
         records = np.zeros(len(self.compiled.launches), _STAMP)
+        about = self._about(table)
+        table.join(False)
         steps = self._single_steps()
         records["kernel"] = range(len(steps))
         if timestamps.kept(self.device):
             self._run_timed(steps, table, exchange, records)
         else:
-            for k, step in enumerate(steps):
+            for k, step in ((k, steps[k]) for one in self._sets for k in one):
                 records["begin"][k] = time.perf_counter_ns()
                 self._run_alone(step, table, exchange)
                 records["end"][k] = time.perf_counter_ns()
-        return Timings(records, 1e9, 0, sizes, BACKEND.limits, self._about(table))
+        table.join(True)
+        return Timings(records, 1e9, 0, sizes, BACKEND.limits, about)
 
     def _run_timed(
         self,
-        steps: Sequence[range | Transfer],
+        steps: Mapping[int, range | Transfer],
         table: DispatchTable,
         exchange: Exchange,
         records: Array,
     ) -> None:
         """Run with the device's clock around every dispatch; copies are taken for no time."""
-        numbers = [k for k, step in enumerate(steps) if isinstance(step, range)]
-        times = timestamps.Timestamps(self.device, max(len(numbers), 1))
+        times = timestamps.Timestamps(self.device, max(len(self._rows), 1))
+        order = [k for one in self._sets for k in one]
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            for step in steps:
+            for step in (steps[k] for k in order):
                 stamps = times.of_pass(step.start) if isinstance(step, range) else None
                 self._record_step(encoder, table, exchange, step, stamps)
             times.resolve(encoder)
             self.device.device.queue.submit([encoder.finish()])
             found = times.read()
-        records["begin"][numbers] = found[:, 0]
-        records["end"][numbers] = found[:, 1]
+        records["begin"][self._rows] = found[: len(self._rows), 0]
+        records["end"][self._rows] = found[: len(self._rows), 1]
         last = 0
-        for k in range(len(steps)):
+        for k in order:
             if isinstance(steps[k], Transfer):
                 records["begin"][k] = records["end"][k] = last
             last = int(records["end"][k])
@@ -345,14 +394,13 @@ class WebGpuProgram(LoadedProgram):
             "behind a barrier"
         )
 
-    def _single_steps(self) -> list[range | Transfer]:
-        """A step for each launch."""
-        copies = {step.launch: step for step in self.steps if isinstance(step, Transfer)}
-        rows = itertools.count()
-        found: list[range | Transfer] = []
-        for k in range(len(self.compiled.launches)):
-            row = None if k in copies else next(rows)
-            found.append(copies[k] if row is None else range(row, row + 1))
+    def _single_steps(self) -> dict[int, range | Transfer]:
+        """A step for each launch, by its number."""
+        found: dict[int, range | Transfer] = {
+            step.launch: step for step in self.steps if isinstance(step, Transfer)
+        }
+        for row, number in enumerate(self._rows):
+            found[number] = range(row, row + 1)
         return found
 
     def _run_alone(self, step: range | Transfer, table: DispatchTable, exchange: Exchange) -> None:
@@ -367,10 +415,13 @@ class WebGpuProgram(LoadedProgram):
         with self._failing():
             self.pack(None)
             table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
-        for launch, step in zip(self.compiled.launches, self._single_steps(), strict=True):
+        table.join(False)
+        steps = self._single_steps()
+        for k in (k for one in self._sets for k in one):
             before = self.regions.contents()
-            self._run_alone(step, table, exchange)
-            self._check_bytes(launch, before, self.regions.contents())
+            self._run_alone(steps[k], table, exchange)
+            self._check_bytes(self.compiled.launches[k], before, self.regions.contents())
+        table.join(True)
         check_errors(self.device.words(self._errors, 0, len(self.names) * WORD_NBYTES), self.names)
         with self._failing():
             encoder = self.device.device.create_command_encoder()

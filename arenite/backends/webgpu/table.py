@@ -7,13 +7,15 @@ states, writes them anew, and makes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from arenite.backends.webgpu.dispatch import Bound, Dispatch, bind, check_groups, new_buffer
+from arenite.backends.webgpu.shader import Shader
+from arenite.backends.webgpu.siblings import can_be_joined, joined
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.ir.dim import Dim, bounds, evaluate, variables
 
@@ -31,8 +33,10 @@ class DispatchTable:
         sizes: Sequence[Sequence[Dim]],
         tiles: Sequence[Dim],
         errors: Any,
+        sets: Sequence[range] = (),
     ) -> None:
-        """`launches` are bound to places alone: `sizes` and `tiles` are those of each."""
+        """`launches` are bound to places alone: `sizes` and `tiles` are those of each. `sets` are
+        rows that wait for none of each other, and may be one dispatch."""
         self._device = device
         self._most = device.limits.groups
         self._regions = [frozenset(region for region, _ in one.places) for one in launches]
@@ -49,33 +53,68 @@ class DispatchTable:
         self._parameters = new_buffer(device, max(self._words.nbytes, 16), "UNIFORM COPY_DST")
         self._is_written = False
         self._launches, self._errors = launches, errors
-        self._bound: dict[tuple[int, int], Dispatch] = {}  # by row and shader
-        #: Rows with another shader for other sizes.
-        self._choosing = [row for row, one in enumerate(launches) if one.shader.smaller]
+        self._bound: dict[tuple[range, tuple[int, ...]], Dispatch] = {}  # by rows and shaders
+        #: Sizes that decide about shaders.
+        self._choosing = {
+            var.name
+            for row, one in enumerate(launches)
+            for size, _, _ in one.shader.smaller
+            for var in variables(sizes[row][size])
+        }
+        self._sets = sets
+        self._runs: list[range] = []  # rows of one dispatch each
+        self._leaders = np.arange(len(launches))  # the first row of each row's dispatch
+        self.is_joined = True
         self.rows = np.zeros(len(launches), ROW)
 
     @property
     def dispatches(self) -> list[Dispatch]:
         """As they are bound now."""
-        return [self._dispatch(row) for row in range(len(self._launches))]
+        runs = sorted(self._runs, key=lambda run: run.start)
+        return [self._dispatch(run, tuple(map(self._shader, run))) for run in runs]
 
-    def _choose(self, rows: Iterable[int]) -> None:
-        """Put into rows the pipelines for the sizes that are bound."""
-        for row in rows:
-            chosen = self._dispatch(row)
-            self.rows["pipeline"][row] = handle(chosen.pipeline)
-            self.rows["group"][row] = handle(chosen.bind_group)
+    def _choose(self) -> None:
+        """Put into rows the pipelines for the sizes that are bound, launches joined where they can
+        be."""
+        shaders = [self._shader(row) for row in range(len(self._launches))]
+        self._runs = []
+        for rows in self._sets if self.is_joined else ():
+            self._runs += self._joinable(rows, shaders)
+        covered = {row for run in self._runs for row in run}
+        self._runs += [range(row, row + 1) for row in range(len(shaders)) if row not in covered]
+        for run in self._runs:
+            chosen = self._dispatch(run, tuple(shaders[row] for row in run))
+            self.rows["pipeline"][run.start] = handle(chosen.pipeline)
+            self.rows["group"][run.start] = handle(chosen.bind_group)
+            self._leaders[run.start : run.stop] = run.start
 
-    def _dispatch(self, row: int) -> Dispatch:
+    def _joinable(self, rows: range, shaders: Sequence[Shader]) -> Iterator[range]:
+        """A set of rows as runs that are joined."""
+        first = rows.start
+        for end in rows[1:]:
+            given = [shaders[row] for row in range(first, end + 1)]
+            if not can_be_joined(given, self._device.limits.shared_nbytes):
+                yield range(first, end)
+                first = end
+        yield range(first, rows.stop)
+
+    def _shader(self, row: int) -> Shader:
         one = self._launches[row]
         first = len(one.places)
-        sizes = self._words[row, first : first + one.shader.n_sizes]
-        shader = one.shader.of_sizes(sizes)
-        key = (row, id(shader))
+        return one.shader.of_sizes(self._words[row, first : first + one.shader.n_sizes])
+
+    def _dispatch(self, rows: range, shaders: tuple[Shader, ...]) -> Dispatch:
+        key = (rows, tuple(map(id, shaders)))
         if key not in self._bound:
-            parameters = (self._parameters, row * self._stride, self._stride)
-            tiles = int(self._tiles[row])
-            one = replace(one, shader=shader, sizes=sizes.tolist(), tiles=tiles)
+            launches = [self._launches[row] for row in rows]
+            one = replace(
+                launches[0],
+                name=", ".join(launch.name for launch in launches),
+                shader=shaders[0] if len(rows) == 1 else joined(shaders, self._words.shape[1]),
+                places=[place for launch in launches for place in launch.places],
+                tiles=int(self._tiles[rows.start : rows.stop].sum()),
+            )
+            parameters = (self._parameters, rows.start * self._stride, len(rows) * self._stride)
             with self._device.failures("bind launches"):
                 self._bound[key] = bind(self._device, one, self._errors, parameters)
         return self._bound[key]
@@ -125,8 +164,13 @@ class DispatchTable:
         used: set[str] = set()
         count = 0
         for k in np.flatnonzero(self.rows["x"]):
-            own = {region.name for region in self._regions[k] if not region.read_only}
-            read = {region.name for region in self._regions[k]}
+            regions = [
+                region
+                for row in np.flatnonzero(self._leaders == k)
+                for region in self._regions[row]
+            ]
+            own = {region.name for region in regions if not region.read_only}
+            read = {region.name for region in regions}
             count += not (own.isdisjoint(used) and read.isdisjoint(written))
             written |= own
             used |= read
@@ -136,6 +180,20 @@ class DispatchTable:
         """Where the arrays of a launch begin."""
         self._words[row, : len(words)] = words
         self._is_written = False
+
+    def join(self, is_joined: bool) -> None:
+        """Whether launches may be one dispatch from now on."""
+        if is_joined != self.is_joined:
+            self.is_joined = is_joined
+            self._choose()
+            self._count_groups()
+
+    def _count_groups(self) -> None:
+        """Groups of each dispatch, along two axes, since one has a limit."""
+        tiles = np.zeros(len(self.rows), np.int64)
+        np.add.at(tiles, self._leaders, self._tiles)
+        self.rows["x"] = np.minimum(tiles, self._most)
+        self.rows["y"] = np.where(tiles > self._most, -(-tiles // self._most), 1)
 
     def resize(self, sizes: Mapping[str, int]) -> None:
         """Bind these sizes; the parameters are on the device before what is recorded next."""
@@ -150,12 +208,9 @@ class DispatchTable:
             self._words[rows, columns] = self._values[which]
             rows, which = self._late
             self._tiles[rows] = self._values[which]
-            self.rows["x"] = np.minimum(self._tiles, self._most)
-            self.rows["y"] = np.where(self._tiles > self._most, -(-self._tiles // self._most), 1)
-            if len(self._bound) < len(self.rows):
-                self._choose(range(len(self.rows)))
-            else:
-                self._choose(self._choosing)
+            if not self._runs or not changed.isdisjoint(self._choosing):
+                self._choose()
+            self._count_groups()
             self._known = dict(sizes)
             self._is_written = self._is_written and not changed
         if not self._is_written and len(self._words):

@@ -6,6 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,9 @@ def compiled(outputs: Sequence[Node]) -> Compiled:
     return compile_anew(Graph.of(outputs), ON_WEBGPU)
 
 
-def executable(outputs: Sequence[Node]) -> Executable:
+def executable(outputs: Sequence[Node], memory: int | None = None) -> Executable:
     webgpu()
-    return compile_graph(Graph.of(outputs), ON_WEBGPU)
+    return compile_graph(Graph.of(outputs), replace(ON_WEBGPU, memory=memory))
 
 
 def loaded(program: Executable) -> WebGpuProgram:

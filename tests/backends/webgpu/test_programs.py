@@ -131,7 +131,7 @@ def test_a_kernel_that_writes_what_it_does_not_declare_is_named() -> None:
 def test_copies_between_host_and_device_are_launches_like_any_other() -> None:
     a, b = (graph_input(name, k, (1000,), F32) for k, name in enumerate("ab"))
     total = make("cumsum", make("add", a, b), axis=0)
-    with executable([total, a]) as program:
+    with executable([total, a], memory=13_000) as program:
         launches = program.compiled.launches
         names = [launch.name.rpartition("_")[0] for launch in launches]
         assert sorted(names) == ["add", "cumsum", "transfer", "transfer", "transfer"]
@@ -160,7 +160,7 @@ def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
     a, b, c = (graph_input(name, k, (1000,), F32) for k, name in enumerate("abc"))
     first = make("cumsum", a, axis=0)
     total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
-    with executable([total]) as program:
+    with executable([total], memory=9_000) as program:
         one = loaded(program)
         ahead = [step.is_free for step in one.steps if isinstance(step, Transfer)]
         assert True in ahead[:-1]
