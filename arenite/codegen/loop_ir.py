@@ -197,6 +197,7 @@ class Foreign(Stmt):
     writes: tuple[str, ...]
     wide: tuple[str, ...] = ()  # arrays of which it reads four words at once
     teams: tuple[int, ...] = ()  # lanes that it sums over, in powers of two
+    functions: str = ""  # that it calls, at the top level
 
 
 @dataclass(frozen=True, slots=True)

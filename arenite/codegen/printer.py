@@ -71,8 +71,9 @@ def statement_line(stmt: ir.Stmt) -> str:
             return f"require({expression_text(cond)}, {expression_text(error)});"
         case ir.Barrier():
             return "barrier();"
-        case ir.Foreign(text, _, reads, writes):
-            return f"foreign({', '.join(reads)} -> {', '.join(writes)}) {{\n{text}\n}}"
+        case ir.Foreign(text, _, reads, writes, functions=functions):
+            head = f"foreign({', '.join(reads)} -> {', '.join(writes)}) {{"
+            return "\n".join(part for part in (head, functions, text, "}") if part)
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 

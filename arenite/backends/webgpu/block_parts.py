@@ -26,3 +26,4 @@ class Unit(NamedTuple):
     first: str
     read: Callable[[str, int], tuple[list[str], list[Part]]]
     is_wide: bool = False  # whether it reads four words at once: rows begin at multiples of 16
+    functions: str = ""  # that it calls, of which `$w` is the array

@@ -171,8 +171,7 @@ NUMBERS, SCALES = "numbers", "scales"
 
 def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
     unit = unit_of(w.dtype)
-    is_known = unit.per_block > 1 or unit.eights == 4
-    cut = BLOCKS if is_known else ANY_BLOCKS
+    cut = ANY_BLOCKS if unit.functions else BLOCKS
     depth, n_columns = builder.depth, builder.n_columns
     length = w.dtype.block_length
     if unit.is_wide and w.dtype.nbytes((depth,)) % 16:
@@ -184,6 +183,7 @@ def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
     sets = max(1, n_sets // MANY_GROUPS) if n_rounds == 1 else 1
     names = (ir.Name("tile"), ir.Name("n_rows"))
     arrays = (x.array, *((w.array,) if unit.is_wide else ()))
+    functions = unit.functions.replace("$w", w.array)
     quantise = _quantise_text(x, m, depth, round_depth, cut.teams * TEAM)
     dots = _dots_text(cut, unit, w, m, depth, round_depth, n_columns, sets)
     begin = [f"let team = lane / {TEAM}u; let member = lane % {TEAM}u;"]
@@ -208,7 +208,15 @@ def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
         block: ir.Block = (
             rows,
             ir.Let("tile_set", ir.Name("tile")),
-            _foreign(text, uses, (x.array, w.array), arrays),
+            ir.Foreign(
+                text,
+                uses,
+                (x.array, w.array),
+                (SUMS, NUMBERS, SCALES),
+                arrays,
+                (TEAM,),
+                functions,
+            ),
             ir.Barrier(),
             results,
         )
@@ -217,7 +225,15 @@ def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
         text = "\n".join(["{", *begin, *zeros, "let base = 0u;", *dots, *finish, "}"])
         each: ir.Block = (
             ir.Let("tile_set", ir.Name("tile") * sets + ir.Name("set")),
-            ir.Foreign(text, (tile_set,), (w.array, NUMBERS, SCALES), (SUMS,), arrays, (TEAM,)),
+            ir.Foreign(
+                text,
+                (tile_set,),
+                (w.array, NUMBERS, SCALES),
+                (SUMS,),
+                arrays,
+                (TEAM,),
+                functions,
+            ),
             ir.Barrier(),
             results,
             ir.Barrier(),
@@ -234,12 +250,6 @@ def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
         ir.SharedArray(SUMS, FLOAT32, n_sums),
     ]
     return builder.kernel_of(ceildiv(n_sets, sets), block, cut.teams * TEAM, shared)
-
-
-def _foreign(
-    text: str, uses: tuple[ir.Name, ...], reads: tuple[str, ...], wide: tuple[str, ...]
-) -> ir.Foreign:
-    return ir.Foreign(text, uses, reads, (SUMS, NUMBERS, SCALES), wide, (TEAM,))
 
 
 def quantised_text(inverse: str = "inverse") -> list[str]:

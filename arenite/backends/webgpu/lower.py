@@ -129,6 +129,7 @@ class _Lowering(source.Statements):
             *texts_of(self.functions.helpers),
             *self.functions.texts.values(),
             *self.group_functions.values(),
+            *dict.fromkeys(one.functions for one in self.foreign if one.functions),
             f"@compute @workgroup_size({kernel.threads})",
             "fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,",
             "        @builtin(local_invocation_index) lane: u32) {",

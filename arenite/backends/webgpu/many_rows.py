@@ -12,7 +12,7 @@ eighth at a time, so that what follows is computed and stored in order.
 
 from __future__ import annotations
 
-from arenite.backends.webgpu.block_bytes import described_run
+from arenite.backends.webgpu.block_bytes import block_functions, described_run
 from arenite.backends.webgpu.few_rows import RUN, halves_text, quantised_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
@@ -63,11 +63,19 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     row = ir.Name("square_row") * height + result // width * OWN + part
     column = ir.Name("square_column") * width + result % width
     outside: tuple[str, ...] = () if w.dtype.is_block else (w.array,)
+    functions = block_functions(w.dtype).replace("$w", w.array) if w.dtype.is_block else ""
     block: ir.Block = (
         ir.Let("n_rows", index_expr(builder.n_rows)),
         ir.Let("square_row", ir.Name("tile") % index_expr(down)),
         ir.Let("square_column", ir.Name("tile") // index_expr(down)),
-        ir.Foreign(text.sums(), names, (x.array, w.array), (_X, _W), (x.array, *outside)),
+        ir.Foreign(
+            text.sums(),
+            names,
+            (x.array, w.array),
+            (_X, _W),
+            (x.array, *outside),
+            functions=functions,
+        ),
         ir.Barrier(),
         loop(
             "part",
@@ -262,29 +270,19 @@ class _Text:
             f"if (e < {self.width}u) {{",
             f"let column = min(n0 + e, {self.n_columns - 1}u);",
             f"let at0 = column * {row_nbytes}u + k / {length}u * {dtype.block_nbytes}u;",
-            f"switch ((k % {length}u) / {STEP}u) {{",
-        ]
-        for first in range(0, length, STEP):
-            text, values = described_run(dtype, self.w.array, first, STEP)
-            lines += [f"case {first // STEP}u: {{", *text]
-            for four, value in enumerate(values):
-                lines.append(f"let f{four} = {value};")
-                lines += [
-                    f"${_W}[{4 * four + q}u * {pitch_w}u + e / 4u][e % 4u] = f{four}.{lane};"
-                    for q, lane in enumerate("xyzw")
-                ]
-            lines.append("}")
-        half = RUN // STEP
-        lines += [
-            "default: {}",
-            "}",
+            *described_run(dtype, self.w.array, "at0", f"(k % {length}u)", STEP),
+            *(
+                f"${_W}[{4 * four + q}u * {pitch_w}u + e / 4u][e % 4u] = f{four}.{lane};"
+                for four in range(STEP // 4)
+                for q, lane in enumerate("xyzw")
+            ),
             "} else {",
             f"let r = e - {self.width}u;",
             f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + {x.first}u + "
             f"k / {RUN}u * {RUN}u) / 4u;",
             *(f"let v{k} = bitcast<vec4f>({x.array}_four(source + {k}u));" for k in range(8)),
             *quantised_text(),
-            f"let is_upper = (k / {STEP}u) % {half}u == 1u;",
+            f"let is_upper = (k / {STEP}u) % {RUN // STEP}u == 1u;",
         ]
         for four in range(4):
             lines += [
