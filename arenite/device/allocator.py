@@ -107,6 +107,18 @@ class Allocator(ABC):
         self.copyout(raw, offset, memoryview(copied))
         return bytes(copied)
 
+    def copy_within(
+        self,
+        target: RawBuffer,
+        offset: int,
+        source: RawBuffer,
+        source_offset: int,
+        nbytes: int,
+    ) -> bool:
+        """Copy bytes from one place on this device to another without the host; False where it has
+        no way to, or not for these bytes."""
+        return False
+
     def check(self) -> None:  # noqa: B027 - memory of most devices stays what it is
         """Raise where the memory is no longer what it was, because someone else has changed it."""
 

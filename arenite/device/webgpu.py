@@ -229,6 +229,27 @@ class WebGpuAllocator(Allocator):
             words = self.words(buffer, first, end - first)
             part[:] = words[skipped : skipped + part.nbytes]
 
+    def copy_within(
+        self,
+        target: RawBuffer,
+        offset: int,
+        source: RawBuffer,
+        source_offset: int,
+        nbytes: int,
+    ) -> bool:
+        """In the order of the queue, without waiting; of whole words between two buffers."""
+        to, from_ = (
+            self._buffer(target, offset, nbytes),
+            self._buffer(source, source_offset, nbytes),
+        )
+        if to is from_ or (offset | source_offset | nbytes) % WORD_NBYTES:
+            return False
+        with self.failures(f"copy {nbytes} bytes"):
+            encoder = self.device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(from_, source_offset, to, offset, nbytes)
+            self.device.queue.submit([encoder.finish()])
+        return True
+
     def synchronize(self) -> None:
         import wgpu
 
@@ -264,6 +285,9 @@ class WebGpuAllocator(Allocator):
             raise self._out_of_memory(nbytes, str(error)) from None
         except wgpu.GPUError as error:
             reason = " ".join(str(error).split())
+            # wgpu-native tells of it as of any other error.
+            if "not enough memory" in reason.lower() or "out of memory" in reason.lower():
+                raise self._out_of_memory(nbytes, reason) from None
             if "device is lost" in reason.lower():
                 self.is_lost = True
                 raise DeviceUnavailable(
