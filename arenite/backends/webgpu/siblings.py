@@ -30,7 +30,8 @@ _SHARED = re.compile(r"^var<workgroup> (\w+): (.*);$", re.MULTILINE)
 _MAIN = re.compile(r"@compute @workgroup_size\(\d+\)\s*fn main\((.*?)\) \{", re.DOTALL)
 _BUILTIN = re.compile(r"@builtin\(\w+\)\s*")
 _ARRAY = re.compile(r"array<(.*), (\d+)u?>")
-_WORDS = {"f32": 1, "u32": 1, "i32": 1, "vec4f": 4, "vec4u": 4, "vec4<f32>": 4, "vec4<u32>": 4}
+_SCALAR = re.compile(r"(?:atomic<)?[fui]32>?")
+_VECTOR = re.compile(r"vec([234])(?:[fui]|<[fui]32>)")
 
 
 def can_be_joined(shaders: Sequence[Shader], shared_nbytes: int) -> bool:
@@ -141,5 +142,7 @@ def _nbytes(kind: str) -> int | None:
     while found is not None:
         kind, count = found[1], count * int(found[2])
         found = _ARRAY.fullmatch(kind)
-    kind = kind.removeprefix("atomic<").removesuffix(">") if kind.startswith("atomic<") else kind
-    return 4 * count * _WORDS[kind] if kind in _WORDS else None
+    if _SCALAR.fullmatch(kind):
+        return 4 * count
+    vector = _VECTOR.fullmatch(kind)
+    return None if vector is None else 4 * count * (2 if vector[1] == "2" else 4)
