@@ -64,22 +64,21 @@ class StagingPool:
 
 
 class Exchange:
-    """Made for the arrays of a run; `outputs` are its results, in the program's order."""
+    """Made for the sizes of a run, whose arrays may come later; `outputs` are its results, in the
+    program's order."""
 
     def __init__(
         self,
         pool: StagingPool,
         compiled: Compiled,
         constants: Mapping[int, Constant],
-        arrays: Sequence[Array],
         sizes: Mapping[str, int],
+        arrays: Sequence[Array] = (),
     ) -> None:
         self._device = pool.device
         self._compiled, self._sizes = compiled, sizes
-        self._arrays = {
-            number: arrays[compiled.values[number].source]
-            for number in compiled.frame.numbers("input")
-        }
+        self.arrays = arrays
+        self._inputs = frozenset(compiled.frame.numbers("input"))
         end = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
         self.outputs: list[Output] = []
         self._received: dict[int, int] = {}  # where in the staging a result begins
@@ -104,11 +103,12 @@ class Exchange:
         nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self._sizes))
         if not nbytes:
             return
-        if one.value not in self._arrays:
+        if one.value not in self._inputs:
             begin = self._received[one.value]
             encoder.copy_buffer_to_buffer(there, at, self.staging, begin, nbytes)
             return
-        data, gpu = _bytes(self._arrays[one.value]), self._device.device
+        array = self.arrays[self._compiled.values[one.value].source]
+        data, gpu = _bytes(array), self._device.device
         if one.is_free:
             gpu.queue.write_buffer(there, at, data)
             return

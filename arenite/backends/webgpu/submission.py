@@ -13,12 +13,11 @@ from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import RunFailed
 
 
-def submit(device: WebGpuAllocator, encoder: Any) -> int:
-    """Begin with what was recorded; its number in the queue."""
+def submit(device: WebGpuAllocator, commands: Any) -> int:
+    """Begin with a command buffer; its number in the queue."""
     from wgpu.backends.wgpu_native import ffi
     from wgpu.backends.wgpu_native._api import libf
 
-    commands = encoder.finish()
     handles = ffi.new("WGPUCommandBuffer[]", [commands._internal])
     return int(libf.wgpuQueueSubmitForIndex(device.device.queue._internal, 1, handles))
 

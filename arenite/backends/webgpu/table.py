@@ -196,7 +196,7 @@ class DispatchTable:
         self.rows["y"] = np.where(tiles > self._most, -(-tiles // self._most), 1)
 
     def resize(self, sizes: Mapping[str, int]) -> None:
-        """Bind these sizes; the parameters are on the device before what is recorded next."""
+        """Bind these sizes: rows are for these, and parameters once they are written."""
         known = self._known
         changed = {name for name, size in sizes.items() if known.get(name) != size}
         if changed or not self._is_sized:
@@ -213,6 +213,9 @@ class DispatchTable:
             self._count_groups()
             self._known = dict(sizes)
             self._is_written = self._is_written and not changed
+
+    def write(self) -> None:
+        """Put the parameters on the device, ahead of what is submitted next."""
         if not self._is_written and len(self._words):
             # In order with the queue: launches that were submitted before keep theirs.
             self._device.device.queue.write_buffer(self._parameters, 0, self._words)
