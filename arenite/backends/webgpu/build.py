@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arenite.backends.webgpu.lower import lower
-from arenite.backends.webgpu.map import THREADS, build_map
 from arenite.backends.webgpu.attention import build_attention
 from arenite.backends.webgpu.fast_products import build_fast_product
+from arenite.backends.webgpu.lower import lower
+from arenite.backends.webgpu.map import THREADS, build_map
 from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
 from arenite.codegen import loop_ir as ir

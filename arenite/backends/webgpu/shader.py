@@ -63,9 +63,7 @@ class Shader:
         smaller = tuple((n, most, cls.from_json(one)) for n, most, one in data["smaller"])
         return cls(**{**data, "arrays": arrays, **names, "smaller": smaller})
 
-    def module(
-        self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0
-    ) -> str:
+    def module(self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0) -> str:
         """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), of
         which some can only be read. Lanes of a subgroup, if all have so many, are summed at
         once."""
