@@ -239,9 +239,7 @@ def measure(case: Case, timer: Timer) -> str:
     graph = Graph.of([_product(case, given, node) for node, _ in weights])
     with compile_graph(graph, Options(device="webgpu")) as program:
         found = program(x)
-        error = max(
-            _check(case, x, weights[k][1], found[k]) for k in (0, count - 1)
-        )
+        error = max(_check(case, x, weights[k][1], found[k]) for k in (0, count - 1))
         again = program(x)
         is_same = all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
         launches = dispatches_of(program)

@@ -296,7 +296,9 @@ LAYOUT_EXAMPLES: dict[str, Callable[[], Node]] = {
 
 #: For WebGPU's kernels alone.
 WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
-    "product_of_blocks": lambda: make("product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype),
+    "product_of_blocks": lambda: make(
+        "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
+    ),
 }
 
 #: What the CPU has kernels for, and what there is.

@@ -180,7 +180,8 @@ class _Builder:
             *self._places("v", self.v),
         ]
         # Keys that some of the queries sees: from the first of the first to the last of the last.
-        begin, end = ir.index(0), last
+        begin: ir.Expr = ir.index(0)
+        end = last
         if self.node.attr("causal"):
             seen = first_query + index_expr(offset)
             end = ir.Binary("max", ir.Binary("min", last, seen + queries), ir.index(0))
@@ -188,9 +189,7 @@ class _Builder:
                 begin = ir.Binary("max", seen - (self.node.attr("window") - 1), ir.index(0))
             lets.append(ir.Let("offset", index_expr(offset)))
         lets += [ir.Let("begin", begin), ir.Let("end", end)]
-        used = (
-            "first_query n_queries n_keys begin end q_at k_at v_at q_step k_step v_step".split()
-        )
+        used = "first_query n_queries n_keys begin end q_at k_at v_at q_step k_step v_step".split()
         used += ["offset"] if self.node.attr("causal") else []
         given = {one.array for one in (self.q, self.k, self.v)}
         wide = {one.array for one in (self.q, self.k, self.v) if one.is_in_fours}
@@ -240,9 +239,7 @@ class _Builder:
             self.cut.queries * self.depth,
             ir.Let(query.name, ir.Name("first_query") + result // self.depth),
             ir.Let(element.name, result % self.depth),
-            ir.If(
-                ir.Name(query.name) < ir.Name("n_queries"), (ir.Store("out0", place, value),)
-            ),
+            ir.If(ir.Name(query.name) < ir.Name("n_queries"), (ir.Store("out0", place, value),)),
         )
 
     # Text.
@@ -263,9 +260,7 @@ class _Builder:
             lines.append(f"let query{i} = {at};")
             for f in range(fours):
                 value = self._numbers(self.q, f"query{i} + {4 * f}u{self._run(self.q)}", f)
-                lines.append(
-                    f"let q{i}_{f} = select(vec4f(), {value} * {scale!r}, is_whole);"
-                )
+                lines.append(f"let q{i}_{f} = select(vec4f(), {value} * {scale!r}, is_whole);")
                 lines.append(f"var o{i}_{f} = vec4f();")
             lines.append(f"var m{i} = {LOWEST}; var l{i} = 0.0;")
         lines += [
@@ -316,7 +311,9 @@ class _Builder:
                     made.append(f"let {name}words{n} = {lines.array}_four({place});")
                     words = f"{name}words{n}"
                     for f in range(2):
-                        pair = [self._pair(lines.dtype, f"{words}.{'xyzw'[2 * f + h]}") for h in (0, 1)]
+                        pair = [
+                            self._pair(lines.dtype, f"{words}.{'xyzw'[2 * f + h]}") for h in (0, 1)
+                        ]
                         made.append(f"let {name}{n}_{f} = vec4f({pair[0]}, {pair[1]});")
                 else:
                     for f in range(self.per_four // 4):

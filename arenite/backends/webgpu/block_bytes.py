@@ -161,7 +161,8 @@ class _Functions:
             lines.append(f"    let word = $w_bytes(at + {pieces.offset}u + i * {own.width}u / 8u);")
             lines.append(f"    let first = i * {own.width}u % 8u;")
             lines += [
-                f"    number |= ((word >> (first + {k * own.width}u)) & {mask}u) << {8 * k + below}u;"
+                f"    number |= ((word >> (first + {k * own.width}u)) & {mask}u)"
+                f" << {8 * k + below}u;"
                 for k in range(count)
             ]
             return lines
@@ -175,8 +176,8 @@ class _Functions:
             powers = ", ".join(f"{3**k}u" for k in range(own.digits))
             lines.append(f"    var powers = array<u32, {own.digits}>({powers});")
             lines += [
-                f"    number |= ((((((word >> {8 * k}u) & 255u) * powers[piece]) & 255u) * 3u) >> 8u)"
-                f" << {8 * k + below}u;"
+                f"    number |= ((((((word >> {8 * k}u) & 255u) * powers[piece]) & 255u) * 3u)"
+                f" >> 8u) << {8 * k + below}u;"
                 for k in range(count)
             ]
             return lines

@@ -152,7 +152,9 @@ def _k_quants(has_fifth: bool) -> Unit:
             *(f"let q{r}_{k} = {w}_four(from{r} + {first + k}u + 2u * part);" for k in range(2)),
         ]
         if has_fifth:
-            text += [f"let h{r}_{k} = {w}_four(from{r} + {1 + k}u) >> vec4u(2u * part);" for k in (0, 1)]
+            text += [
+                f"let h{r}_{k} = {w}_four(from{r} + {1 + k}u) >> vec4u(2u * part);" for k in (0, 1)
+            ]
         parts = []
         for nibble in range(2):
             numbers = []

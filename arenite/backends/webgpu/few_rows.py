@@ -335,9 +335,8 @@ def _dots_text(
                     loaded.add(k)
                     lines.append(f"let x{r}_{k} = ${NUMBERS}[{r * eights}u + first8 + {k}u];")
             scale = f"given{r}_{number}"
-            lines.append(
-                f"let {scale} = ${SCALES}[{r * eights // 4}u + (first8 + {eight_numbers[0]}u) / 4u];"
-            )
+            place = f"{r * eights // 4}u + (first8 + {eight_numbers[0]}u) / 4u"
+            lines.append(f"let {scale} = ${SCALES}[{place}];")
             is_run = len(eight_numbers) == RUN // 8
             for c, part in enumerate(ours):
                 dots = [
@@ -345,9 +344,7 @@ def _dots_text(
                     for k, words in part.numbers
                     for word, lane in zip(words, "xy", strict=True)
                 ]
-                lines.append(
-                    f"sum{c}_{r} += ({part.scale} * {scale}.x) * f32({' + '.join(dots)});"
-                )
+                lines.append(f"sum{c}_{r} += ({part.scale} * {scale}.x) * f32({' + '.join(dots)});")
                 if part.least:
                     ones = [
                         f"dot4I8Packed(0x01010101u, x{r}_{k}.{lane})"

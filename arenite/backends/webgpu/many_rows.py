@@ -107,9 +107,7 @@ def _sides(rows: int, columns: int) -> tuple[int, int]:
 class _Text:
     """The text of one kernel; rectangles are `height` by `width`."""
 
-    def __init__(
-        self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int
-    ) -> None:
+    def __init__(self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int) -> None:
         self.builder, self.x, self.w = builder, x, w
         self.height, self.width = height, width
         self.threads = height * width // OWN**2

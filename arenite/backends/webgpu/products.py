@@ -38,7 +38,7 @@ class Side:
 
     def is_in_fours(self, depth: int) -> bool:
         """Whether rows can be read by four words, to their end."""
-        if not self.dtype.kind is Kind.FLOAT or self.dtype.bits not in (16, 32):
+        if self.dtype.kind is not Kind.FLOAT or self.dtype.bits not in (16, 32):
             return False
         per_four = 128 // self.dtype.bits
         return self.deep == 1 and not any(n % per_four for n in (self.first, self.step, depth))
@@ -115,7 +115,9 @@ class ProductBuilder(KernelBuilder):
         found = (first, *steps[1:], *([] if own is not None else [0]), steps[0])
         if any(not isinstance(one, int) for one in found):
             return None
-        return Side(self.names[node], node.dtype, *(bounds(one)[1] for one in found if one is not None))
+        return Side(
+            self.names[node], node.dtype, *(bounds(one)[1] for one in found if one is not None)
+        )
 
     # Loops.
 

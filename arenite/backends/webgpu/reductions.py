@@ -100,7 +100,8 @@ def team_texts(team: int, threads: int, subgroup: int) -> list[str]:
             continue
         if subgroup > team:
             steps = [
-                f"{{ let a = whole; let b = subgroupShuffleXor(whole, {1 << k}u); whole = {both}; }}"
+                f"{{ let a = whole; let b = subgroupShuffleXor(whole, {1 << k}u);"
+                f" whole = {both}; }}"
                 for k in reversed(range(team.bit_length() - 1))
             ]
             made.append("\n".join([head, "var whole = own;", *steps, "return whole;", "}"]))

@@ -11,7 +11,7 @@ from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var, graph_input, reference
 from arenite.ir.compose.basic import permute, slice_axis
 from arenite.ir.compose.neural import attention
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds
 from arenite.ir.graph import Graph
 from tests.backends.webgpu.runner import Array, executable, webgpu
 
@@ -56,7 +56,9 @@ def turned(case: Case, queries: Dim, keys: Dim) -> tuple[list[Node], Node]:
     return given, permute(seen, (1, 0, 2))
 
 
-def numbers(node: Node, *sizes: int) -> Array:
+def numbers(node: Node, *given: int) -> Array:
+    """Of these sizes, or of the node's own."""
+    sizes = given or tuple(bounds(size)[1] for size in node.shape)
     rng = np.random.default_rng(len(sizes) + sum(sizes))
     return rng.standard_normal(sizes).astype(node.dtype.to_numpy())
 
@@ -71,7 +73,7 @@ def judged(node: Node, arrays: list[Array], found: Array) -> None:
 def test_attention_of_rows_as_models_have_them(case: Case) -> None:
     webgpu()
     given, node = turned(case, case.queries, case.keys)
-    arrays = [numbers(one, *map(int, one.shape)) for one in given]
+    arrays = [numbers(one) for one in given]
     with executable([node]) as program:
         assert any("foreign" in kernel.code for kernel in program.kernels)
         found = program(*arrays)[0]
@@ -98,7 +100,7 @@ def test_operands_that_begin_inside_of_four_words(dtype: str) -> None:
     q = graph_input("q", 0, (2, 3, 18), F32)
     k, v = (graph_input(name, n, (2, 7, 17), kind) for n, name in enumerate("kv", 1))
     node = attention(slice_axis(q, 2, 1, 17), slice_axis(k, 2, 1, 17), slice_axis(v, 2, 0, 16))
-    arrays = [numbers(one, *map(int, one.shape)) for one in (q, k, v)]
+    arrays = [numbers(one) for one in (q, k, v)]
     with executable([node]) as program:
         judged(node, arrays, program(*arrays)[0])
 
@@ -112,7 +114,7 @@ def test_attention_with_a_mask_is_written_out() -> None:
         )
     )
     node = attention(q, k, v, mask)
-    arrays = [numbers(one, *map(int, one.shape)) for one in (q, k, v, mask)]
+    arrays = [numbers(one) for one in (q, k, v, mask)]
     with executable([node]) as program:
         assert not any("foreign" in kernel.code for kernel in program.kernels)
         judged(node, arrays, program(*arrays)[0])

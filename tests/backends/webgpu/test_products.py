@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BY_NAME, DType
 from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
@@ -48,7 +48,7 @@ def is_fast(program: object) -> bool:
 
 @pytest.mark.parametrize("depth", [8, 264, 1048])
 @pytest.mark.parametrize("dtype", [F32, F16, BF16])
-def test_a_few_rows_by_floats(dtype: BY_NAME, depth: int) -> None:  # type: ignore[valid-type]
+def test_a_few_rows_by_floats(dtype: DType, depth: int) -> None:
     webgpu()
     w, bias = numbers(21, depth, seed=1).astype(dtype.to_numpy()), numbers(21, seed=2)
     rows = [graph_input(f"x{k}", k, (n, depth), F32) for k, n in enumerate((1, 5))]
@@ -65,7 +65,11 @@ def test_a_few_rows_by_floats(dtype: BY_NAME, depth: int) -> None:  # type: igno
     ("rows", "depth", "columns"), [(130, 40, 136), (9, 16, 8), (70, 8, 72), (40, 24, 264)]
 )
 def test_many_rows_by_floats(
-    rows: int, depth: int, columns: int, dtype: BY_NAME, transpose_b: bool  # type: ignore[valid-type]
+    rows: int,
+    depth: int,
+    columns: int,
+    dtype: DType,
+    transpose_b: bool,
 ) -> None:
     webgpu()
     w = numbers(columns, depth, seed=1).astype(dtype.to_numpy())
