@@ -25,7 +25,8 @@ from arenite.schedule import Kernel, fuse
 class Fallback:
     """Decides node by node; `reasons` has those that were refused."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, origins: Origins) -> None:
+        self._origins = origins
         self._backend = backend_of(options.device)
         self._way = self._backend.ways(options)[0]
         self._build = self._backend.builder(options.device)
@@ -52,7 +53,7 @@ class Fallback:
         given = tuple(
             dict.fromkeys(one for one in node.inputs if OPS[one.op].storage != "constant")
         )
-        sizes = SegmentSizes(Segment(0, given, (node,), (), Origins()))
+        sizes = SegmentSizes(Segment(0, given, (node,), (), self._origins))
         alone = sizes.sized(tuple(FIRST_CAPACITY for _ in sizes.unbounded)).graph
         try:
             neutral, _ = passes.run(alone, passes.NEUTRAL)

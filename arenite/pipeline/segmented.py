@@ -68,9 +68,10 @@ class SegmentedExecutable(Closing):
         else:
             from arenite.pipeline.fallback import Fallback
 
-            self._fallback = Fallback(options)
+            neutral, _ = passes.run(graph, passes.NEUTRAL)
+            self._fallback = Fallback(options, neutral.origins)
             self._staging = Staging(self._fallback.is_needed)
-            self._frame = self._staging.frame(passes.run(graph, passes.NEUTRAL)[0])
+            self._frame = self._staging.frame(neutral)
         self._open = SegmentCache(self.threads, options)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)

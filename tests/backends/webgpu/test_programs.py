@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from arenite import Tensor, device
 from arenite.backends.webgpu import load
 from arenite.backends.webgpu.exchange import Transfer
 from arenite.backends.webgpu.recorder import record_rows
+from arenite.backends.webgpu.sort import MOST
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
-    NotCompiled,
     NotSupported,
     RunCancelled,
     RunFailed,
@@ -269,10 +270,17 @@ def test_a_closed_program_gives_its_memory_back() -> None:
     assert gpu.stats.live_nbytes <= before
 
 
-def test_what_the_device_does_not_do_is_refused_where_it_comes_from() -> None:
+def test_what_the_device_does_not_do_is_done_by_the_cpu_and_said_where_it_comes_from() -> None:
     webgpu()
-    with pytest.raises(NotCompiled, match=r"sort.*WebGPU.*test_programs\.py"):
-        arenite.compile(lambda x: arenite.sort(x), arenite.spec((5,), "float32"), device="webgpu")
+    n = MOST + 1
+    run = arenite.compile(
+        lambda x: -arenite.sort(x), arenite.spec((n,), "float32"), device="webgpu"
+    )
+    given = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    np.testing.assert_array_equal(run(given), -np.sort(given))
+    assert [one.device for one in run.executables] == ["cpu", "webgpu"]
+    assert re.search(r"more than 65536.*WebGPU.*test_programs\.py", run.on_cpu["sort"])
+    assert arenite.compile(lambda x: -x, arenite.spec((3,)), device="webgpu").on_cpu == {}
 
 
 def test_other_names_of_the_device_work_too() -> None:
