@@ -17,7 +17,6 @@ from collections.abc import Callable
 from functools import cache as once
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.table import handle
@@ -27,15 +26,15 @@ _FUNCTIONS = ("SetPipeline", "SetBindGroup", "DispatchWorkgroups")
 _PREFIX = "wgpuComputePassEncoder"
 _ROW_NBYTES = 32
 
-#: Pass, rows, and how many there are.
-Walk = Callable[[int, int, int], None]
+#: The handle of a pass, and rows.
+Walk = Callable[[int, NDArray[Any]], None]
 
 
 def record_rows(encoder: Any, rows: NDArray[Any], times: dict[str, Any] | None = None) -> None:
     """One pass with these rows, in order; those without groups are left out. `times` says where
     the clock is kept."""
     compute = encoder.begin_compute_pass(timestamp_writes=times)
-    _walk()(handle(compute), rows.ctypes.data, len(rows))
+    _walk()(handle(compute), rows)
     compute.end()
 
 
@@ -50,12 +49,10 @@ def _called_walk() -> Walk:
 
     set_pipeline, set_group, dispatch = (getattr(lib, _PREFIX + name) for name in _FUNCTIONS)
 
-    def walk(compute: int, at: int, count: int) -> None:
+    def walk(compute: int, rows: NDArray[Any]) -> None:
         encoder = ffi.cast("WGPUComputePassEncoder", compute)
-        words = (ctypes.c_int64 * (4 * count)).from_address(at)
-        rows = np.frombuffer(words, np.int64).reshape(count, 4).tolist()
         last = 0
-        for pipeline, group, x, y in rows:
+        for pipeline, group, x, y in rows.tolist():
             if x:
                 if pipeline != last:
                     last = pipeline
@@ -87,7 +84,13 @@ def _native_walk() -> Walk:
     functions = (ctypes.c_uint64 * len(addresses))(*addresses)
     kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     walk = ctypes.CFUNCTYPE(None, *kinds)(loaded.address(entries["record_rows"]))
-    return lambda compute, at, count: walk(ctypes.addressof(functions), compute, at, count)
+    table = ctypes.addressof(functions)
+
+    def walked(compute: int, rows: NDArray[Any]) -> None:
+        assert functions is not None  # which the table is of
+        walk(table, compute, rows.ctypes.data, len(rows))
+
+    return walked
 
 
 def _compiled() -> dict[str, bytes]:

@@ -101,7 +101,8 @@ class DispatchTable:
     def _shader(self, row: int) -> Shader:
         one = self._launches[row]
         first = len(one.places)
-        return one.shader.of_sizes(self._words[row, first : first + one.shader.n_sizes])
+        sizes: list[int] = self._words[row, first : first + one.shader.n_sizes].tolist()
+        return one.shader.of_sizes(sizes)
 
     def _dispatch(self, rows: range, shaders: tuple[Shader, ...]) -> Dispatch:
         key = (rows, tuple(map(id, shaders)))

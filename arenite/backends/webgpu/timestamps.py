@@ -61,7 +61,8 @@ class Timestamps:
             self._device.words(self._resolved, 0, self._n * _STAMP_NBYTES), np.uint64
         )
         period = float(lib.wgpuQueueGetTimestampPeriod(self._device.device.queue._internal))
-        return np.round((ticks - ticks.min()) * period).astype(np.int64).reshape(-1, 2)
+        found: NDArray[np.int64] = np.round((ticks - ticks.min()) * period).astype(np.int64)
+        return found.reshape(-1, 2)
 
 
 def kept(device: WebGpuAllocator) -> bool:

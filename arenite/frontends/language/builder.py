@@ -282,8 +282,8 @@ class ModelBuilder:
     def graph(self, outputs: dict[str, Node]) -> Graph:
         """The graph of what was built."""
         nodes = tuple(outputs.values())
-        inputs = (self.tokens, self.position) if self.updates else (self.tokens,)
-        if self.updates and self.keys is not None:
-            inputs += (self.keys,)
+        inputs = [self.tokens]
+        if self.updates:
+            inputs += [self.position, *([] if self.keys is None else [self.keys])]
         updates = tuple(self.updates)
-        return Graph(inputs, nodes, tuple(outputs), self.weights.origins, updates)
+        return Graph(tuple(inputs), nodes, tuple(outputs), self.weights.origins, updates)
