@@ -28,6 +28,8 @@ def _reduction(node: Node) -> Reduction:
 
 
 def _in_memory(node: Node, value: Node) -> str | None:
+    if value.op == "reshape":
+        return None  # the bytes are those of what it is made of, in the same order
     return f"{node.op} reads it from memory"
 
 
