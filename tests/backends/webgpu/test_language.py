@@ -9,17 +9,20 @@ logits lie within twice of that.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import arenite
-from arenite.errors import BoundsError, DoesNotFit, IndexOutOfRange
+from arenite.backends.webgpu import recorder
+from arenite.errors import BoundsError, DoesNotFit, IndexOutOfRange, RaceFound
 from arenite.generate.model import LanguageModel
 from tests.backends.webgpu.runner import loaded, webgpu
-from tests.generate.gguf_models import write_tiny
+from tests.generate.gguf_models import TINY, write_model, write_tiny
 
 #: By the file of `write_tiny`: their logits have a standard deviation of about 4.
 BOUNDS = {"llama": 2e-3, "llama-f16": 2e-3, "qwen2-q4_0": 0.5}
@@ -130,3 +133,85 @@ def test_a_budget_counts_the_memory_of_the_device(files: dict[str, Path]) -> Non
     webgpu()
     with pytest.raises(DoesNotFit):
         arenite.load(files["llama"], memory="100 KiB", device="webgpu")
+
+
+def test_launches_that_wait_for_the_same_are_one_dispatch(tmp_path: Path) -> None:
+    """Queries, keys and values; what turns them; what keeps them: ten a layer of fifteen."""
+    webgpu()
+    counts = []
+    for n_layers in (1, 2):
+        path = tmp_path / f"{n_layers}.gguf"
+        write_model(path, replace(TINY["llama-q4_0"], n_layers=n_layers))
+        with arenite.load(path, context=CONTEXT, device="webgpu") as model:
+            assert isinstance(model, LanguageModel)
+            table = loaded(model.executable).bound_table({"tokens": 1, "keys": 9})
+            launches = len(model.executable.compiled.launches)
+            counts.append((table.n_dispatches, launches, table.n_barriers))
+    (one, _, _), (two, launches, barriers) = counts
+    assert two - one <= 10 < 14 <= launches - counts[0][1]
+    assert barriers < two < launches
+
+
+def test_the_next_token_is_recorded_ahead(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = loaded(model.executable)
+    made: list[tuple[dict[str, int], bool]] = []
+    record = program._record_run
+
+    def noted(sizes: dict[str, int], arrays: Any) -> Any:
+        made.append((dict(sizes), arrays is None))
+        return record(sizes, arrays)
+
+    monkeypatch.setattr(program, "_record_run", noted)
+    found = fed(model, TOKENS, 1)
+    # The third token goes on as the second did: from then on each is recorded by the one before.
+    assert [sizes["keys"] for sizes, is_ahead in made if is_ahead] == [4, 5, 6, 7, 8]
+    assert [sizes["keys"] for sizes, is_ahead in made if not is_ahead] == [1, 2, 3]
+    program._expected = None  # and nothing is: the same
+    monkeypatch.setattr(program, "_record_ahead", lambda sizes: None)
+    np.testing.assert_array_equal(fed(model, TOKENS, 1), found)
+
+
+def test_launches_are_recorded_alike_without_native_code(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = fed(model, TOKENS, 3)
+    called = recorder._called_walk()
+    monkeypatch.setattr(recorder, "_walk", lambda: called)
+    np.testing.assert_array_equal(fed(model, TOKENS, 3), found)
+
+
+def test_a_set_of_launches_that_conflict_is_found(model: LanguageModel) -> None:
+    program = loaded(model.executable)
+    model.executable.verify()
+    sets = program._sets
+    at = len(sets) - 3  # the last norm, and the product that reads it
+    broken = [*sets[:at], [*sets[at], *sets[at + 1]], *sets[at + 2 :]]
+    backwards = [*sets[:at], sets[at + 1], sets[at], *sets[at + 2 :]]
+    try:
+        for wrong in (broken, backwards):
+            vars(program)["_sets"] = wrong
+            with pytest.raises(RaceFound):
+                model.executable.verify()
+    finally:
+        vars(program)["_sets"] = sets
+
+
+def test_a_profile_counts_dispatches_and_barriers(model: LanguageModel) -> None:
+    profile = model.executable.profile(*model.settings.arguments([3], 0))
+    assert len(profile.kernels) == len(model.executable.kernels)
+    assert "dispatches in 1 passes" in str(profile)
+    assert "behind a barrier" in str(profile)
+
+
+def test_every_session_has_states_of_its_own(files: dict[str, Path]) -> None:
+    webgpu()
+    with arenite.load(files["llama-f16"], context=CONTEXT, sessions=2, device="webgpu") as model:
+        assert isinstance(model, LanguageModel)
+        alone = fed(model, TOKENS, 2)
+        one, other = model.session(), model.session()
+        for k, token in enumerate(TOKENS):
+            found = one.feed([token])
+            other.feed([TOKENS[-1 - k]])
+        np.testing.assert_allclose(found, alone[-1], atol=BOUNDS["llama-f16"])
